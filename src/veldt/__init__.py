@@ -1,0 +1,45 @@
+"""veldt: any deep-RL algorithm on any arrangement of simulators, inference, replay and learners.
+
+>>> import veldt
+>>> run = veldt.train("ppo", env="CartPole-v1", until=475)
+>>> agent = veldt.load(run.path)
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from veldt.agent import Agent
+    from veldt.api import Run, evaluate, load, recipes, resume, train
+    from veldt.errors import CheckpointError, SimulatorError, UsageError, VeldtError
+
+_HOME = {
+    "Agent": "veldt.agent",
+    **dict.fromkeys(("Run", "evaluate", "load", "recipes", "resume", "train"), "veldt.api"),
+    **dict.fromkeys(("CheckpointError", "SimulatorError", "UsageError", "VeldtError"), "veldt.errors"),
+}
+__version__ = version("veldt")
+__all__ = [
+    "Agent",
+    "CheckpointError",
+    "Run",
+    "SimulatorError",
+    "UsageError",
+    "VeldtError",
+    "evaluate",
+    "load",
+    "recipes",
+    "resume",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when asked for: simulator processes import this package too, and must not pay for torch.
+    if name in _HOME:
+        import importlib
+
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'veldt' has no attribute '{name}'")

@@ -1,0 +1,106 @@
+"""A trained policy that acts: what `veldt.load` returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from veldt.algorithms.base import Algorithm
+from veldt.config import TrainConfig
+from veldt.networks.actor_critic import ActorCritic
+from veldt.networks.build import TorsoFactory, build_torso, is_image_spec
+from veldt.simulators.seeding import ACTION, NETWORK, derive_seed, uniform
+from veldt.simulators.source import EnvSource
+from veldt.simulators.spec import ObservationCodec, SimulatorSpec
+
+
+def make_network(config: TrainConfig, spec: SimulatorSpec, network: str | TorsoFactory | None = None) -> ActorCritic:
+    """The network of a run, with its initial weights (a function of the run's seed)."""
+    algorithm = config.make_algorithm(spec.action)
+    chosen = config.network.network if network is None else network
+    image = "dqn" if config.network.network == "dqn" else "a3c"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(config.run.seed, NETWORK))
+        shared = config.network.shared and is_image_spec(spec) or not isinstance(chosen, str)
+        built = algorithm.network(lambda: build_torso(chosen, spec, config.network.hidden, image), shared)
+    assert isinstance(built, ActorCritic)
+    return built
+
+
+class Agent:
+    """Acts in one environment or in a batch of them.
+
+    `act` takes an observation as the run's environment gives it: for a Gymnasium environment exactly its observation,
+    for Atari the stacked frames, uint8 [stack, H, W] (`make_env()` gives an environment that returns these).
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        source: EnvSource,
+        spec: SimulatorSpec,
+        network: ActorCritic,
+        *,
+        path: Path,
+        step: int,
+        device: torch.device,
+    ) -> None:
+        self.config, self.source, self.spec = config, source, spec
+        self.path, self.step = path, step
+        self._algorithm: Algorithm = config.make_algorithm(spec.action)
+        self._network, self._device = network, device
+        self._codec: ObservationCodec | None = None
+        self._acted = 0
+
+    def act(self, observation: Any, *, greedy: bool = False) -> Any:
+        """The action for one observation, in the environment's own terms.
+
+        Args:
+            greedy: the likeliest action instead of a draw from the policy. Draws repeat for the same run and the same
+                sequence of calls.
+        """
+        fields = self._encode(observation)
+        inputs = {name: torch.from_numpy(array[None]).to(self._device) for name, array in fields.items()}
+        noise = uniform(self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self._algorithm.noise)
+        self._acted += 1
+        stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy)[0]
+        return self.spec.action.to_env(stored)
+
+    @torch.no_grad()
+    def choose(self, observation: Any, noise_NK: np.ndarray, greedy: bool) -> np.ndarray:
+        """Stored actions [N, ...] for a batch of network inputs and uniform noise [N, noise]."""
+        if greedy:
+            action = self._algorithm.best_action(self._network, observation)
+        else:
+            noise = self._algorithm.prepare_noise(torch.from_numpy(noise_NK)).to(self._device)
+            action, _ = self._algorithm.act(self._network, observation, noise)
+        return action.cpu().numpy()
+
+    @property
+    def noise(self) -> int:
+        """Uniform numbers that one action takes."""
+        return self._algorithm.noise
+
+    def make_env(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
+        """An environment as the agent was trained in, whose observations `act` takes."""
+        if self.source.is_atari:
+            from veldt.simulators.atari_env import AtariEnv
+
+            return AtariEnv(self.source.name, self.config.atari)
+        return self.source.make(render=render)
+
+    def _encode(self, observation: Any) -> dict[str, np.ndarray]:
+        if self.source.is_atari:
+            return {"": np.ascontiguousarray(observation)}
+        if self._codec is None:
+            env = self.source.make()
+            self._codec = ObservationCodec(env.observation_space)
+            env.close()
+        rows = [np.zeros((1, *field.shape), field.dtype) for field in self.spec.observation.values()]
+        self._codec.write(observation, rows, 0)
+        return {name: row[0] for name, row in zip(self.spec.observation, rows, strict=True)}
+

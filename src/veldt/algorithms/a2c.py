@@ -1,0 +1,76 @@
+"""Advantage actor-critic, batched over simulators (Mnih et al. 2016; Stooke & Abbeel, section 5.2 and A.3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Forward
+from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
+from veldt.algorithms.rollout import Batch, Rollout
+from veldt.errors import UsageError
+from veldt.functional.returns import masked_mean
+from veldt.functional.updates import RMSProp
+from veldt.runtime.settings import Unit
+from veldt.simulators.spec import ActionSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(PolicyGradientConfig):
+    """Settings of A2C."""
+
+    horizon: Annotated[int, Unit("steps")] = 5
+    """Steps each simulator makes between updates."""
+    scale_learning_rate: Literal["sqrt", "none"] = "sqrt"
+    """How the step size grows with the batch, from the one given for a batch of 80."""
+    rmsprop_decay: Annotated[float, Unit("per update")] = 0.99
+    """Decay of RMSProp's mean square."""
+    rmsprop_epsilon: Annotated[float, Unit("gradient²")] = 1e-5
+    """ε of RMSProp, inside the square root."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.horizon < 1:
+            raise UsageError(f"--horizon is {self.horizon}: it must be at least 1 step")
+
+
+_REFERENCE_BATCH = 80  # 16 simulators of 5 steps, for which the learning rate is given
+
+
+class A2C(PolicyGradient):
+    """One update per rollout, on all of it."""
+
+    name = "a2c"
+
+    def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
+        super().__init__(config, action, RMSProp(config.rmsprop_decay, config.rmsprop_epsilon))
+        self.config = config
+
+    def horizon(self, num_simulators: int) -> int:
+        return self.config.horizon
+
+    def learning_rate(self, progress: float, batch: int) -> float:
+        scale = math.sqrt(batch / _REFERENCE_BATCH) if self.config.scale_learning_rate == "sqrt" else 1.0
+        return super().learning_rate(progress, batch) * scale
+
+    def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
+        yield self.targets(forward, rollout)
+
+    def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        parameters_NP, value_N = forward(batch.observation())
+        log_prob_N = self.distribution.log_prob(parameters_NP, batch.action)
+        policy_loss = masked_mean(-log_prob_N * batch.advantage, batch.valid)
+        value_loss = masked_mean((value_N - batch.target).square(), batch.valid)
+        entropy = masked_mean(self.distribution.entropy(parameters_NP), batch.valid)
+        loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy * entropy
+        return loss, {
+            "loss/total": loss.detach(),
+            "loss/policy": policy_loss.detach(),
+            "loss/value": value_loss.detach(),
+            "policy/entropy": entropy.detach(),
+        }

@@ -1,0 +1,118 @@
+"""What A2C and PPO share: acting from a stochastic policy, and advantages from a rollout."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from veldt.algorithms.base import Forward
+from veldt.algorithms.rollout import Batch, Observation, Rollout
+from veldt.errors import UsageError
+from veldt.functional.returns import generalised_advantages
+from veldt.functional.updates import UpdateRule
+from veldt.networks.actor_critic import ActorCritic, policy_distribution
+from veldt.runtime.settings import Unit
+from veldt.simulators.spec import ActionSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyGradientConfig:
+    """Settings that both algorithms have."""
+
+    learning_rate: Annotated[float, Unit("per update")] = 7e-4
+    """Step size."""
+    anneal_learning_rate: bool = False
+    """Lower the step size linearly to 0 over the run's steps."""
+    discount: Annotated[float, Unit("per step")] = 0.99
+    """γ."""
+    gae_lambda: Annotated[float, Unit("per step")] = 1.0
+    """λ of generalised advantage estimation; 1 is the n-step return."""
+    entropy: Annotated[float, Unit("per nat")] = 0.01
+    """Weight of the policy's entropy in the loss."""
+    value_weight: Annotated[float, Unit("weight")] = 0.25
+    """Weight of the mean squared error of the value (0.25 is A3C's ½ · ½)."""
+    gradient_clip: Annotated[float, Unit("norm")] = 0.5
+    """Largest norm of the gradient; 0 means no limit."""
+    clip_rewards: bool = True
+    """Learn from rewards clipped to [-1, 1]; scores are always raw."""
+    life_loss_ends: bool = True
+    """Learn from a lost life as from an episode's end (without resetting the game)."""
+
+    def __post_init__(self) -> None:
+        for name in ("discount", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be in [0, 1]")
+        if self.learning_rate <= 0:
+            raise UsageError(f"--learning-rate is {self.learning_rate}: it must be more than 0")
+        for name in ("entropy", "value_weight", "gradient_clip"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be 0 or more")
+
+
+class PolicyGradient(ABC):
+    """See `Algorithm`."""
+
+    name: str
+
+    def __init__(self, config: PolicyGradientConfig, action: ActionSpec, rule: UpdateRule) -> None:
+        self._config, self._action, self.rule = config, action, rule
+        self.distribution = policy_distribution(action)
+        self.noise = self.distribution.noise
+        self.gradient_clip = config.gradient_clip
+
+    def network(self, build_torso: Callable[[], nn.Module], shared: bool) -> nn.Module:
+        return ActorCritic(build_torso, self._action, shared)
+
+    def prepare_noise(self, uniform: Tensor) -> Tensor:
+        return self.distribution.prepare(uniform)
+
+    def act(self, forward: Forward, observation: Observation, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        parameters, value = forward(observation)
+        return self.distribution.sample(parameters, noise), {"policy": parameters, "value": value}
+
+    def best_action(self, forward: Forward, observation: Observation) -> Tensor:
+        return self.distribution.mode(forward(observation)[0])
+
+    def learning_rate(self, progress: float, batch: int) -> float:
+        return self._config.learning_rate * ((1.0 - progress) if self._config.anneal_learning_rate else 1.0)
+
+    @torch.no_grad()
+    def targets(self, forward: Forward, rollout: Rollout) -> Batch:
+        """Advantages and value targets of all T B rows, from the values the policy had while it acted."""
+        config = self._config
+        value_SB = torch.cat([rollout.extras["value"], forward(rollout.observations.last())[1].unsqueeze(0)])
+        reward_TB = rollout.reward.clamp(-1.0, 1.0) if config.clip_rewards else rollout.reward
+        terminal_TB = rollout.terminated | rollout.life_lost if config.life_loss_ends else rollout.terminated
+        over_TB = terminal_TB | rollout.truncated | rollout.cut | ~rollout.valid
+        advantage_TB = generalised_advantages(
+            reward_TB,
+            value_SB,
+            config.discount * (~terminal_TB).float(),
+            (~over_TB).float(),
+            config.gae_lambda,
+        )
+        action = rollout.action.flatten(0, 1)
+        return Batch(
+            observations=rollout.observations,
+            rows=None,
+            action=action,
+            log_prob=self.distribution.log_prob(rollout.extras["policy"].flatten(0, 1), action),
+            value=value_SB[:-1].flatten(),
+            advantage=advantage_TB.flatten(),
+            target=(advantage_TB + value_SB[:-1]).flatten(),
+            valid=rollout.valid.flatten().float(),
+        )
+
+    @abstractmethod
+    def horizon(self, num_simulators: int) -> int: ...
+
+    @abstractmethod
+    def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]: ...
+
+    @abstractmethod
+    def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]: ...

@@ -1,0 +1,111 @@
+"""Proximal policy optimisation, the clipped version (Schulman et al. 2017; Stooke & Abbeel, section 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Forward
+from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
+from veldt.algorithms.rollout import Batch, Rollout
+from veldt.errors import UsageError
+from veldt.functional.losses import approximate_kl, clipped_surrogate, clipped_value_error
+from veldt.functional.returns import masked_mean, normalise
+from veldt.functional.updates import Adam
+from veldt.runtime.settings import Unit
+from veldt.simulators.spec import ActionSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(PolicyGradientConfig):
+    """Settings of PPO."""
+
+    gae_lambda: Annotated[float, Unit("per step")] = 0.95
+    """λ of generalised advantage estimation."""
+    batch: Annotated[int, Unit("steps")] = 1024
+    """Steps of all simulators together between optimisation phases; the horizon is this over their number."""
+    epochs: Annotated[int, Unit("passes")] = 4
+    """Passes over the batch in each optimisation phase."""
+    minibatches: Annotated[int, Unit("updates")] = 4
+    """Updates in each pass."""
+    clip: Annotated[float, Unit("ratio")] = 0.1
+    """ε of the clipped objective."""
+    anneal_clip: bool = False
+    """Lower ε linearly to 0 over the run's steps."""
+    clip_values: bool = True
+    """Keep a value within ε of its old value (in OpenAI's ppo2, not in the paper)."""
+    normalise_advantages: bool = True
+    """Advantages of each minibatch to zero mean and unit variance."""
+    adam_epsilon: Annotated[float, Unit("gradient")] = 1e-5
+    """ε of Adam."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("batch", "epochs", "minibatches"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name} is {getattr(self, name)}: it must be at least 1")
+        if self.batch % self.minibatches:
+            raise UsageError(
+                f"--batch {self.batch} does not divide into --minibatches {self.minibatches}: "
+                f"choose a multiple of {self.minibatches}"
+            )
+        if self.clip <= 0:
+            raise UsageError(f"--clip is {self.clip}: it must be more than 0")
+
+
+class PPO(PolicyGradient):
+    """Several passes over each rollout in shuffled minibatches."""
+
+    name = "ppo"
+
+    def __init__(self, config: PPOConfig, action: ActionSpec) -> None:
+        super().__init__(config, action, Adam(epsilon=config.adam_epsilon))
+        self.config = config
+
+    def horizon(self, num_simulators: int) -> int:
+        if self.config.batch % num_simulators:
+            below = max(num_simulators, self.config.batch // num_simulators * num_simulators)
+            raise UsageError(
+                f"--batch {self.config.batch} does not divide among {num_simulators} simulators: the horizon would be "
+                f"{self.config.batch / num_simulators:g} steps; use --batch {below} or another multiple of "
+                f"{num_simulators}"
+            )
+        return self.config.batch // num_simulators
+
+    def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
+        batch = self.targets(forward, rollout)
+        device = batch.action.device
+        for _ in range(self.config.epochs):
+            order_N = torch.randperm(len(batch.action), generator=generator).to(device)
+            for index in order_N.chunk(self.config.minibatches):
+                yield batch.select(index)
+
+    def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        config = self.config
+        clip = config.clip * ((1.0 - progress) if config.anneal_clip else 1.0)
+        parameters_NP, value_N = forward(batch.observation())
+        log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
+        advantage_N = normalise(batch.advantage, batch.valid) if config.normalise_advantages else batch.advantage
+        policy_loss = masked_mean(clipped_surrogate(log_ratio_N, advantage_N, clip), batch.valid)
+        if config.clip_values:
+            value_error_N = clipped_value_error(value_N, batch.value, batch.target, clip)
+        else:
+            value_error_N = (value_N - batch.target).square()
+        value_loss = masked_mean(value_error_N, batch.valid)
+        entropy = masked_mean(self.distribution.entropy(parameters_NP), batch.valid)
+        loss = policy_loss + config.value_weight * value_loss - config.entropy * entropy
+        log_ratio_N = log_ratio_N.detach()
+        clipped_N = ((log_ratio_N.exp() - 1.0).abs() > clip).float()
+        return loss, {
+            "loss/total": loss.detach(),
+            "loss/policy": policy_loss.detach(),
+            "loss/value": value_loss.detach(),
+            "policy/entropy": entropy.detach(),
+            "policy/kl": masked_mean(approximate_kl(log_ratio_N), batch.valid),
+            "policy/clip_fraction": masked_mean(clipped_N, batch.valid),
+        }
+

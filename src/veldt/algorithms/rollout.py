@@ -1,0 +1,62 @@
+"""What an algorithm is given to learn from, and what it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+Observation = Tensor | dict[str, Tensor]
+
+
+class Observations(Protocol):
+    """The observations of a rollout, assembled (stacked, moved to the device) only when they are asked for."""
+
+    def rows(self, index_N: Tensor | None) -> Observation:
+        """Observations of rows n = t B + b, int64 [N]; None means all T B of them in order."""
+
+    def last(self) -> Observation:
+        """The B observations after the last step."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """T steps of B simulators; all tensors [T, B, ...] on the learner's device. See `simulators.trajectory`."""
+
+    observations: Observations
+    action: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    life_lost: Tensor
+    cut: Tensor
+    valid: Tensor
+    extras: Mapping[str, Tensor]  # what `act` returned besides actions
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows to learn from, with targets fixed before the first update. All tensors [N, ...].
+
+    `observations` and `rows` (int64 [N], or None for all) give the network's input when the loss asks for it.
+    """
+
+    observations: Observations
+    rows: Tensor | None
+    action: Tensor
+    log_prob: Tensor
+    value: Tensor
+    advantage: Tensor
+    target: Tensor
+    valid: Tensor  # float, 0 for rows that no loss may use
+
+    def observation(self) -> Observation:
+        """The network's input, [N, ...]."""
+        return self.observations.rows(self.rows)
+
+    def select(self, index_M: Tensor) -> Batch:
+        """The rows at `index_M`, int64 [M], of a batch that holds all rows of its rollout."""
+        tensors = ("action", "log_prob", "value", "advantage", "target", "valid")
+        return Batch(self.observations, index_M, **{name: getattr(self, name)[index_M] for name in tensors})

@@ -1,0 +1,135 @@
+"""The configuration of a run: frozen, validated once, written into the run, and the source of every flag."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.base import Algorithm
+from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.errors import CheckpointError, UsageError
+from veldt.runtime.settings import Unit
+from veldt.simulators.settings import AtariConfig, SimulationConfig
+from veldt.simulators.spec import ActionSpec
+
+AlgorithmConfig = A2CConfig | PPOConfig
+ALGORITHMS: dict[str, tuple[type[A2CConfig] | type[PPOConfig], typing.Callable[[Any, ActionSpec], Algorithm]]] = {
+    "a2c": (A2CConfig, A2C),
+    "ppo": (PPOConfig, PPO),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The network from observations to features."""
+
+    network: str = "auto"
+    """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
+    hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
+    """Layers of the MLP (auto: for vectors)."""
+    shared: bool = True
+    """Policy and value stand on one torso."""
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            raise UsageError(f"--hidden is {self.hidden}: give at least one layer of at least 1 unit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How long, where, and how it is recorded."""
+
+    steps: Annotated[int, Unit("steps")] = 10_000_000
+    """Agent steps of all simulators together; also what schedules are stretched over."""
+    until: Annotated[float | None, Unit("return")] = None
+    """Stop once the mean return of the last 100 games reaches this."""
+    seed: int = 1
+    """Everything random derives from it."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of the torso; auto takes what measures faster here. Masters and heads are fp32 always."""
+    compile: bool = False
+    """Compile the network with torch.compile (falls back, with a note, where that fails)."""
+    threads: Annotated[int, Unit("threads")] = 0
+    """Threads that train on the CPU; 0 means one for each core that may be used."""
+    checkpoint_every: Annotated[int, Unit("steps")] = 250_000
+    """A checkpoint each time this many steps are done, and at the end."""
+    keep_checkpoints: Annotated[int, Unit("checkpoints")] = 3
+    """How many of the newest are kept, besides the best."""
+    log_every: Annotated[float, Unit("seconds")] = 2.0
+    """Seconds between rows of metrics.jsonl."""
+
+    def __post_init__(self) -> None:
+        if self.steps <= 0:
+            raise UsageError(f"--steps is {self.steps}: it must be more than 0")
+        for name in ("checkpoint_every", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1")
+        if self.seed < 0:
+            raise UsageError(f"--seed is {self.seed}: it must be 0 or more")
+        if self.threads < 0:
+            raise UsageError(f"--threads is {self.threads}: it must be 0 (automatic) or more")
+        if self.log_every < 0:
+            raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything about a run. `recipe` names where the defaults came from."""
+
+    recipe: str
+    algorithm: str
+    system: Literal["synchronous"] = "synchronous"
+    env: str
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    run: RunConfig = RunConfig()
+    learn: AlgorithmConfig = A2CConfig()
+    network: NetworkConfig = NetworkConfig()
+    simulation: SimulationConfig = SimulationConfig()
+    atari: AtariConfig = AtariConfig()
+
+    def make_algorithm(self, action: ActionSpec) -> Algorithm:
+        return ALGORITHMS[self.algorithm][1](self.learn, action)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A configuration as plain JSON values."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))  # type: ignore[no-any-return]
+
+
+def from_dict(values: dict[str, Any]) -> TrainConfig:
+    """The configuration that `to_dict` wrote. CheckpointError where a field is unknown or missing."""
+    values = dict(values)
+    algorithm = values.get("algorithm")
+    if algorithm not in ALGORITHMS:
+        raise CheckpointError(f"the run's configuration names the algorithm '{algorithm}', which this veldt has not")
+    values["learn"] = _build(ALGORITHMS[algorithm][0], values.get("learn", {}))
+    return _build(TrainConfig, values)  # type: ignore[no-any-return]
+
+
+def _build(cls: type[Any], values: Any) -> Any:
+    if not isinstance(values, dict):
+        return values
+    hints = typing.get_type_hints(cls)
+    known = {f.name for f in dataclasses.fields(cls)}
+    unknown = set(values) - known
+    if unknown:
+        raise CheckpointError(
+            f"the run's configuration has the field '{sorted(unknown)[0]}', which this veldt does not know: "
+            "use the version that wrote it (see config.json)"
+        )
+    built = {}
+    for name, value in values.items():
+        hint = hints[name]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            value = _build(hint, value)
+        elif isinstance(value, list) and typing.get_origin(hint) is not types.UnionType:
+            value = tuple(value)
+        built[name] = value
+    return cls(**built)

@@ -1,0 +1,1 @@
+"""The edges between roles: what travels, and how."""

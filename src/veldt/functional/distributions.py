@@ -1,0 +1,143 @@
+"""Policies as distributions over stored actions, with the noise passed in.
+
+A sample is a function of (parameters, uniform noise), so that the noise can belong to a simulator and a step and not to
+the batch it happened to be computed in.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Distribution(Protocol):
+    """`parameters` numbers describe the distribution at one observation; `noise` uniforms draw one action from it."""
+
+    @property
+    def parameters(self) -> int: ...
+
+    @property
+    def noise(self) -> int: ...
+
+    def prepare(self, uniform: Tensor) -> Tensor:
+        """Uniform noise in (0, 1), [..., noise], to the noise that `sample` takes (done once for a whole batch)."""
+
+    def sample(self, parameters_NP: Tensor, noise_NK: Tensor) -> Tensor:
+        """Actions [N] or [N, D]."""
+
+    def mode(self, parameters_NP: Tensor) -> Tensor:
+        """The likeliest actions."""
+
+    def log_prob(self, parameters_NP: Tensor, action: Tensor) -> Tensor:
+        """Logarithm of probability or density, [N]."""
+
+    def entropy(self, parameters_NP: Tensor) -> Tensor:
+        """In nats, [N]."""
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of `size` actions; the parameters are logits. Samples by the Gumbel trick: argmax of logits plus noise."""
+
+    size: int
+
+    @property
+    def parameters(self) -> int:
+        return self.size
+
+    @property
+    def noise(self) -> int:
+        return self.size
+
+    def prepare(self, uniform: Tensor) -> Tensor:
+        return -torch.log(-torch.log(uniform))
+
+    def sample(self, parameters_NP: Tensor, noise_NK: Tensor) -> Tensor:
+        return (parameters_NP + noise_NK).argmax(-1)
+
+    def mode(self, parameters_NP: Tensor) -> Tensor:
+        return parameters_NP.argmax(-1)
+
+    def log_prob(self, parameters_NP: Tensor, action: Tensor) -> Tensor:
+        return F.log_softmax(parameters_NP, -1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self, parameters_NP: Tensor) -> Tensor:
+        log_NP = F.log_softmax(parameters_NP, -1)
+        return -(log_NP.exp() * log_NP).sum(-1)
+
+
+@dataclass(frozen=True)
+class MultiCategorical:
+    """Independent categorical choices, one a dimension; actions are [N, D]."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def noise(self) -> int:
+        return sum(self.sizes)
+
+    def prepare(self, uniform: Tensor) -> Tensor:
+        return -torch.log(-torch.log(uniform))
+
+    def sample(self, parameters_NP: Tensor, noise_NK: Tensor) -> Tensor:
+        return self.mode(parameters_NP + noise_NK)
+
+    def mode(self, parameters_NP: Tensor) -> Tensor:
+        return torch.stack([logits.argmax(-1) for logits in parameters_NP.split(self.sizes, -1)], -1)
+
+    def log_prob(self, parameters_NP: Tensor, action: Tensor) -> Tensor:
+        parts = zip(self._parts(), parameters_NP.split(self.sizes, -1), action.unbind(-1), strict=True)
+        return torch.stack([part.log_prob(logits, chosen) for part, logits, chosen in parts]).sum(0)
+
+    def entropy(self, parameters_NP: Tensor) -> Tensor:
+        parts = zip(self._parts(), parameters_NP.split(self.sizes, -1), strict=True)
+        return torch.stack([part.entropy(logits) for part, logits in parts]).sum(0)
+
+    def _parts(self) -> list[Categorical]:
+        return [Categorical(size) for size in self.sizes]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent normal distributions; the parameters are D means and D logarithms of standard deviations.
+
+    The density is that of the unclipped action. Bounds belong to the environment's side (`ActionSpec.to_env`): the map
+    from a stored action to the environment is fixed, so it cancels from every ratio and gradient of probabilities.
+    """
+
+    size: int
+
+    @property
+    def parameters(self) -> int:
+        return 2 * self.size
+
+    @property
+    def noise(self) -> int:
+        return self.size
+
+    def prepare(self, uniform: Tensor) -> Tensor:
+        return torch.special.ndtri(uniform)
+
+    def sample(self, parameters_NP: Tensor, noise_NK: Tensor) -> Tensor:
+        mean_ND, log_deviation_ND = parameters_NP.chunk(2, -1)
+        return mean_ND + log_deviation_ND.exp() * noise_NK
+
+    def mode(self, parameters_NP: Tensor) -> Tensor:
+        return parameters_NP.chunk(2, -1)[0]
+
+    def log_prob(self, parameters_NP: Tensor, action: Tensor) -> Tensor:
+        mean_ND, log_deviation_ND = parameters_NP.chunk(2, -1)
+        standard_ND = (action - mean_ND) * (-log_deviation_ND).exp()
+        return -(0.5 * standard_ND.square() + log_deviation_ND + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def entropy(self, parameters_NP: Tensor) -> Tensor:
+        return (parameters_NP.chunk(2, -1)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)

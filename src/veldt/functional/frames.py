@@ -1,0 +1,32 @@
+"""Stacks of frames from single frames, at use."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def stack_frames(frames: Tensor, age_TB: Tensor, stack: int, t_N: Tensor, b_N: Tensor) -> Tensor:
+    """The last `stack` frames of rows (t, b), oldest first; frames from before the episode's start are 0.
+
+    Args:
+        frames: uint8 [stack - 1 + T, B, H, W]; row t's own frame is at t + stack - 1.
+        age_TB: int32 [T, B], steps since the episode's first observation.
+        t_N, b_N: int64 [N].
+
+    Returns:
+        uint8 [N, stack, H, W] in channels-last memory (the pixels of one place side by side), which is what the
+        convolutions of both CPU and GPU want, and what makes the copy a single pass.
+    """
+    if frames.device.type == "cpu":
+        from veldt.functional.frames_cpu import interleave
+
+        out = np.empty((len(t_N), *frames.shape[2:], stack), np.uint8)
+        interleave(frames.numpy(), age_TB.numpy(), t_N.numpy(), b_N.numpy(), out)
+        return torch.from_numpy(out).permute(0, 3, 1, 2)
+    position_K = torch.arange(stack, device=frames.device)
+    taken = frames[t_N[:, None] + position_K, b_N[:, None]]
+    before_start_NK = age_TB[t_N, b_N][:, None] < stack - 1 - position_K
+    taken.masked_fill_(before_start_NK[:, :, None, None], 0)
+    return taken.contiguous(memory_format=torch.channels_last)

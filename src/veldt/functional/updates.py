@@ -1,0 +1,85 @@
+"""Update rules on one flat vector of parameters.
+
+A rule is a frozen set of numbers; its state is a dictionary of tensors that the caller keeps, stores and restores. All
+operate in place, without a synchronisation with the device, and on any slice of the vector alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class UpdateRule(Protocol):
+    def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
+        """The state before the first update."""
+
+    def apply(
+        self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
+    ) -> None:
+        """One update in place; `gradient_P` may be overwritten."""
+
+
+@dataclass(frozen=True)
+class RMSProp:
+    """RMSProp without momentum, not centred.
+
+    ε stands inside the square root, `g / sqrt(s + ε)`, in A3C, TensorFlow and Lasagne, and outside, `g / (sqrt(s) + ε)`,
+    in PyTorch. `initial` is the accumulator's start: 0 in most, 1 in TensorFlow (which makes the first steps small).
+    """
+
+    decay: float = 0.99
+    epsilon: float = 1e-5
+    epsilon_inside: bool = True
+    initial: float = 0.0
+
+    def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
+        return {"square": torch.full_like(parameters_P, self.initial)}
+
+    def apply(
+        self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
+    ) -> None:
+        square_P = state["square"]
+        square_P.mul_(self.decay).addcmul_(gradient_P, gradient_P, value=1.0 - self.decay)
+        if self.epsilon_inside:
+            parameters_P.sub_(gradient_P.mul_(torch.rsqrt(square_P + self.epsilon)), alpha=learning_rate)
+        else:
+            parameters_P.addcdiv_(gradient_P, square_P.sqrt().add_(self.epsilon), value=-learning_rate)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma & Ba 2015, algorithm 1), with ε outside the square root as there."""
+
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-5
+
+    def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
+        return {
+            "mean": torch.zeros_like(parameters_P),
+            "square": torch.zeros_like(parameters_P),
+            "count": torch.zeros((), dtype=torch.int64),  # on the CPU always: it only scales
+        }
+
+    def apply(
+        self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
+    ) -> None:
+        mean_P, square_P = state["mean"], state["square"]
+        count = int(state["count"].add_(1))
+        mean_P.lerp_(gradient_P, 1.0 - self.beta_1)
+        square_P.mul_(self.beta_2).addcmul_(gradient_P, gradient_P, value=1.0 - self.beta_2)
+        scale = (1.0 - self.beta_2**count) ** 0.5
+        denominator_P = torch.sqrt(square_P).add_(self.epsilon * scale)
+        parameters_P.addcdiv_(mean_P, denominator_P, value=-learning_rate * scale / (1.0 - self.beta_1**count))
+
+
+def clip_by_norm(gradient_P: Tensor, limit: float) -> Tensor:
+    """Scales the gradient in place so that its norm is at most `limit` (0: no limit). Returns the norm before."""
+    norm = torch.linalg.vector_norm(gradient_P)
+    if limit > 0:
+        gradient_P.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
+    return norm

@@ -1,0 +1,1 @@
+"""Networks: torsos from observations to features, and the heads an algorithm puts on them."""

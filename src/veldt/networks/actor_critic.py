@@ -1,0 +1,54 @@
+"""Policy and value heads on a torso."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from veldt.functional.distributions import Categorical, Distribution, Gaussian, MultiCategorical
+from veldt.networks.torsos import orthogonal
+from veldt.simulators.spec import ActionSpec
+
+
+def policy_distribution(action: ActionSpec) -> Distribution:
+    """The distribution a stochastic policy has over this action space."""
+    if action.kind == "discrete":
+        return Categorical(action.sizes[0])
+    if action.kind == "multi":
+        return MultiCategorical(action.sizes)
+    return Gaussian(action.shape[0])
+
+
+class ActorCritic(nn.Module):
+    """π and V. With `shared` they stand on one torso (Atari), else each on its own (small vectors learn faster so).
+
+    Heads are computed in fp32 whatever the torso's precision: a probability ratio must not see rounding.
+    """
+
+    def __init__(self, build_torso: Callable[[], nn.Module], action: ActionSpec, shared: bool) -> None:
+        super().__init__()
+        self.torso = build_torso()
+        self.value_torso = None if shared else build_torso()
+        self.gaussian = action.kind == "box"
+        outputs = action.shape[0] if self.gaussian else policy_distribution(action).parameters
+        features = int(self.torso.features)  # type: ignore[arg-type]
+        # Small first policies are near uniform, so that exploration does not start with an accident's preference.
+        self.policy_head = orthogonal(nn.Linear(features, outputs), 0.01)
+        self.value_head = orthogonal(nn.Linear(features, 1), 1.0)
+        if self.gaussian:
+            self.log_deviation = nn.Parameter(torch.zeros(outputs))
+
+    def low_precision_parts(self) -> list[nn.Module]:
+        """The parts that may be computed in bf16."""
+        return [part for part in (self.torso, self.value_torso) if part is not None]
+
+    def forward(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Parameters of the policy's distribution, float32 [N, P], and values, float32 [N]."""
+        features = self.torso(observation).float()
+        value_features = features if self.value_torso is None else self.value_torso(observation).float()
+        parameters = self.policy_head(features)
+        if self.gaussian:
+            parameters = torch.cat([parameters, self.log_deviation.expand_as(parameters)], -1)
+        return parameters, self.value_head(value_features).squeeze(-1)

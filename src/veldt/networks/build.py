@@ -1,0 +1,156 @@
+"""From a network's name and an observation's schema to a torso."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from veldt.errors import UsageError, did_you_mean
+from veldt.networks.torsos import MLP, ImpalaTorso, a3c_net, dqn_net, small_net
+from veldt.simulators.spec import ArraySpec, SimulatorSpec
+
+IMAGE_NETWORKS: Mapping[str, Callable[[Sequence[int]], nn.Module]] = {
+    "a3c": a3c_net,
+    "dqn": dqn_net,
+    "impala": ImpalaTorso,
+    "small": small_net,
+}
+NETWORKS = ("auto", "mlp", *IMAGE_NETWORKS)
+_SMALLEST_IMAGE = {"a3c": 20, "dqn": 36, "impala": 8, "small": 3}  # pixels that leave something after the convolutions
+
+TorsoFactory = Callable[[tuple[int, ...]], nn.Module]
+
+
+class Images(nn.Module):
+    """Brings images to `[N, C, H, W]`: adds a missing channel axis, moves a last one."""
+
+    def __init__(self, shape: Sequence[int], build: Callable[[Sequence[int]], nn.Module]) -> None:
+        super().__init__()
+        self.channels_last = _channels_last(shape)
+        self.torso = build(image_shape(shape))
+        self.features = int(self.torso.features)  # type: ignore[arg-type]
+
+    def forward(self, image: Tensor) -> Tensor:
+        if image.ndim == 3:
+            image = image.unsqueeze(1)
+        elif self.channels_last:
+            image = image.permute(0, 3, 1, 2)
+        return self.torso(image)  # type: ignore[no-any-return]
+
+
+class Fields(nn.Module):
+    """One torso for each field of a Dict observation; the features side by side."""
+
+    def __init__(self, torsos: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.names = list(torsos)
+        self.torsos = nn.ModuleList(torsos.values())
+        self.features = sum(int(torso.features) for torso in torsos.values())  # type: ignore[arg-type]
+
+    def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
+        pairs = zip(self.names, self.torsos, strict=True)
+        return torch.cat([torso(observation[name]) for name, torso in pairs], -1)
+
+
+class Custom(nn.Module):
+    """The user's own module, with the number of its features measured."""
+
+    def __init__(self, module: nn.Module, spec: SimulatorSpec) -> None:
+        super().__init__()
+        self.module = module
+        fields = {
+            name: torch.zeros(2, *field.network_shape, dtype=getattr(torch, field.dtype))
+            for name, field in spec.observation.items()
+        }
+        with torch.no_grad():
+            features = module(fields if spec.is_dict else fields[""])
+        if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+            got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise UsageError(
+                f"the network returned {got} for a batch of 2 observations: it must return features [N, F]"
+            )
+        self.features = int(features.shape[1])
+
+    def forward(self, observation: Tensor | Mapping[str, Tensor]) -> Tensor:
+        return self.module(observation)  # type: ignore[no-any-return]
+
+
+def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequence[int], image: str) -> nn.Module:
+    """The torso for `spec`.
+
+    Args:
+        network: a name of `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
+            dictionary of shapes for a Dict) and returns a module from observations [N, ...] to features [N, F].
+        hidden: layers of an MLP.
+        image: the network that "auto" means for images of ordinary size.
+    """
+    if not isinstance(network, str) or ":" in network:
+        factory = network if not isinstance(network, str) else load_factory(network)
+        shapes = {name: field.network_shape for name, field in spec.observation.items()}
+        module = factory(shapes if spec.is_dict else shapes[""])  # type: ignore[arg-type]
+        if not isinstance(module, nn.Module):
+            raise UsageError(f"the network factory returned {type(module).__name__}: it must return an nn.Module")
+        return Custom(module, spec)
+    if network not in NETWORKS:
+        raise UsageError(
+            f"no network '{network}'{did_you_mean(network, NETWORKS)}: known are {', '.join(NETWORKS)}, "
+            "or give your own as module:function"
+        )
+    torsos = {name: _field_torso(network, field, hidden, image) for name, field in spec.observation.items()}
+    return Fields(torsos) if spec.is_dict else torsos[""]
+
+
+def _field_torso(network: str, field: ArraySpec, hidden: Sequence[int], image: str) -> nn.Module:
+    shape = field.network_shape
+    is_image = field.dtype == "uint8" and len(shape) in (2, 3)
+    if network == "mlp" or (not is_image and (network == "auto" or len(shape) not in (2, 3))):
+        inputs = 1
+        for size in shape:
+            inputs *= size
+        return MLP(inputs, hidden)
+    side = min(image_shape(shape)[1:])
+    if network == "auto":
+        network = image if side >= _SMALLEST_IMAGE[image] else "small" if side >= 3 else "mlp"
+        if network == "mlp":
+            return _field_torso("mlp", field, hidden, image)
+    if side < _SMALLEST_IMAGE[network]:
+        raise UsageError(
+            f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
+            f"the shape {shape}: use --network small or mlp"
+        )
+    return Images(shape, IMAGE_NETWORKS[network])
+
+
+def is_image_spec(spec: SimulatorSpec) -> bool:
+    """Whether any field is an image that a convolutional torso would get."""
+    return any(field.dtype == "uint8" and len(field.network_shape) in (2, 3) for field in spec.observation.values())
+
+
+def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    """(channels, height, width) of an image given as [H, W], [H, W, C] or [C, H, W]."""
+    if len(shape) == 2:
+        return (1, shape[0], shape[1])
+    if _channels_last(shape):
+        return (shape[2], shape[0], shape[1])
+    return (shape[0], shape[1], shape[2])
+
+
+def _channels_last(shape: Sequence[int]) -> bool:
+    return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
+
+
+def load_factory(name: str) -> TorsoFactory:
+    """The function that `module:function` names."""
+    module_name, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        function = getattr(importlib.import_module(module_name), attribute)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise UsageError(f"no network '{name}': {error}; write it as module:function") from None
+    return function  # type: ignore[no-any-return]

@@ -1,0 +1,81 @@
+"""All parameters of a network as one vector, with fp32 masters.
+
+One vector makes the update rule, the norm and whatever carries weights or gradients a handful of operations instead of
+one per tensor. In bf16 the low-precision parts compute with a rounded copy of their slice of the vector; the updates go
+to the fp32 masters, so that steps smaller than bf16's resolution still add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatParameters:
+    """Takes over the parameters of `network` (already on its device): they become views into this object's memory.
+
+    `master` float32 [P] and `gradient` float32 [P] are the vectors. Convolution weights keep channels-last memory.
+    """
+
+    def __init__(self, network: nn.Module, low_precision: Sequence[nn.Module] = ()) -> None:
+        low = {id(p) for part in low_precision for p in part.parameters()}
+        named = list(network.named_parameters())
+        named.sort(key=lambda item: id(item[1]) not in low)  # stable: the low-precision slice comes first
+        self.names = [name for name, _ in named]
+        self._parameters = [parameter for _, parameter in named]
+        self._low_count = sum(p.numel() for p in self._parameters if id(p) in low)
+        device = self._parameters[0].device
+        total = sum(p.numel() for p in self._parameters)
+        self.master = torch.zeros(total, device=device)
+        self.gradient = torch.zeros(total, device=device)
+        self._low = torch.zeros(self._low_count, device=device, dtype=torch.bfloat16)
+        self._masters, self._gradients = [], []
+        offset = 0
+        for parameter in self._parameters:
+            end = offset + parameter.numel()
+            self._masters.append(_view(self.master[offset:end], parameter))
+            self._gradients.append(_view(self.gradient[offset:end], parameter))
+            self._masters[-1].copy_(parameter.data)
+            low_slice = self._low[offset:end] if id(parameter) in low else None
+            parameter.data = self._masters[-1] if low_slice is None else _view(low_slice, parameter)
+            offset = end
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Rounds the masters into the low-precision copy; to be called whenever `master` has changed."""
+        if self._low_count:
+            self._low.copy_(self.master[: self._low_count])
+
+    def backward(self, loss: Tensor) -> None:
+        """Puts the gradient of `loss` into `gradient`."""
+        gradients = torch.autograd.grad(loss, self._parameters)
+        torch._foreach_copy_(self._gradients, list(gradients))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The masters by parameter name (views)."""
+        return dict(zip(self.names, self._masters, strict=True))
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Copies values by name; KeyError or RuntimeError where names or shapes differ."""
+        for name, master in zip(self.names, self._masters, strict=True):
+            value = tensors[name]
+            if value.shape != master.shape:
+                raise RuntimeError(f"{name} has shape {tuple(value.shape)}, expected {tuple(master.shape)}")
+            master.copy_(value)
+        self.refresh()
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """A vector of the same length (an accumulator, say) by parameter name (views)."""
+        sizes = [p.numel() for p in self._parameters]
+        pieces = zip(self.names, vector.split(sizes), self._parameters, strict=True)
+        return {name: _view(piece, parameter) for name, piece, parameter in pieces}
+
+
+def _view(flat: Tensor, like: Tensor) -> Tensor:
+    """`flat` in the shape of `like`, channels-last for the weights of convolutions."""
+    if like.ndim != 4:
+        return flat.view(like.shape)
+    out, inputs, height, width = like.shape
+    return flat.view(out, height, width, inputs).permute(0, 3, 1, 2)

@@ -1,0 +1,133 @@
+"""Torsos: from one array of an observation to a vector of features.
+
+A torso takes observations as they are stored (uint8 images `[N, C, H, W]`, float vectors `[N, D]`) and scales them
+itself. Images are computed in channels-last memory and in whatever precision the weights have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_RELU_GAIN = math.sqrt(2.0)
+
+
+def orthogonal(layer: nn.Module, gain: float = _RELU_GAIN) -> nn.Module:
+    """Orthogonal weights and zero biases (Saxe et al. 2014), as in OpenAI's baselines."""
+    nn.init.orthogonal_(layer.weight, gain)  # type: ignore[arg-type]
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    return layer
+
+
+class ConvolutionalTorso(nn.Module):
+    """Convolutions with ReLU between, then one fully connected layer.
+
+    Args:
+        shape: (channels, height, width) of the image.
+        convolutions: (filters, kernel, stride, padding) of each.
+        width: features.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], convolutions: Sequence[tuple[int, int, int, int]], width: int
+    ) -> None:
+        super().__init__()
+        channels, height, side = shape
+        layers = []
+        for filters, kernel, stride, padding in convolutions:
+            layers.append(orthogonal(nn.Conv2d(channels, filters, kernel, stride, padding)))
+            channels = filters
+            height = (height + 2 * padding - kernel) // stride + 1
+            side = (side + 2 * padding - kernel) // stride + 1
+        self.convolutions = nn.ModuleList(layers)
+        self.full = orthogonal(nn.Linear(channels * height * side, width))
+        self.features = width
+
+    def forward(self, image: Tensor) -> Tensor:
+        """uint8 or float [N, C, H, W] to [N, features]."""
+        x = scale_image(image, self.full.weight.dtype)
+        for convolution in self.convolutions:
+            x = F.relu(convolution(x))
+        return F.relu(self.full(x.flatten(1)))
+
+
+def scale_image(image: Tensor, dtype: object) -> Tensor:
+    """uint8 to [0, 1] in `dtype`; floats are taken as they are."""
+    x = image.to(dtype)  # type: ignore[call-overload]
+    return x.mul_(1.0 / 255.0) if image.dtype != x.dtype and not image.is_floating_point() else x
+
+
+def a3c_net(shape: Sequence[int]) -> ConvolutionalTorso:
+    """A3C-Net (Mnih et al. 2016; padding of the second convolution as in Stooke & Abbeel, A.1)."""
+    return ConvolutionalTorso(shape, [(16, 8, 4, 0), (32, 4, 2, 1)], 256)
+
+
+def dqn_net(shape: Sequence[int]) -> ConvolutionalTorso:
+    """DQN-Net (Mnih et al. 2015). Padding 1 after the first convolution on 104x80 frames (Stooke & Abbeel, A.1)."""
+    padding = 1 if tuple(shape[1:]) == (104, 80) else 0
+    return ConvolutionalTorso(shape, [(32, 8, 4, 0), (64, 4, 2, padding), (64, 3, 1, padding)], 512)
+
+
+def small_net(shape: Sequence[int]) -> ConvolutionalTorso:
+    """For images of a few pixels: one 3x3 convolution of 16 filters and 128 units (Young & Tian 2019, MinAtar)."""
+    return ConvolutionalTorso(shape, [(16, 3, 1, 0)], 128)
+
+
+class MLP(nn.Module):
+    """Fully connected layers with tanh between and after."""
+
+    def __init__(self, inputs: int, hidden: Sequence[int]) -> None:
+        super().__init__()
+        sizes = [inputs, *hidden]
+        self.layers = nn.ModuleList(
+            orthogonal(nn.Linear(a, b)) for a, b in zip(sizes, sizes[1:], strict=False)
+        )
+        self.features = sizes[-1]
+
+    def forward(self, vector: Tensor) -> Tensor:
+        """[N, ...] to [N, features]."""
+        x = scale_image(vector.flatten(1), self.layers[0].weight.dtype)
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x
+
+
+class _Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = orthogonal(nn.Conv2d(channels, channels, 3, padding=1))
+        self.second = orthogonal(nn.Conv2d(channels, channels, 3, padding=1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(F.relu(self.first(F.relu(x))))
+
+
+class ImpalaTorso(nn.Module):
+    """The deep residual network of IMPALA (Espeholt et al. 2018, figure 3), without its LSTM.
+
+    Three stages of 16, 32 and 32 channels, each a convolution, a max-pooling by 2 and two residual blocks.
+    """
+
+    def __init__(self, shape: Sequence[int], width: int = 256) -> None:
+        super().__init__()
+        channels, height, side = shape
+        stages = []
+        for filters in (16, 32, 32):
+            stages += [
+                orthogonal(nn.Conv2d(channels, filters, 3, padding=1)),
+                nn.MaxPool2d(3, stride=2, padding=1),
+                _Residual(filters),
+                _Residual(filters),
+            ]
+            channels, height, side = filters, (height + 1) // 2, (side + 1) // 2
+        self.stages = nn.Sequential(*stages)
+        self.full = orthogonal(nn.Linear(channels * height * side, width))
+        self.features = width
+
+    def forward(self, image: Tensor) -> Tensor:
+        """uint8 or float [N, C, H, W] to [N, features]."""
+        x = self.stages(scale_image(image, self.full.weight.dtype))
+        return F.relu(self.full(F.relu(x).flatten(1)))

@@ -1,0 +1,147 @@
+"""The files of one checkpoint directory: writing them with checksums, refusing them when anything does not match."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.errors import CheckpointError
+from veldt.runs import strict_json
+from veldt.runs.files import sync_directory, write_all
+from veldt.runs.tensor_file import write_tensors
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_FILE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\.safetensors")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint in memory.
+
+    `step` counts agent steps, `meta` is JSON, `groups` maps group name ("weights", "optimiser", ...) to arrays by
+    name, and `score` is what was given when it was saved.
+    """
+
+    step: int
+    path: Path
+    meta: dict[str, Any]
+    groups: dict[str, dict[str, np.ndarray]]
+    score: float | None = None
+
+
+def write_checkpoint(
+    directory: Path,
+    step: int,
+    groups: Mapping[str, Mapping[str, np.ndarray]],
+    meta: Mapping[str, Any],
+    score: float | None,
+) -> None:
+    """Write the files of a checkpoint into the existing empty `directory` and flush them to the disk.
+
+    The manifest comes last. OSError as the operating system raises it.
+    """
+    files = {}
+    for group, arrays in groups.items():
+        name = f"{group}.safetensors"
+        if not _FILE.fullmatch(name):
+            raise ValueError(f"group {group!r} cannot be a file name: use letters, digits, '_' and '-'")
+        digest, size = write_tensors(directory / name, arrays)
+        files[name] = {"sha256": digest, "size": size}
+    scored = float(score) if score is not None and math.isfinite(score) else None
+    manifest = {
+        "format": FORMAT,
+        "step": step,
+        "score": scored,
+        "meta": strict_json.plain(meta),
+        "files": files,
+    }
+    text = json.dumps({**manifest, "sha256": _checksum(manifest)}, indent=1)
+    descriptor = os.open(directory / MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        write_all(descriptor, text.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_directory(directory)
+
+
+def load_checkpoint(directory: Path) -> Checkpoint:
+    """The checkpoint in `directory`, every size and checksum verified; CheckpointError names the file at fault."""
+    manifest = read_manifest(directory)
+    groups = {}
+    for name, expected in manifest["files"].items():
+        _verify(directory / name, expected)
+        groups[Path(name).stem] = _read_arrays(directory / name)
+    meta = strict_json.restored(manifest["meta"])
+    return Checkpoint(manifest["step"], directory, meta, groups, manifest["score"])
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of the checkpoint in `directory`, itself verified; CheckpointError if it is not one."""
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read ({error.strerror}): this is no whole checkpoint"
+        ) from error
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise CheckpointError(f"{path} is not the manifest of a veldt checkpoint: it has no format number")
+    if manifest["format"] > FORMAT:
+        raise CheckpointError(
+            f"{path} was written by a newer veldt (checkpoint format {manifest['format']}, this one reads up to "
+            f"{FORMAT}): upgrade veldt to load it"
+        )
+    if manifest.pop("sha256", None) != _checksum(manifest):
+        raise CheckpointError(f"{path} was altered: its checksum does not match its content")
+    if not all(_FILE.fullmatch(name) for name in manifest["files"]):
+        raise CheckpointError(
+            f"{path} names files that are no part of a checkpoint: {sorted(manifest['files'])}"
+        )
+    return manifest
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    # Of the content, not of the text, so that the checksum can live in the same file.
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _verify(path: Path, expected: dict[str, Any]) -> None:
+    try:
+        size = path.stat().st_size
+        if size != expected["size"]:
+            how = "truncated" if size < expected["size"] else "altered"
+            raise CheckpointError(f"{path} is {how}: it has {size:,} bytes instead of {expected['size']:,}")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} is missing from its checkpoint") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    if digest != expected["sha256"]:
+        raise CheckpointError(
+            f"{path} was altered: its SHA-256 is {digest[:12]}..., not {expected['sha256'][:12]}..."
+        )
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    # Imported here: only a resume or an evaluation needs it, and starting up is timed.
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{path} is not a safetensors file that can be read: {error}") from error

@@ -1,0 +1,147 @@
+"""Checkpoints that are whole or refused: a directory per step, a checksum per file, never a half-written one.
+
+    checkpoints/step-000000123456/
+      weights.safetensors  optimiser.safetensors  ...   one file per group of arrays
+      manifest.json        format, step, score, meta, size and SHA-256 of every file, and its own checksum
+
+A checkpoint is written under a temporary name, flushed to the disk and renamed, so a kill at any moment leaves the
+older ones as they were. The best one is known by the score in its manifest and is spared by pruning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.errors import CheckpointError
+from veldt.runs.checkpoint_files import Checkpoint, load_checkpoint, read_manifest, write_checkpoint
+from veldt.runs.files import explained, sync_directory
+
+__all__ = ["Checkpoint", "CheckpointStore"]
+
+_PARTIAL = ".partial-"
+_NAME = re.compile(r"step-(\d+)(\.old)?")
+
+
+class CheckpointStore:
+    """The checkpoints of one run, in `path` (made at the first save): the newest `keep` and the best one are kept."""
+
+    def __init__(self, path: Path, keep: int = 3) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}")
+        self.path, self.keep = Path(path), keep
+
+    def save(
+        self,
+        step: int,
+        groups: Mapping[str, Mapping[str, np.ndarray]],
+        meta: Mapping[str, Any],
+        score: float | None = None,
+    ) -> Path:
+        """Write a checkpoint, prune older ones, and return its directory.
+
+        A higher `score` is better; None and NaN are never best. A checkpoint of the same step is replaced. VeldtError
+        when the disk refuses: the older checkpoints are intact then.
+        """
+        target = self.path / f"step-{step:012d}"
+        with explained(f"the checkpoint of step {step:,}", target):
+            self.path.mkdir(parents=True, exist_ok=True)
+            # What a killed process left behind goes first.
+            self._prune()
+            partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.path))
+            try:
+                # mkdtemp makes it private; a checkpoint is as readable as everything else in the run.
+                partial.chmod(self.path.stat().st_mode & 0o777)
+                write_checkpoint(partial, step, groups, meta, score)
+                if target.exists():
+                    # A full directory cannot be renamed over, and a kill between two renames must not lose both.
+                    target.rename(target.with_suffix(".old"))
+                partial.rename(target)
+                sync_directory(self.path)
+            except BaseException:
+                # Removed before the free space is measured for the message.
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+        self._prune()
+        return target
+
+    @staticmethod
+    def load(path: Path) -> Checkpoint:
+        """The checkpoint in directory `path`, every size and checksum verified.
+
+        CheckpointError names the file that is missing, truncated, altered, or written by a newer veldt.
+        """
+        return load_checkpoint(Path(path))
+
+    def newest(self, on_damaged: Callable[[str], None]) -> Checkpoint:
+        """The newest whole checkpoint; `on_damaged` gets a sentence for each damaged one passed over.
+
+        CheckpointError if there is none.
+        """
+        return self._first_whole(self._newest_first(), on_damaged)
+
+    def best(self, on_damaged: Callable[[str], None]) -> Checkpoint:
+        """The whole checkpoint with the highest score (the later of equals); the newest if none has a score."""
+        # Sorting is stable: equals, and those without a score, stay newest first.
+        return self._first_whole(sorted(self._newest_first(), key=_score, reverse=True), on_damaged)
+
+    def _first_whole(self, paths: list[Path], on_damaged: Callable[[str], None]) -> Checkpoint:
+        for path in paths:
+            try:
+                return self.load(path)
+            except CheckpointError as error:
+                on_damaged(str(error))
+        found = (
+            f"none of the {len(paths)} checkpoints in {self.path} is whole"
+            if paths
+            else f"none in {self.path}"
+        )
+        raise CheckpointError(f"there is no checkpoint to load: {found}")
+
+    def _newest_first(self) -> list[Path]:
+        with contextlib.suppress(FileNotFoundError):
+            names = [match for path in self.path.iterdir() if (match := _NAME.fullmatch(path.name))]
+            names.sort(key=lambda match: (int(match[1]), match[2] is None), reverse=True)
+            return [self.path / match[0] for match in names]
+        return []
+
+    def _prune(self) -> None:
+        paths = self._newest_first()
+        current = [path for path in paths if path.suffix != ".old" or not path.with_suffix("").exists()]
+        readable = [path for path in current if _is_readable(path)]
+        newest = readable[: self.keep]
+        # A damaged one among the newest is left for a person to look at, however many there are.
+        kept = set(current[: current.index(newest[-1]) + 1] if newest else current)
+        if readable:
+            kept.add(max(readable, key=_score))  # `max` takes the first of equals, the newest.
+        for path in set(paths) - kept:
+            # Renamed first: a kill while removing must not leave what looks like a damaged checkpoint.
+            with contextlib.suppress(OSError):
+                path.rename(self.path / f"{_PARTIAL}{path.name}")
+        self._remove_partial()
+
+    def _remove_partial(self) -> None:
+        for path in self.path.glob(f"{_PARTIAL}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_readable(path: Path) -> bool:
+    with contextlib.suppress(CheckpointError):
+        read_manifest(path)
+        return True
+    return False
+
+
+def _score(path: Path) -> float:
+    with contextlib.suppress(CheckpointError):
+        score = read_manifest(path)["score"]
+        return -math.inf if score is None else float(score)
+    return -math.inf

@@ -1,0 +1,183 @@
+"""One run, one directory: where everything is, what was asked for, what happened, and who is training in it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from veldt.errors import UsageError, did_you_mean
+from veldt.runs import strict_json
+from veldt.runs.files import AppendFile, explained, read_json_lines, write_atomically
+from veldt.runs.machine import describe_machine
+
+_CONFIG, _SUMMARY, _EVENTS, _LOCK = "config.json", "summary.json", "events.jsonl", "lock"
+
+# Locks this process holds. A forked worker would share them and keep them after its parent was killed.
+_held: set[IO[str]] = set()
+os.register_at_fork(after_in_child=lambda: [file.close() for file in _held])
+
+
+class RunDirectory:
+    """The directory of one run.
+
+    `path` is the directory; `checkpoints`, `videos` and `report_path` are where those go (made by who writes them).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+        self.videos = self.path / "videos"
+        self.report_path = self.path / "report.html"
+
+    @classmethod
+    def create(cls, root: Path, name: str) -> RunDirectory:
+        """Make `root/name`, or `root/name-2`, `-3`, ... if it is taken; two processes never get the same one."""
+        if not name or name in (".", "..") or "/" in name or "\0" in name:
+            raise UsageError(
+                f"{name!r} cannot be the name of a run: give a plain directory name such as 'ppo-cartpole'"
+            )
+        number = 1
+        while True:
+            path = Path(root) / (name if number == 1 else f"{name}-{number}")
+            with explained("a new run", path):
+                try:
+                    Path(root).mkdir(parents=True, exist_ok=True)
+                    path.mkdir()
+                    return cls(path)
+                except FileExistsError:
+                    if not Path(root).is_dir():
+                        raise
+            number += 1
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """The existing run in `path`; UsageError with the closest name if there is none."""
+        path = Path(path)
+        if (path / _CONFIG).is_file():
+            return cls(path)
+        known = [str(run) for place in (path.parent, Path("runs")) for run in _runs_in(place)]
+        here = [run for run in known if Path(run).name == path.name]
+        hint = f" (did you mean '{here[0]}'?)" if here else did_you_mean(str(path), known)
+        what = f"it has no {_CONFIG}" if path.exists() else "there is no such directory"
+        raise UsageError(f"{path} is not a veldt run: {what}{hint}")
+
+    def write_config(
+        self,
+        given: Mapping[str, Any],
+        resolved: Mapping[str, Any],
+        command: Sequence[str],
+        versions: Mapping[str, str],
+        hardware: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write config.json: the settings as given and as resolved, the command line, versions and hardware.
+
+        `hardware` (a GPU's name, say) is added to what this process can tell by itself: processor, cores, memory.
+        """
+        config = {
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "command": list(command),
+            "given": given,
+            "resolved": resolved,
+            "versions": versions,
+            "hardware": {**describe_machine(), **(hardware or {})},
+        }
+        self._write_json(_CONFIG, config, "the settings")
+
+    def read_config(self) -> dict[str, Any]:
+        """What `write_config` wrote, keys `created command given resolved versions hardware`; UsageError if damaged."""
+        config = self._read_json(_CONFIG)
+        if config is None:
+            raise UsageError(f"{self.path} has no {_CONFIG}: it is not a veldt run")
+        return config
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write the final figures to summary.json (keys in docs/metrics.md)."""
+        self._write_json(_SUMMARY, summary, "the summary")
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The final figures, or None while the run trains and after a kill."""
+        return self._read_json(_SUMMARY)
+
+    def write_event(self, step: int, kind: str, text: str) -> None:
+        """Append what happened at agent step `step` to events.jsonl: kind is a word such as "restart" or "resume"."""
+        row = {"time": time.time(), "step": step, "kind": kind, "text": text}
+        with contextlib.closing(AppendFile(self.path / _EVENTS, "an event")) as file:
+            file.drop_torn_line()
+            file.append(strict_json.dumps(row).encode() + b"\n")
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """The events in the order they were written, keys `time` (seconds since 1970) `step kind text`."""
+        return read_json_lines(self.path / _EVENTS)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run for this process, so that no other trains in it; UsageError names the process that does.
+
+        The lock is the kernel's and goes with the process, however that ends.
+        """
+        path = self.path / _LOCK
+        with explained("the lock", path):
+            file = path.open("a+")
+        with file:
+            if not _acquire(file):
+                pid = _read_pid(file)
+                raise UsageError(
+                    f"{self.path} is being trained by process {pid}: wait for it, stop it with `kill {pid}`, "
+                    "or start a new run"
+                )
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            _held.add(file)
+            try:
+                yield
+            finally:
+                _held.discard(file)
+
+    def is_locked(self) -> bool:
+        """Whether a process, this one included, holds the run."""
+        try:
+            with (self.path / _LOCK).open() as file:
+                return not _acquire(file)
+        except OSError:
+            return False
+
+    def _write_json(self, name: str, value: Mapping[str, Any], what: str) -> None:
+        write_atomically(self.path / name, (strict_json.dumps(value, indent=2) + "\n").encode(), what)
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        try:
+            value = strict_json.loads((self.path / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.path / name} cannot be read: {error}") from error
+        if not isinstance(value, dict):
+            raise UsageError(f"{self.path / name} is not a JSON object: it was not written by veldt")
+        return value
+
+
+def _runs_in(directory: Path) -> list[Path]:
+    return sorted(path.parent for path in directory.glob(f"*/{_CONFIG}"))
+
+
+def _acquire(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        # Some cluster file systems know no locks. The lock is a guard against mistakes, no reason to refuse to train.
+        return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+    return True
+
+
+def _read_pid(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read().strip() or "(unknown)"

@@ -1,0 +1,149 @@
+"""Writing to a disk that may be full, in a process that may be killed: whole or not at all, and a clear sentence.
+
+Two ways to write: `write_atomically` replaces a file, `AppendFile` adds whole records to the end of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from veldt.errors import VeldtError
+from veldt.runs import formatting, strict_json
+
+_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
+
+
+@contextlib.contextmanager
+def explained(what: str, path: Path) -> Iterator[None]:
+    """Turn an OSError of the block into a VeldtError that says what was being written, where, and how to mend it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise VeldtError(
+                f"cannot write {what} to {path}: {_FULL[error.errno]} ({free_space(path)} free there); "
+                "make room or use another disk, then resume the run: what was written before is intact"
+            ) from error
+        raise VeldtError(f"cannot write {what} to {path}: {error.strerror or error}") from error
+
+
+def free_space(path: Path) -> str:
+    """How much an ordinary user can still write on the disk of `path` (which need not exist yet)."""
+    for place in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            return formatting.size(shutil.disk_usage(place).free)
+    return "an unknown amount"
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all of `data`, however many calls the operating system needs."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames inside the directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes, what: str) -> None:
+    """Replace `path` by `data`; readers see the old file or the new one. `what` names it in the VeldtError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with explained(what, path):
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            try:
+                write_all(descriptor, data)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            temporary.replace(path)
+            sync_directory(path.parent)
+        except BaseException:
+            # Removed before the free space is measured for the message.
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+class AppendFile:
+    """A file that grows by whole records: one that did not fit on the disk is taken back out.
+
+    Nothing is buffered in the process, so a record is safe from `kill -9` once `append` returns. `what` names the
+    content in the VeldtError of a failed write. `size` is the length in bytes.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path, self._what = path, what
+        with explained(what, path):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            self.size = os.fstat(self._descriptor).st_size
+
+    def append(self, data: bytes) -> None:
+        """Add one record, or raise VeldtError and leave the file as it was."""
+        with explained(self._what, self.path):
+            try:
+                write_all(self._descriptor, data)
+            except OSError:
+                os.ftruncate(self._descriptor, self.size)
+                raise
+        self.size += len(data)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file back to `size` bytes (a larger `size` changes nothing)."""
+        if size < self.size:
+            with explained(self._what, self.path):
+                os.ftruncate(self._descriptor, size)
+            self.size = size
+
+    def drop_torn_line(self) -> None:
+        """Cut off what follows the last newline, so that the next line does not stick to a torn one."""
+        end = self.size
+        while end > 0:
+            start = max(0, end - 65536)
+            newline = os.pread(self._descriptor, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                self.truncate(start + newline + 1)
+                return
+            end = start
+        self.truncate(0)
+
+    def sync(self) -> None:
+        """Make everything appended so far survive a power cut."""
+        with explained(self._what, self.path):
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; no file reads as no lines.
+
+    Lines that are not a JSON object are left out: the last one is torn when its writer was killed in the middle, and
+    a power cut can leave a block of zeros.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    rows = []
+    for line in data.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            row = strict_json.loads(line)
+            if isinstance(row, dict):
+                rows.append(row)
+    return rows

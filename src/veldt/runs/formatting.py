@@ -1,0 +1,81 @@
+"""Numbers as people read them: 12.3M, 17m 20s, 1.4 GB. Anything missing or not finite is an en dash."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+MISSING = "–"
+
+
+def as_float(value: Any) -> float:
+    """`value` as a float; NaN where it is None, text or anything else that is no number."""
+    if isinstance(value, str) or value is None:
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def count(value: Any) -> str:
+    """A count to three figures with its scale (`950`, `12.3k`, `4.1M`, `2B`)."""
+    number = as_float(value)
+    if not math.isfinite(number):
+        return MISSING
+    for scale, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        # 999,600 reads better as 1M than as 1000k.
+        if abs(number) >= 0.9995 * scale:
+            return f"{number / scale:.3g}{suffix}"
+    return f"{number:.0f}"
+
+
+def whole(value: Any) -> str:
+    """A count with every digit (`1,234,567`)."""
+    number = as_float(value)
+    return f"{number:,.0f}" if math.isfinite(number) else MISSING
+
+
+def decimal(value: Any) -> str:
+    """A score or a loss to three or four figures (`1,234`, `187.3`, `1.52`, `0.0125`)."""
+    number = as_float(value)
+    if not math.isfinite(number):
+        return MISSING
+    if number == 0 or abs(number) >= 1000:
+        return f"{number:,.0f}"
+    if abs(number) >= 10:
+        return f"{number:.1f}"
+    return f"{number:.2f}" if abs(number) >= 1 else f"{number:.3g}"
+
+
+def percent(share: Any) -> str:
+    """A share of 0..1 in whole per cent."""
+    number = as_float(share)
+    return f"{100 * number:.0f}%" if math.isfinite(number) else MISSING
+
+
+def duration(seconds: Any) -> str:
+    """Seconds in the two largest units that matter (`4.2s`, `17m 20s`, `2h 05m`, `3d 04h`)."""
+    number = as_float(seconds)
+    if not math.isfinite(number) or number < 0:
+        return MISSING
+    if number < 10:
+        return f"{number:.1f}s"
+    rest = round(number)
+    if rest < 60:
+        return f"{rest}s"
+    if rest < 3600:
+        return f"{rest // 60}m {rest % 60:02d}s"
+    if rest < 86400:
+        return f"{rest // 3600}h {rest % 3600 // 60:02d}m"
+    return f"{rest // 86400}d {rest % 86400 // 3600:02d}h"
+
+
+def size(number_of_bytes: int) -> str:
+    """Bytes in decimal units (`812 B`, `14.2 MB`, `2.1 GB`)."""
+    number = float(number_of_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"

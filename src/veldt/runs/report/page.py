@@ -1,0 +1,41 @@
+"""The page: which sections there are, in which order, inside one HTML document that needs nothing else."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+
+from veldt.runs.report.curves import learning_section, return_section
+from veldt.runs.report.data import RunData, grouped
+from veldt.runs.report.facts import events_section, reproduction_section, settings_section
+from veldt.runs.report.overview import heading, headline, title
+from veldt.runs.report.speed import speed_section
+from veldt.runs.report.style import STYLE
+
+
+def render(runs: list[RunData]) -> str:
+    """The whole HTML document for `runs`, which must not be empty."""
+    groups = grouped(runs)
+    sections = (
+        headline(runs, groups),
+        return_section(groups),
+        speed_section(groups),
+        learning_section(groups),
+        events_section(runs),
+        settings_section(runs),
+        reproduction_section(runs),
+    )
+    return "\n".join(
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title(runs))}</title>",
+            f"<style>{STYLE}</style></head><body>",
+            heading(runs),
+            "<main>",
+            *(section for section in sections if section),
+            "</main>",
+            f"<footer>Written by veldt on {time.strftime('%d %B %Y at %H:%M')}</footer>",
+            "</body></html>\n",
+        )
+    )

@@ -1,0 +1,8 @@
+"""The stages of training that time is booked to, in the order and the colours in which they are always shown."""
+
+from __future__ import annotations
+
+STAGES = ("simulate", "infer", "train", "wait")
+
+# One hue a stage, the idle one grey; legible on dark and on light backgrounds.
+TERMINAL_COLOURS = {"simulate": "#5b8def", "infer": "#2fb5a0", "train": "#e8954a", "wait": "#8a8f98"}

@@ -1,0 +1,90 @@
+"""Frames to an MP4 that every browser and player shows: H.264, 4:2:0, even sizes, index at the front."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from veldt.errors import UsageError, VeldtError
+from veldt.runs.files import explained, free_space
+
+# Atari's 210 x 160 is a stamp on today's screens.
+_WANTED_HEIGHT = 400
+_FINISH_SECONDS = 600
+
+
+def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
+    """Encode `frames`, uint8 [height, width, 3] each and all of one size, to the MP4 file `path`; returns `path`.
+
+    Small frames are enlarged by a whole factor without smoothing, to about 400 pixels of height. UsageError if the
+    video extra is not installed or there is no frame; VeldtError if the encoder or the disk fails (no file is left).
+    """
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+    except ImportError as error:
+        raise UsageError("videos need the package imageio-ffmpeg: pip install 'veldt[video]'") from error
+    iterator = iter(frames)
+    first = next(iterator, None)
+    if first is None:
+        raise UsageError(f"there is no frame to write to {path}")
+    _check(first, first)
+    height, width = first.shape[:2]
+    factor = max(1, round(_WANTED_HEIGHT / height))
+    command = [
+        get_ffmpeg_exe(), "-y", "-v", "error",
+        "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-",
+        # Enlarged here, not in numpy: the pipe carries the small frames.
+        "-vf", f"scale={width * factor}:{height * factor}:flags=neighbor,pad=ceil(iw/2)*2:ceil(ih/2)*2",
+        "-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "18", "-movflags", "+faststart",
+    ]  # fmt: skip
+    path = Path(path)
+    with explained("the video", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
+        try:
+            _encode([*command, str(partial)], itertools.chain([first], iterator), first, path)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    return path
+
+
+def _encode(command: list[str], frames: Iterable[np.ndarray], first: np.ndarray, path: Path) -> None:
+    # Messages go to a file: a pipe that nobody reads could fill up and stop the encoder.
+    with tempfile.TemporaryFile() as messages:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=messages)
+        assert process.stdin is not None
+        try:
+            try:
+                for frame in frames:
+                    _check(frame, first)
+                    process.stdin.write(np.ascontiguousarray(frame).data)
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # The encoder gave up; its exit code and message say why.
+            code = process.wait(_FINISH_SECONDS)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if code != 0:
+            messages.seek(0)
+            lines = messages.read().decode(errors="replace").strip().splitlines()
+            reason = lines[0] if lines else f"it ended with exit code {code}"
+            raise VeldtError(
+                f"cannot encode the video {path} ({free_space(path)} free on its disk): {reason}"
+            )
+
+
+def _check(frame: np.ndarray, first: np.ndarray) -> None:
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or frame.shape != first.shape:
+        raise UsageError(
+            f"a video frame must be uint8 [height, width, 3] and as large as the first, {first.dtype} "
+            f"{list(first.shape)}; got {frame.dtype} {list(frame.shape)}"
+        )

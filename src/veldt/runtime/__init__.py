@@ -1,0 +1,1 @@
+"""Where roles run: shared memory, processes, and which cores they get."""

@@ -1,0 +1,39 @@
+"""Which device computes, and with how many threads."""
+
+from __future__ import annotations
+
+import torch
+
+from veldt.errors import UsageError
+from veldt.runtime.cores import allowed_cores
+
+
+def choose_device(name: str) -> torch.device:
+    """The device that `auto`, `cpu`, `cuda` or `cuda:N` means here. UsageError where it does not exist."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"--device {name} is not a device: use auto, cpu, cuda or cuda:N") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"--device {name} is not supported: use auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"--device {name} is not here: this machine has {torch.cuda.device_count()} CUDA devices that torch can use"
+        )
+    return device
+
+
+def training_threads(asked: int) -> int:
+    """Threads for training on the CPU: as asked, or one for each core that may be used."""
+    return asked or len(allowed_cores())
+
+
+def inference_threads(training: int, groups: int, workers: bool) -> int:
+    """Threads for inference on the CPU.
+
+    While one group awaits its actions, its share of the cores is idle: that is what inference may use. More would take
+    cores from the group that steps.
+    """
+    return max(1, training // groups) if workers and groups > 1 else training

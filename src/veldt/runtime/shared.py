@@ -1,0 +1,88 @@
+"""Named numpy arrays in one block of memory that processes can share.
+
+The block is a file in /dev/shm whose name is removed before anything is written to it (that is what
+`multiprocessing`'s own arena does) and whose descriptor travels to the workers. So there is never a name to clean up:
+when the last process is gone, however it went, the kernel frees the memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.context import BaseContext
+from typing import Any
+
+import numpy as np
+
+from veldt.errors import UsageError
+
+ALIGNMENT = 64  # one cache line, so that two writers never share one at an array's edge
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shape and dtype of one array."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+class SharedArrays:
+    """A mapping from name to array, backed by one block.
+
+    Picklable only while a process is being started (as everything of `multiprocessing` is); the arrays in the child
+    are the same memory. With `context=None` the block is ordinary private memory.
+    """
+
+    def __init__(self, layouts: Mapping[str, Layout], context: BaseContext | None) -> None:
+        self._layouts = dict(layouts)
+        total = sum(_aligned(layout.nbytes) for layout in self._layouts.values())
+        if context is None:
+            self._block: Any = ctypes.create_string_buffer(max(total, 1))
+        else:
+            _check_fits(total)
+            self._block = context.RawArray(ctypes.c_char, max(total, 1))  # type: ignore[attr-defined]
+        self._arrays = self._views()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def __getstate__(self) -> tuple[dict[str, Layout], Any]:
+        return self._layouts, self._block
+
+    def __setstate__(self, state: tuple[dict[str, Layout], Any]) -> None:
+        self._layouts, self._block = state
+        self._arrays = self._views()
+
+    def _views(self) -> dict[str, np.ndarray]:
+        views, offset = {}, 0
+        for name, layout in self._layouts.items():
+            count = int(np.prod(layout.shape, dtype=np.int64))
+            flat = np.frombuffer(self._block, dtype=layout.dtype, count=count, offset=offset)
+            views[name] = flat.reshape(layout.shape)
+            offset += _aligned(layout.nbytes)
+        return views
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _check_fits(nbytes: int) -> None:
+    # Without this check a block that is too large is a SIGBUS at some later write, with no message at all.
+    try:
+        free = shutil.disk_usage("/dev/shm").free
+    except OSError:
+        return
+    if nbytes > free:
+        raise UsageError(
+            f"the trajectory buffer needs {nbytes / 2**20:,.0f} MiB of shared memory and /dev/shm has "
+            f"{free / 2**20:,.0f} MiB free: use fewer simulators, a shorter --horizon, or enlarge /dev/shm "
+            "(in Docker: --shm-size)"
+        )

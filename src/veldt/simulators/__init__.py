@@ -1,0 +1,1 @@
+"""Simulators behind one interface: in this process, in worker processes, native Atari."""

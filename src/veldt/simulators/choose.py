@@ -1,0 +1,149 @@
+"""Which backend, how many processes, how many groups: measured on this machine, and said."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from veldt.errors import UsageError
+from veldt.runtime.cores import allowed_cores, worker_cores
+from veldt.simulators.in_process import InProcessSimulators, Simulators
+from veldt.simulators.settings import AtariConfig, SimulationConfig
+from veldt.simulators.simulator import make_simulator
+from veldt.simulators.source import EnvSource
+from veldt.simulators.spec import SimulatorSpec
+from veldt.simulators.stepper import StepperSettings
+from veldt.simulators.trajectory import Trajectory
+
+_PROBE_SECONDS = 0.03
+_SPIN_S = 50e-6
+# A hand-over must cost less than a tenth of what a process does between two of them.
+_WORTH = 10.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How simulation is arranged; `reason` is one sentence for the user."""
+
+    backend: str  # "in-process" or "workers"
+    processes: int
+    groups: int
+    cores: tuple[int, ...]
+    reason: str
+
+    def resolve(self, config: SimulationConfig) -> SimulationConfig:
+        """The configuration with what was chosen written in place of `auto`."""
+        return dataclasses.replace(
+            config,
+            simulators=self.backend,
+            processes=self.processes,
+            alternate="on" if self.groups == 2 else "off",
+        )
+
+
+def probe_spec(source: EnvSource, atari: AtariConfig) -> SimulatorSpec:
+    """The schema of the environment, from one instance of it."""
+    simulator = make_simulator(source, atari)
+    simulator.close()
+    return simulator.spec
+
+
+def time_step(source: EnvSource, atari: AtariConfig) -> float:
+    """Seconds that one simulator takes for a step with random actions, resets included."""
+    simulator = make_simulator(source, atari)
+    try:
+        rng = np.random.default_rng(0)
+        rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
+        actions = simulator.spec.action.sample(rng, 64)
+        actions = actions.tolist() if simulator.spec.action.kind == "discrete" else actions
+        simulator.reset(0, rows, 0)
+        steps, ended = 0, False
+        begin = time.perf_counter()
+        while (elapsed := time.perf_counter() - begin) < _PROBE_SECONDS or steps < 2:
+            if ended:
+                simulator.reset(steps, rows, 0)
+            _, terminated, truncated, _ = simulator.step(actions[steps % 64], rows, 0)
+            ended, steps = terminated or truncated, steps + 1
+        return elapsed / steps
+    finally:
+        simulator.close()
+
+
+def time_hand_over(repeats: int = 100) -> float:
+    """Seconds for a message to another process and back, which is what one step in a worker costs besides itself."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as echo:
+        assert echo.stdin is not None and echo.stdout is not None
+        seconds = []
+        with _on_different_cores(echo.pid):
+            for _ in range(repeats):
+                begin = time.perf_counter()
+                echo.stdin.write(b"x")
+                echo.stdout.read(1)
+                seconds.append(time.perf_counter() - begin)
+        echo.stdin.close()
+    return float(np.median(seconds))
+
+
+@contextlib.contextmanager
+def _on_different_cores(pid: int) -> Iterator[None]:
+    """This process on one core and `pid` on another: sharing one, they would hand over much faster than workers do."""
+    cores = allowed_cores()
+    if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    os.sched_setaffinity(pid, {cores[-1]})
+    os.sched_setaffinity(0, {cores[0]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def plan(source: EnvSource, config: SimulationConfig, atari: AtariConfig, accelerators: int) -> Plan:
+    """Chooses what `config` leaves open. `accelerators` get a core each."""
+    if config.simulators == "atari" and not source.is_atari:
+        raise UsageError(
+            f"--simulators atari is for Atari games, and {source.name} is none: use auto, in-process or workers"
+        )
+    cores = len(allowed_cores()) - accelerators
+    if config.simulators == "in-process":
+        return _in_process(config, "as asked")
+    reason = "as asked"
+    if config.simulators == "auto":
+        if cores < 2 and not accelerators:
+            return _in_process(config, "there is one core")
+        step, hand_over = time_step(source, atari), time_hand_over()
+        share = step * config.num_simulators / max(1, min(cores, config.num_simulators))
+        reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
+        if share < _WORTH * hand_over and config.processes == 0:
+            return _in_process(config, reason)
+    alternate = config.alternate != "off" and config.num_simulators >= 2
+    # With an accelerator each core serves both groups; without, inference itself needs the core that waits.
+    processes = config.processes or min(config.num_simulators, max(cores, 1) * (2 if accelerators else 1))
+    if config.alternate == "on" and processes % 2:
+        if config.processes:
+            raise UsageError(f"--alternate on needs an even number of --processes, not {processes}: use {processes + 1}")
+        processes += 1
+    groups = 2 if alternate and processes % 2 == 0 else 1
+    return Plan("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
+
+
+def _in_process(config: SimulationConfig, reason: str) -> Plan:
+    return Plan("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
+
+
+def make_simulators(settings: StepperSettings, spec: SimulatorSpec, steps: int, plan: Plan) -> Simulators:
+    """The simulators of a plan, with a trajectory slot of `steps` rows."""
+    if plan.backend == "in-process":
+        trajectory = Trajectory(spec, steps, settings.simulation.num_simulators, None)
+        return InProcessSimulators(settings, trajectory, plan.groups)
+    from veldt.simulators.workers import WorkerSimulators
+
+    return WorkerSimulators(settings, spec, steps, plan.groups, plan.cores, _SPIN_S)

@@ -1,0 +1,95 @@
+"""Simulators in the calling process: for debugging, for tests, and for environments faster than a hand-over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
+from veldt.simulators.trajectory import Trajectory
+
+
+class Simulators(Protocol):
+    """All simulators of a sampler: groups of them are stepped through the rows of a trajectory slot.
+
+    `groups` are the slices of simulators that step together. `step` only begins a step; `wait` returns when it is
+    done. Errors of environments are raised by `wait` (and by the rarer calls) as SimulatorError.
+    """
+
+    trajectory: Trajectory
+    groups: list[slice]
+
+    def start(self) -> dict[int, np.ndarray]:
+        """Begins everywhere; the random actions already played, by simulator (see `Stepper.start`)."""
+
+    def step(self, group: int, t: int) -> None: ...
+
+    def wait(self, group: int, t: int) -> None: ...
+
+    def reset_ended(self) -> None:
+        """Begins the resets of the simulators that were left out (wait-reset); `finish_resets` ends them."""
+
+    def finish_resets(self) -> None: ...
+
+    def save(self) -> dict[int, bytes]:
+        """Saved states by simulator; those without one are rebuilt from their actions."""
+
+    def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
+        """Puts all simulators back to where the slot's first row has them; returns what could not be continued."""
+
+    def notes(self) -> list[str]:
+        """Sentences about restarts since the last call."""
+
+    def close(self) -> None: ...
+
+
+class InProcessSimulators:
+    """See `Simulators`. Everything happens in `step`."""
+
+    def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
+        self.trajectory = trajectory
+        self.groups = split(trajectory.width, groups)
+        self._steppers = [
+            Stepper(settings, trajectory, part.start, part.stop - part.start, np.zeros(2, np.int64))
+            for part in self.groups
+        ]
+
+    def start(self) -> dict[int, np.ndarray]:
+        return {b: actions for stepper in self._steppers for b, actions in stepper.start().items()}
+
+    def step(self, group: int, t: int) -> None:
+        self._steppers[group].step(t)
+
+    def wait(self, group: int, t: int) -> None:
+        pass
+
+    def reset_ended(self) -> None:
+        for stepper in self._steppers:
+            stepper.reset_ended()
+
+    def finish_resets(self) -> None:
+        self.trajectory.finish_resets()
+
+    def save(self) -> dict[int, bytes]:
+        return {b: state for stepper in self._steppers for b, state in stepper.save().items()}
+
+    def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
+        return [note for stepper in self._steppers for note in stepper.rebuild(unfinished, 0)]
+
+    def notes(self) -> list[str]:
+        notes = [note for stepper in self._steppers for note in stepper.notes]
+        for stepper in self._steppers:
+            stepper.notes.clear()
+        return notes
+
+    def close(self) -> None:
+        for stepper in self._steppers:
+            stepper.close()
+
+
+def split(count: int, parts: int) -> list[slice]:
+    """`count` things in `parts` contiguous slices, as equal as can be."""
+    edges = [count * i // parts for i in range(parts + 1)]
+    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]

@@ -1,0 +1,53 @@
+"""Every random number of a run, as a pure function of (run seed, simulator, episode or step).
+
+Nothing here has state. A simulator's seeds and its action noise depend on which simulator it is and where in its own
+history it stands, never on the process or batch it happens to share; so neither the number of workers, nor the
+grouping, nor a restart in the middle can change them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Streams keep draws for different purposes independent of each other.
+EPISODE, DECORRELATION, ACTION, SHUFFLE, NETWORK, EVALUATION = range(6)
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def derive_seed(run_seed: int, stream: int, *index: int) -> int:
+    """A 31-bit seed for (run seed, stream, index...), for libraries that take an int."""
+    return int(np.random.SeedSequence([run_seed, stream, *index]).generate_state(1)[0] >> 1)
+
+
+def episode_seed(run_seed: int, simulator: int, episode: int, stream: int = EPISODE) -> int:
+    """The seed with which `simulator` resets its `episode`-th episode."""
+    return derive_seed(run_seed, stream, simulator, episode)
+
+
+def _mix(bits: np.ndarray) -> np.ndarray:
+    # The finaliser of SplitMix64 (Steele, Lea & Flood 2014): every input bit moves every output bit.
+    bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
+    bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
+    return bits ^ (bits >> np.uint64(31))
+
+
+def uniform(run_seed: int, stream: int, simulator: np.ndarray, step: np.ndarray, count: int) -> np.ndarray:
+    """Uniform noise in the open interval (0, 1) by simulator and step.
+
+    Args:
+        simulator: int [B], indices of simulators.
+        step: int [T], the simulators' own step counters (each from the start of the run).
+        count: numbers per step.
+
+    Returns:
+        float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, simulator[b], step[t], k) alone.
+    """
+    with np.errstate(over="ignore"):
+        key = _mix(np.full((), run_seed * 8 + stream, np.uint64) + _GOLDEN)
+        key_B = _mix(key ^ (np.asarray(simulator, np.uint64) + np.uint64(1)) * _GOLDEN)
+        key_TB = _mix(key_B[None] ^ (np.asarray(step, np.uint64)[:, None] + np.uint64(1)) * _MIX_1)
+        bits = _mix(key_TB[..., None] ^ (np.arange(1, count + 1, dtype=np.uint64) * _MIX_2))
+    # 23 bits and a half: exactly representable in float32, and never 0 or 1, so that logarithms stay finite.
+    return ((bits >> np.uint64(41)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23)

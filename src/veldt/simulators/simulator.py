@@ -1,0 +1,82 @@
+"""One simulator: a game that can be reset with a seed, stepped, and written into a row."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+from veldt.errors import UsageError
+from veldt.simulators.settings import AtariConfig
+from veldt.simulators.source import EnvSource
+from veldt.simulators.spec import ObservationCodec, SimulatorSpec, action_spec
+
+
+class Simulator(Protocol):
+    """What the stepper drives. `rows[field][index]` is where the observation is written."""
+
+    spec: SimulatorSpec
+
+    def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
+        """Begins the episode that `seed` names."""
+
+    def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
+        """One step with a stored action: (raw reward, terminated, truncated, life lost)."""
+
+    def save(self) -> bytes | None:
+        """The state in the middle of an episode, or None if it is rebuilt by replaying the actions."""
+
+    def restore(self, state: bytes) -> None:
+        """Continues from what `save` returned, in any process."""
+
+    def render(self) -> np.ndarray:
+        """The present picture, uint8 [H, W, 3]; needs `make_simulator(render=True)`."""
+
+    def close(self) -> None: ...
+
+
+class GymnasiumSimulator:
+    """Any Gymnasium environment."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        self._env = env
+        self._codec = ObservationCodec(env.observation_space)
+        self.spec = SimulatorSpec(self._codec.spec, action_spec(env.action_space))
+        plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
+        self._to_env = None if plain else self.spec.action.to_env
+
+    def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
+        observation, _ = self._env.reset(seed=seed)
+        self._codec.write(observation, rows, index)
+
+    def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
+        if self._to_env is not None:
+            action = self._to_env(action)
+        observation, reward, terminated, truncated, _ = self._env.step(action)
+        self._codec.write(observation, rows, index)
+        return reward, terminated, truncated, False  # type: ignore[return-value]
+
+    def save(self) -> bytes | None:
+        return None
+
+    def restore(self, state: bytes) -> None:
+        raise NotImplementedError("a Gymnasium environment is rebuilt by replaying its actions")
+
+    def render(self) -> np.ndarray:
+        picture = self._env.render()
+        if not isinstance(picture, np.ndarray):
+            raise UsageError(f"{self._env} does not render pictures: it has no render_mode 'rgb_array'")
+        return picture
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def make_simulator(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> Simulator:
+    """The native simulator for an Atari game, the Gymnasium one for everything else."""
+    if source.is_atari:
+        from veldt.simulators.atari import AtariSimulator
+
+        return AtariSimulator(source.name, atari)
+    return GymnasiumSimulator(source.make(render=render))

@@ -1,0 +1,203 @@
+"""What a simulator takes and gives: arrays with a declared schema, whatever the environment's spaces look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from veldt.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array of an observation.
+
+    `shape` is what a simulator writes at each step; with `stack > 1` the network sees the last `stack` of them along a
+    new first axis (single frames are stored, stacks are made when they are used).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    stack: int = 1
+
+    @property
+    def network_shape(self) -> tuple[int, ...]:
+        return (self.stack, *self.shape) if self.stack > 1 else self.shape
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """An action as the policy chooses it.
+
+    `kind` is "discrete" (an index), "multi" (one index per dimension) or "box" (real numbers). Stored arrays are int64
+    `[]`, int64 `[D]` and float32 `[D]`; in a box, -1 and 1 stand for the bounds where both are finite, and values
+    outside are clipped when they are handed to the environment.
+    """
+
+    kind: str
+    sizes: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    env_shape: tuple[int, ...] = ()
+    env_dtype: str = "int64"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.kind == "discrete":
+            return ()
+        return (len(self.sizes),) if self.kind == "multi" else (len(self.low),)
+
+    @property
+    def dtype(self) -> str:
+        return "float32" if self.kind == "box" else "int64"
+
+    def to_env(self, action: Any) -> Any:
+        """One stored action in the environment's own terms."""
+        if self.kind == "discrete":
+            return int(action) + self.start[0]
+        if self.kind == "multi":
+            return (np.asarray(action) + self._start).astype(self.env_dtype).reshape(self.env_shape)
+        scaled = self._centre + self._half_range * np.asarray(action, np.float64)
+        return np.clip(scaled, self._low, self._high).astype(self.env_dtype).reshape(self.env_shape)
+
+    def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """`count` uniformly random stored actions, [count, *shape]."""
+        if self.kind == "box":
+            return rng.uniform(-1.0, 1.0, (count, *self.shape)).astype(np.float32)
+        return rng.integers(0, self.sizes if self.kind == "multi" else self.sizes[0], (count, *self.shape))
+
+    @cached_property
+    def _start(self) -> np.ndarray:
+        return np.array(self.start)
+
+    @cached_property
+    def _low(self) -> np.ndarray:
+        return np.array(self.low)
+
+    @cached_property
+    def _high(self) -> np.ndarray:
+        return np.array(self.high)
+
+    @cached_property
+    def _bounded(self) -> np.ndarray:
+        return np.isfinite(self._low) & np.isfinite(self._high)
+
+    @cached_property
+    def _centre(self) -> np.ndarray:
+        return np.where(self._bounded, (self._low + self._high) / 2, 0.0)
+
+    @cached_property
+    def _half_range(self) -> np.ndarray:
+        return np.where(self._bounded, (self._high - self._low) / 2, 1.0)
+
+
+@dataclass(frozen=True)
+class SimulatorSpec:
+    """The schema of one environment: `observation` by name (a single "" unless it is a Dict), and `action`."""
+
+    observation: Mapping[str, ArraySpec]
+    action: ActionSpec
+    frames_per_step: int = 1
+
+    @property
+    def is_dict(self) -> bool:
+        return "" not in self.observation
+
+
+def action_spec(space: spaces.Space[Any]) -> ActionSpec:
+    """The schema of an action space; UsageError for one no policy here can act in."""
+    if isinstance(space, spaces.Discrete):
+        return ActionSpec("discrete", sizes=(int(space.n),), start=(int(space.start),))
+    if isinstance(space, spaces.MultiDiscrete):
+        return ActionSpec(
+            "multi",
+            sizes=tuple(int(n) for n in space.nvec.flatten()),
+            start=tuple(int(n) for n in space.start.flatten()),
+            env_shape=space.shape,
+            env_dtype=str(space.dtype),
+        )
+    if isinstance(space, spaces.Box):
+        return ActionSpec(
+            "box",
+            low=tuple(float(x) for x in space.low.flatten()),
+            high=tuple(float(x) for x in space.high.flatten()),
+            env_shape=space.shape,
+            env_dtype=str(space.dtype),
+        )
+    raise UsageError(
+        f"the action space {space} is not supported: allowed are Discrete, MultiDiscrete and Box; "
+        "wrap the environment so that its actions are one of these (gymnasium.wrappers.TransformAction)"
+    )
+
+
+class ObservationCodec:
+    """Turns an environment's observations into the arrays of its schema.
+
+    Box leaves keep their shape (float64 becomes float32); Discrete, MultiBinary, MultiDiscrete and Tuple leaves are
+    flattened as Gymnasium flattens them (one-hot for Discrete); Dict leaves are named by path, `camera/left`.
+    """
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self._leaves: dict[str, tuple[tuple[str, ...], spaces.Space[Any]]] = {}
+        self._collect(space, ())
+        self.spec = {name: self._array_spec(leaf) for name, (_, leaf) in self._leaves.items()}
+        leaves = list(self._leaves.values())
+        path, leaf = leaves[0]
+        # The common case, one Box, is on the critical path of every step of a small environment.
+        self._plain = len(leaves) == 1 and not path and isinstance(leaf, spaces.Box)
+        self._shapes = [spec.shape for spec in self.spec.values()]
+
+    def _collect(self, space: spaces.Space[Any], path: tuple[str, ...]) -> None:
+        if isinstance(space, spaces.Dict):
+            for key, child in space.spaces.items():
+                self._collect(child, (*path, str(key)))
+        elif isinstance(space, spaces.Box) or space.is_np_flattenable:
+            self._leaves["/".join(path)] = (path, space)
+        else:
+            raise UsageError(
+                f"the observation space {space} is not supported: allowed are Box, Discrete, MultiDiscrete, "
+                "MultiBinary, and Tuple and Dict of these; wrap the environment with "
+                "gymnasium.wrappers.TransformObservation"
+            )
+
+    @staticmethod
+    def _array_spec(leaf: spaces.Space[Any]) -> ArraySpec:
+        if not isinstance(leaf, spaces.Box):
+            flat = spaces.flatten_space(leaf)
+            assert flat.shape is not None
+            return ArraySpec(flat.shape, "float32")
+        return ArraySpec(leaf.shape, "uint8" if leaf.dtype == np.uint8 else "float32")
+
+    def write(self, observation: Any, rows: list[np.ndarray], index: int) -> None:
+        """Writes one observation to `rows[field][index]`; ValueError where it does not have the declared shape."""
+        if self._plain:
+            if np.shape(observation) != self._shapes[0]:
+                raise ValueError(_shape_message("", np.shape(observation), self._shapes[0]))
+            rows[0][index] = observation
+            return
+        for row, shape, (path, leaf) in zip(rows, self._shapes, self._leaves.values(), strict=True):
+            value = observation
+            for key in path:
+                value = value[key]
+            if not isinstance(leaf, spaces.Box):
+                value = spaces.flatten(leaf, value)
+            if np.shape(value) != shape:
+                raise ValueError(_shape_message("/".join(path), np.shape(value), shape))
+            row[index] = value
+
+
+def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -> str:
+    field = f" '{name}'" if name else ""
+    return f"the observation{field} has shape {got}, but the observation space declares {declared}"
+
+
+def probe(env: gymnasium.Env[Any, Any]) -> SimulatorSpec:
+    """The schema of a Gymnasium environment."""
+    return SimulatorSpec(ObservationCodec(env.observation_space).spec, action_spec(env.action_space))

@@ -1,0 +1,275 @@
+"""Steps a block of simulators through a trajectory slot: resets, checks, failures. The same in every process."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from veldt.errors import SimulatorError
+from veldt.simulators.seeding import DECORRELATION, derive_seed, episode_seed
+from veldt.simulators.settings import AtariConfig, SimulationConfig
+from veldt.simulators.simulator import Simulator, make_simulator
+from veldt.simulators.source import EnvSource
+from veldt.simulators.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class StepperSettings:
+    """All that a stepper needs besides its slot; sent to worker processes."""
+
+    source: EnvSource
+    run_seed: int
+    simulation: SimulationConfig
+    atari: AtariConfig
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """How to put one simulator back into the middle of its episode.
+
+    By the emulator's `state` where there is one, else by playing `actions` ([age, ...], as stored) after a reset. With
+    neither it begins a new episode.
+    """
+
+    state: bytes | None = None
+    actions: np.ndarray | None = None
+
+
+class Stepper:
+    """Simulators `first` to `first + count - 1` of the run.
+
+    Stepping is single-threaded and in order. `progress` int64 [2] is written with (simulator, episode) before each
+    simulator is touched, so that whoever waits can name the one that hangs.
+    """
+
+    def __init__(
+        self, settings: StepperSettings, slot: Trajectory, first: int, count: int, progress: np.ndarray
+    ) -> None:
+        self._settings, self._slot = settings, slot
+        self._first, self._part = first, slice(first, first + count)
+        self._progress = progress
+        self._restarts_on_error = settings.simulation.on_env_error == "restart"
+        self._wait_reset = settings.simulation.resets == "wait"
+        self._discrete = slot.spec.action.kind == "discrete"
+        self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
+        self.notes: list[str] = []
+        self._simulators: list[Simulator] = []
+        for index in range(count):
+            self._progress[:] = first + index, 0
+            try:
+                self._simulators.append(self._make())
+            except Exception as error:
+                raise self._error(index, "could not be made", error) from error
+
+    def start(self) -> dict[int, np.ndarray]:
+        """Begins the first episode of every simulator and plays its random decorrelation steps (section 5.2).
+
+        Returns, by simulator, the random actions that led to its first row.
+        """
+        prefixes = {}
+        for index, simulator in enumerate(self._simulators):
+            b = self._first + index
+            seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
+            rng = np.random.Generator(np.random.Philox(seed))
+            most = self._settings.simulation.decorrelate
+            steps = int(rng.integers(0, most + 1)) if most else 0
+            actions = self._slot.spec.action.sample(rng, steps)
+            begin = 0
+            try:
+                self._reset(index, self._rows(0), 0)
+                for step, action in enumerate(actions):
+                    self._shift_history(index)
+                    _, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
+                    if terminated or truncated:
+                        begin = step + 1
+                        self._reset(index, self._rows(0), int(self._slot.episode[0, b]) + 1)
+            except Exception as error:
+                raise self._error(index, "failed at its start", error) from error
+            self._slot.age[0, b] = steps - begin
+            prefixes[b] = actions[begin:]
+        return prefixes
+
+    def step(self, t: int) -> None:
+        """Fills row `t` of rewards and flags, and row `t + 1` of observations, from the actions in row `t`."""
+        slot, part = self._slot, self._part
+        slot.valid[t, part] = True
+        for flags in (slot.terminated, slot.truncated, slot.life_lost, slot.cut):
+            flags[t, part] = False
+        np.add(slot.age[t, part], 1, out=slot.age[t + 1, part])
+        slot.ended[t + 1, part] = False
+        slot.episode[t + 1, part] = slot.episode[t, part]
+        episodes = slot.episode[t, part].tolist()
+        actions: Any = slot.action[t, part]
+        if self._discrete:
+            actions = actions.tolist()  # Python ints step faster than numpy's
+        rows, reward, ended = self._rows(t + 1), slot.reward[t, part], slot.ended[t, part].tolist()
+        progress, simulators = self._progress, self._simulators
+        index = 0
+        while index < len(simulators):  # entered again only after a failure that was restarted
+            try:
+                for index in range(index, len(simulators)):  # noqa: B020, PLW2901 - resumes where it failed
+                    progress[0], progress[1] = self._first + index, episodes[index]
+                    if ended[index]:
+                        self._phantom(index, t, rows)
+                        continue
+                    gained, terminated, truncated, life_lost = simulators[index].step(actions[index], rows, index)
+                    reward[index] = gained
+                    if terminated or truncated or life_lost:
+                        self._flag(index, t, terminated, truncated, life_lost)
+                index += 1
+            except Exception as error:
+                self._failed(index, t, error)
+                index += 1
+        self._check_numbers(t, rows)
+
+    def reset_ended(self) -> None:
+        """Wait-reset: resets the simulators left out of the last rows, into the slot's `fresh` observations."""
+        last = self._slot.steps
+        rows = [array[self._part] for array in self._slot.fresh.values()]
+        for index in np.flatnonzero(self._slot.ended[last, self._part]):
+            b = self._first + int(index)
+            self._progress[:] = b, self._slot.episode[last, b] + 1
+            try:
+                self._simulators[index].reset(self._seed(b, int(self._progress[1])), rows, int(index))
+            except Exception as error:
+                raise self._error(int(index), "failed to reset", error) from error
+
+    def save(self) -> dict[int, bytes]:
+        """States of the simulators that have one to save."""
+        states = {self._first + i: simulator.save() for i, simulator in enumerate(self._simulators)}
+        return {b: state for b, state in states.items() if state is not None}
+
+    def rebuild(self, unfinished: Mapping[int, Unfinished], t: int) -> list[str]:
+        """Puts every simulator back to where row `t` has it. Returns what could not be continued, in sentences."""
+        slot, notes = self._slot, []
+        for index, simulator in enumerate(self._simulators):
+            b = self._first + index
+            if slot.ended[t, b]:
+                continue  # its next step is a reset anyway
+            self._progress[:] = b, slot.episode[t, b]
+            how = unfinished.get(b, Unfinished())
+            if how.state is not None:
+                simulator.restore(how.state)
+            elif how.actions is None or not self._replay(index, how.actions, t):
+                slot.ended[t, b] = True
+                if how.actions is not None:
+                    notes.append(
+                        f"simulator {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions: "
+                        "the environment is not deterministic, so it begins a new episode"
+                    )
+        return notes
+
+    def close(self) -> None:
+        for simulator in self._simulators:
+            with contextlib.suppress(Exception):
+                simulator.close()
+
+    def _make(self) -> Simulator:
+        return make_simulator(self._settings.source, self._settings.atari)
+
+    def _rows(self, t: int) -> list[np.ndarray]:
+        return self._slot.rows(t, self._part)
+
+    def _seed(self, b: int, episode: int) -> int:
+        return episode_seed(self._settings.run_seed, b, episode)
+
+    def _reset(self, index: int, rows: list[np.ndarray], episode: int, t: int = 0) -> None:
+        """Resets into `rows`, the observations of row `t`."""
+        b = self._first + index
+        self._progress[:] = b, episode
+        self._simulators[index].reset(self._seed(b, episode), rows, index)
+        self._slot.age[t, b], self._slot.ended[t, b], self._slot.episode[t, b] = 0, False, episode
+
+    def _phantom(self, index: int, t: int, rows: list[np.ndarray]) -> None:
+        """The step after an episode's last observation: a reset now, or nothing until the pause."""
+        slot, b = self._slot, self._first + index
+        slot.valid[t, b], slot.reward[t, b] = False, 0.0
+        if self._wait_reset:
+            for row, before in zip(rows, self._rows(t), strict=True):
+                row[index] = before[index]
+            slot.age[t + 1, b], slot.ended[t + 1, b] = slot.age[t, b], True
+        else:
+            self._reset(index, rows, int(slot.episode[t, b]) + 1, t + 1)
+
+    def _flag(self, index: int, t: int, terminated: bool, truncated: bool, life_lost: bool) -> None:
+        slot, b = self._slot, self._first + index
+        slot.terminated[t, b] = terminated
+        slot.truncated[t, b] = truncated and not terminated
+        slot.life_lost[t, b] = life_lost
+        slot.ended[t + 1, b] = terminated or truncated
+
+    def _check_numbers(self, t: int, rows: list[np.ndarray]) -> None:
+        reward = self._slot.reward[t, self._part]
+        while np.isnan(reward).any():
+            self._bad_number(int(np.argmax(np.isnan(reward))), t, "the reward is NaN")
+        for field in self._float_fields:
+            while (bad := np.isnan(rows[field])).any():
+                bad_index = int(np.argmax(bad.reshape(len(bad), -1).any(1)))
+                self._bad_number(bad_index, t, "the observation contains NaN")
+
+    def _bad_number(self, index: int, t: int, what: str) -> None:
+        b = self._first + index
+        self._progress[:] = b, self._slot.episode[t, b]
+        self._failed(index, t, ValueError(what))
+
+    def _failed(self, index: int, t: int, error: Exception) -> None:
+        """A simulator failed in step `t`: ends the run, or cuts its trajectory off and restarts it."""
+        if not self._restarts_on_error:
+            raise self._error(index, f"failed in step {int(self._slot.age[t, self._first + index])}", error) from error
+        slot, b = self._slot, self._first + index
+        self.notes.append(str(self._error(index, "failed and was restarted", error)))
+        with contextlib.suppress(Exception):
+            self._simulators[index].close()
+        slot.restarts[b] += 1
+        self.cut_off(b, t)
+        try:
+            self._simulators[index] = self._make()
+            self._reset(index, self._rows(t + 1), int(slot.episode[t, b]) + 1, t + 1)
+        except Exception as again:
+            raise self._error(index, "failed, and again when it was restarted", again) from again
+
+    def cut_off(self, b: int, t: int) -> None:
+        """Makes step `t` of simulator `b` a phantom, and step t-1, if of the same episode, the trajectory's end."""
+        slot = self._slot
+        slot.valid[t, b], slot.reward[t, b] = False, 0.0
+        slot.terminated[t, b] = slot.truncated[t, b] = slot.life_lost[t, b] = False
+        if t > 0 and slot.valid[t - 1, b] and not slot.ended[t, b]:
+            slot.cut[t - 1, b] = True
+
+    def _replay(self, index: int, actions: np.ndarray, t: int) -> bool:
+        """Plays an episode again; True if its last observation is the one in row `t`."""
+        simulator, b = self._simulators[index], self._first + index
+        rows = [np.empty_like(row) for row in self._rows(t)]
+        simulator.reset(self._seed(b, int(self._slot.episode[t, b])), rows, index)
+        for step, action in enumerate(actions.tolist() if self._discrete else actions):
+            _, terminated, truncated, _ = simulator.step(action, rows, index)
+            if (terminated or truncated) and step < len(actions) - 1:
+                return False
+        return all(
+            np.array_equal(row[index], had[index], equal_nan=row.dtype != np.uint8)
+            for row, had in zip(rows, self._rows(t), strict=True)
+        )
+
+    def _shift_history(self, index: int) -> None:
+        for array in self._slot.observation.values():
+            column = array[: self._slot.history + 1, self._first + index]
+            column[:-1] = column[1:].copy()
+
+    def _error(self, index: int, what: str, error: Exception) -> SimulatorError:
+        if isinstance(error, SimulatorError):
+            return error
+        b = self._first + index
+        seed = self._seed(b, int(self._progress[1]))
+        details = "".join(traceback.format_exception(error))
+        return SimulatorError(
+            f"environment {self._settings.source.name}, simulator {b} (seed {seed}) {what}: "
+            f"{type(error).__name__}: {error}",
+            simulator=b,
+            seed=seed,
+            details=details,
+        )

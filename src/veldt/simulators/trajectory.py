@@ -1,0 +1,90 @@
+"""The slot into which simulators write and from which the learner reads: `[T+1, B]`, preallocated, written once.
+
+Row t holds the observation before step t; step t fills row t of everything else and the observation of row t+1. A row
+is all there is to know: stepping is a function from row t to row t+1 (besides what the environments themselves hold).
+
+    observation  [T+1, B, ...]   single frames where the network sees a stack: `stack - 1` rows of history come before
+    age          [T+1, B] int32  steps since the episode's first observation (0 begins an episode)
+    ended        [T+1, B] bool   the observation is an episode's last: the simulator needs a reset
+    episode      [T+1, B] int64  number of the episode, by simulator
+    action       [T, B, ...]     as the policy chose it (see `ActionSpec`)
+    reward       [T, B] float32  raw, never clipped
+    terminated, truncated, life_lost [T, B] bool
+    cut          [T, B] bool     the simulator was restarted after this step: a trajectory's end, but no game's
+    valid        [T, B] bool     False for the phantom step that resets a simulator: no loss or return may use it
+    version      [T, B] int64    policy version that chose the action
+"""
+
+from __future__ import annotations
+
+from multiprocessing.context import BaseContext
+
+import numpy as np
+
+from veldt.runtime.shared import Layout, SharedArrays
+from veldt.simulators.spec import SimulatorSpec
+
+ROW_FIELDS = {"age": "int32", "ended": "bool", "episode": "int64"}
+STEP_FLAGS = ("terminated", "truncated", "life_lost", "cut", "valid")
+
+
+class Trajectory:
+    """See the module's text. `steps` is T, `width` is B; `restarts` int64 [B] counts restarts since the start."""
+
+    def __init__(self, spec: SimulatorSpec, steps: int, width: int, context: BaseContext | None) -> None:
+        self.spec, self.steps, self.width = spec, steps, width
+        self.history = max(field.stack for field in spec.observation.values()) - 1
+        rows = steps + 1
+        layouts: dict[str, Layout] = {}
+        for name, field in spec.observation.items():
+            layouts[f"observation/{name}"] = Layout((self.history + rows, width, *field.shape), field.dtype)
+            layouts[f"fresh/{name}"] = Layout((width, *field.shape), field.dtype)
+        layouts |= {name: Layout((rows, width), dtype) for name, dtype in ROW_FIELDS.items()}
+        layouts |= {name: Layout((steps, width), "bool") for name in STEP_FLAGS}
+        layouts["action"] = Layout((steps, width, *spec.action.shape), spec.action.dtype)
+        layouts["reward"] = Layout((steps, width), "float32")
+        layouts["version"] = Layout((steps, width), "int64")
+        layouts["restarts"] = Layout((width,), "int64")
+        self._arrays = SharedArrays(layouts, context)
+        self._name_arrays()
+
+    def _name_arrays(self) -> None:
+        names = self.spec.observation
+        self.observation = {name: self._arrays[f"observation/{name}"] for name in names}
+        self.fresh = {name: self._arrays[f"fresh/{name}"] for name in names}
+        self.age, self.ended = self._arrays["age"], self._arrays["ended"]
+        self.episode, self.restarts = self._arrays["episode"], self._arrays["restarts"]
+        self.action, self.reward, self.version = (self._arrays[name] for name in ("action", "reward", "version"))
+        self.terminated, self.truncated = self._arrays["terminated"], self._arrays["truncated"]
+        self.life_lost, self.cut = self._arrays["life_lost"], self._arrays["cut"]
+        self.valid = self._arrays["valid"]
+
+    def __getstate__(self) -> tuple[SimulatorSpec, int, int, int, SharedArrays]:
+        return self.spec, self.steps, self.width, self.history, self._arrays
+
+    def __setstate__(self, state: tuple[SimulatorSpec, int, int, int, SharedArrays]) -> None:
+        self.spec, self.steps, self.width, self.history, self._arrays = state
+        self._name_arrays()
+
+    def rows(self, t: int, part: slice) -> list[np.ndarray]:
+        """The observation arrays of row `t`, simulators `part`: views to write to, one a field."""
+        return [array[self.history + t, part] for array in self.observation.values()]
+
+    def stacked_rows(self, t: int) -> dict[str, np.ndarray]:
+        """Row `t` with its history: views [history + 1, B, ...]."""
+        return {name: array[t : t + self.history + 1] for name, array in self.observation.items()}
+
+    def carry_over(self) -> None:
+        """Makes the last row (with its history) the first: the next batch begins where this one ended."""
+        for array in self.observation.values():
+            array[: self.history + 1] = array[self.steps :]
+        for array in (self.age, self.ended, self.episode):
+            array[0] = array[self.steps]
+
+    def finish_resets(self) -> None:
+        """Puts the observations of simulators that were reset in the pause into the first row."""
+        ended = np.flatnonzero(self.ended[0])
+        for name, array in self.observation.items():
+            array[self.history, ended] = self.fresh[name][ended]
+        self.age[0, ended], self.ended[0, ended] = 0, False
+        self.episode[0, ended] += 1

@@ -1,0 +1,142 @@
+"""From a configuration to the parts of a system: what every system needs, decided once and said."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from veldt.agent import make_network
+from veldt.algorithms.base import Algorithm, Forward
+from veldt.config import TrainConfig
+from veldt.networks.actor_critic import ActorCritic
+from veldt.networks.build import TorsoFactory, is_image_spec
+from veldt.networks.flat import FlatParameters
+from veldt.networks.precision import CompiledForward, apply_precision, choose_precision
+from veldt.runtime.devices import choose_device, inference_threads, training_threads
+from veldt.simulators.choose import Plan, plan, probe_spec
+from veldt.simulators.source import EnvSource
+from veldt.simulators.spec import SimulatorSpec
+
+# Up to this many parameters a second thread costs more in waking up than it computes.
+_SMALL_NETWORK = 200_000
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user."""
+
+    config: TrainConfig
+    source: EnvSource
+    spec: SimulatorSpec
+    plan: Plan
+    device: torch.device
+    network_factory: TorsoFactory | None
+    decisions: tuple[str, ...]
+    threads: int
+
+    @property
+    def horizon(self) -> int:
+        return self.algorithm().horizon(self.config.simulation.num_simulators)
+
+    def algorithm(self) -> Algorithm:
+        return self.config.make_algorithm(self.spec.action)
+
+    def network(self) -> tuple[ActorCritic, FlatParameters]:
+        """The network on its device in its precision, and its flat parameters."""
+        network = make_network(self.config, self.spec, self.network_factory)
+        return network, apply_precision(network, self.config.run.precision, self.device)
+
+    def forward(self, network: ActorCritic, on_fallback: Callable[[str], None]) -> Forward:
+        return CompiledForward(network, on_fallback) if self.config.run.compile else network
+
+    def train_threads(self) -> None:
+        """Gives training its threads."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(self.threads)
+
+    def infer_threads(self) -> None:
+        """Gives inference its threads."""
+        if self.device.type == "cpu":
+            workers = self.plan.backend == "workers"
+            torch.set_num_threads(inference_threads(self.threads, self.plan.groups, workers))
+
+
+def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> Assembly:
+    """Decides everything that `config` leaves to `auto`, by measuring where it depends on the machine.
+
+    A configuration that has been through here comes out the same, without measuring: so a resumed run is arranged as
+    it was.
+    """
+    device = choose_device(config.run.device)
+    decisions = []
+    spec = probe_spec(source, config.atari)
+    algorithm = config.make_algorithm(spec.action)
+    horizon = algorithm.horizon(config.simulation.num_simulators)
+    accelerators = 1 if device.type == "cuda" else 0
+    chosen = plan(source, config.simulation, config.atari, accelerators)
+    decisions.append(_say(chosen, config.simulation.num_simulators, horizon))
+    config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
+    # The device as asked stays in the configuration where it was explicit: a run moves to another machine as it is.
+    config = _replace_run(config, device=str(device))
+    precision = config.run.precision
+    if precision == "auto":
+        precision, reason = _measure_precision(config, spec, network, device)
+        decisions.append(f"precision {precision} ({reason})")
+        config = _replace_run(config, precision=precision)
+    small = _parameters(config, spec, network) < _SMALL_NETWORK
+    threads = config.run.threads or (1 if small else training_threads(0))
+    config = _replace_run(config, threads=threads)
+    return Assembly(config, source, spec, chosen, device, network, tuple(decisions), threads)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's numbers depend on."""
+    from importlib import metadata
+
+    found = {"python": platform.python_version()}
+    for package in ("veldt", "torch", "gymnasium", "numpy", "numba", "ale-py"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, **changes))
+
+
+def _parameters(config: TrainConfig, spec: SimulatorSpec, network: TorsoFactory | None) -> int:
+    return sum(p.numel() for p in make_network(config, spec, network).parameters())
+
+
+def _measure_precision(
+    config: TrainConfig, spec: SimulatorSpec, network: TorsoFactory | None, device: torch.device
+) -> tuple[str, str]:
+    if not is_image_spec(spec):
+        return "fp32", "vectors are too small to gain from less"
+    rows = 64
+    torch.set_num_threads(training_threads(config.run.threads))
+    fields = {
+        name: torch.zeros(rows, *field.network_shape, dtype=getattr(torch, field.dtype), device=device)
+        for name, field in spec.observation.items()
+    }
+    observation = fields if spec.is_dict else fields[""]
+    return choose_precision(lambda: make_network(config, spec, network), lambda: observation, device)
+
+
+def _say(chosen: Plan, simulators: int, horizon: int) -> str:
+    if chosen.backend == "in-process":
+        return f"{simulators} simulators x {horizon} steps, in this process ({chosen.reason})"
+    groups = "two alternating groups" if chosen.groups == 2 else "one group"
+    cores = ", ".join(str(core) for core in sorted(set(chosen.cores)))
+    return (
+        f"{simulators} simulators x {horizon} steps, in {chosen.processes} processes on cores {cores}, {groups} "
+        f"({chosen.reason})"
+    )
+

@@ -1,0 +1,191 @@
+"""Turns what happens in a run into rows: metrics, progress, episodes, summary."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from veldt.config import TrainConfig
+from veldt.errors import VeldtError
+from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import EpisodeLog
+from veldt.runs.metrics import MetricsLog
+from veldt.runs.progress import Progress
+from veldt.simulators.seeding import episode_seed
+from veldt.simulators.trajectory import Trajectory
+from veldt.systems.episodes import EpisodeBook, Game
+from veldt.systems.stages import STAGES, StageClock
+
+
+class Monitor:
+    """Counts, times and records. `counters` is what a checkpoint keeps of it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        directory: RunDirectory,
+        book: EpisodeBook,
+        clock: StageClock,
+        progress: Progress,
+        frames_per_step: int,
+        counters: Mapping[str, Any] | None,
+    ) -> None:
+        self._config, self._directory, self._book, self._clock = config, directory, book, clock
+        self._progress, self._frames_per_step = progress, frames_per_step
+        counters = counters or {}
+        self.steps = int(counters.get("steps", 0))
+        self._seconds_before = float(counters.get("seconds", 0.0))
+        self._phantoms = int(counters.get("phantom_steps", 0))
+        self._restarts = int(counters.get("simulator_restarts", 0))
+        self.solved_at_seconds: float | None = counters.get("solved_at_seconds")
+        clock.seconds.update(counters.get("stages", {}))
+        resume_step = self.steps if counters else None
+        self._metrics = MetricsLog(directory.path, resume_step, on_warning=self.note)
+        position = tuple(counters["episode_log"]) if counters else None
+        self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)  # type: ignore[arg-type]
+        self._began = self._logged_at = time.perf_counter()
+        self._interval_steps, self._interval_began = self.steps, self._began
+        self._interval_games: list[Game] = []
+        self._figures: dict[str, Tensor] = {}
+        self._figure_count = 0
+        self._restarts_here = 0
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds, those before a resume included."""
+        return self._seconds_before + time.perf_counter() - self._began
+
+    def rollout(self, slot: Trajectory) -> None:
+        """Takes a full trajectory: counts its steps and writes down its finished games."""
+        valid = int(slot.valid.sum())
+        self.steps += valid
+        self._phantoms += slot.valid.size - valid
+        self._restarts_here = int(slot.restarts.sum())
+        for game in self._book.add(slot):
+            self._interval_games.append(game)
+            self._episodes.append(
+                simulator=game.simulator,
+                episode=game.episode,
+                seed=episode_seed(self._config.run.seed, game.simulator, game.episode),
+                step=self.steps,
+                length=game.length,
+                score=game.score,
+                actions=game.actions,
+                prefix=game.prefix,
+            )
+
+    def update(self, figures: Mapping[str, Tensor]) -> None:
+        """Takes an update's figures; they are averaged over the interval, without waiting for the device."""
+        self._figure_count += 1
+        for name, value in figures.items():
+            self._figures[name] = self._figures[name] + value if name in self._figures else value
+
+    def log(self, learning_rate: float, updates: int, *, force: bool = False) -> None:
+        """Writes a row if the interval is over, and refreshes the display."""
+        now = time.perf_counter()
+        if not force and now - self._logged_at < self._config.run.log_every:
+            return
+        row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
+        count = max(1, self._figure_count)
+        row |= {name: float(value) / count for name, value in self._figures.items()}
+        self._metrics.append(row)
+        self.check_finite(row)
+        self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
+        self._logged_at = self._interval_began = now
+        self._interval_steps, self._interval_games = self.steps, []
+        self._figures, self._figure_count = {}, 0
+
+    def check_finite(self, figures: Mapping[str, Any] | None = None) -> None:
+        """VeldtError if training has diverged: nothing learned after that is worth a minute or a checkpoint."""
+        loss = float((figures or self._figures).get("loss/total", 0.0))
+        if not math.isfinite(loss):
+            raise VeldtError(
+                f"the loss is {loss} at step {self.steps:,}: training has diverged; lower --learning-rate or "
+                "--gradient-clip, or look for extreme observations or rewards (earlier checkpoints are intact)"
+            )
+
+    def note(self, text: str, kind: str = "note") -> None:
+        """Tells the user, and the report."""
+        self._progress.note(text)
+        self._directory.write_event(self.steps, kind, text)
+
+    def counters(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        self._episodes.flush()
+        return {
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "phantom_steps": self._phantoms,
+            "simulator_restarts": self._restarts + self._restarts_here,
+            "solved_at_seconds": self.solved_at_seconds,
+            "stages": dict(self._clock.seconds),
+            "episode_log": list(self._episodes.position()),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Writes and returns the run's headline figures."""
+        config, seconds = self._config, self.seconds
+        summary = {
+            "recipe": config.recipe,
+            "algorithm": config.algorithm,
+            "system": config.system,
+            "env": config.env,
+            "seed": config.run.seed,
+            "device": config.run.device,
+            "precision": config.run.precision,
+            "steps": self.steps,
+            "frames": self.steps * self._frames_per_step,
+            "seconds": seconds,
+            "sps": self.steps / seconds if seconds > 0 else 0.0,
+            "episodes": self._book.games,
+            "return_mean_100": self._book.mean_return,
+            "solved_at_seconds": self.solved_at_seconds,
+            "policy_lag_mean": 0.0,
+            "seconds_per_stage": self._stage_seconds(),
+        }
+        self._directory.write_summary(summary)
+        return summary
+
+    def close(self) -> None:
+        self._metrics.close()
+        self._episodes.close()
+        self._progress.close()
+
+    def _row(self, now: float) -> dict[str, Any]:
+        sps = (self.steps - self._interval_steps) / max(now - self._interval_began, 1e-9)
+        games = self._interval_games
+        return {
+            "step": self.steps,
+            "frames": self.steps * self._frames_per_step,
+            "seconds": self.seconds,
+            "sps": sps,
+            "fps": sps * self._frames_per_step,
+            "episodes": self._book.games,
+            "return_mean_100": self._book.mean_return,
+            "return_mean": float(np.mean([game.score for game in games])) if games else None,
+            "length_mean": float(np.mean([game.length for game in games])) if games else None,
+            "policy_lag_mean": 0.0,
+            "phantom_steps": self._phantoms,
+            "simulator_restarts": self._restarts + self._restarts_here,
+            **{f"seconds/{stage}": seconds for stage, seconds in self._stage_seconds().items()},
+        }
+
+    def _stage_seconds(self) -> dict[str, float]:
+        """Seconds by stage; `wait` is all that no other stage accounts for (checkpoints, logging, resets)."""
+        seconds = dict(self._clock.seconds)
+        seconds["wait"] = max(0.0, self.seconds - sum(value for name, value in seconds.items() if name != "wait"))
+        return seconds
+
+    def _shares(self) -> dict[str, float]:
+        seconds = self._stage_seconds()
+        total = max(sum(seconds.values()), 1e-9)
+        return {f"share_{stage}": seconds[stage] / total for stage in STAGES}
+
+    def _eta(self, sps: float) -> float | None:
+        return (self._config.run.steps - self.steps) / sps if sps > 0 else None
+

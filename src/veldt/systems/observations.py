@@ -1,0 +1,75 @@
+"""From a trajectory slot to a network's input: views where possible, stacks made at use, bytes moved once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veldt.algorithms.rollout import Observation
+from veldt.functional.frames import stack_frames
+from veldt.simulators.trajectory import Trajectory
+
+
+class SlotObservations:
+    """See `Observations`. On the CPU everything is a view of the slot; on an accelerator, a copy of it.
+
+    `upload` has to be called when the slot is full and before `rows` or `last`.
+    """
+
+    def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
+        self._trajectory, self._device = trajectory, device
+        self._host = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
+        self._host_age = torch.from_numpy(trajectory.age)
+        self._frames, self._age = self._host, self._host_age
+        self._fields = trajectory.spec.observation
+
+    def upload(self) -> None:
+        if self._device.type != "cpu":
+            self._frames = {name: array.to(self._device) for name, array in self._host.items()}
+            self._age = self._host_age.to(self._device)
+
+    def row(self, t: int, part: slice) -> Observation:
+        """Observations of row `t`, simulators `part`, as the simulators have just written them."""
+        history = self._trajectory.history
+        out = {}
+        for name, field in self._fields.items():
+            first = history - field.stack + 1 + t
+            frames = self._host[name][first : first + field.stack, part]
+            if field.stack == 1:
+                out[name] = frames[0].to(self._device)
+                continue
+            count = frames.shape[1]
+            index_N = torch.arange(count)
+            if self._device.type == "cpu":
+                age = self._host_age[t : t + 1, part]
+                out[name] = stack_frames(frames, age, field.stack, torch.zeros_like(index_N), index_N)
+            else:
+                age = self._host_age[t : t + 1, part].to(self._device)
+                index_N = index_N.to(self._device)
+                frames = frames.to(self._device)
+                out[name] = stack_frames(frames, age, field.stack, torch.zeros_like(index_N), index_N)
+        return self._observation(out)
+
+    def rows(self, index_N: Tensor | None) -> Observation:
+        trajectory = self._trajectory
+        width, history = trajectory.width, trajectory.history
+        out = {}
+        for name, field in self._fields.items():
+            frames = self._frames[name][history - field.stack + 1 :]
+            if field.stack == 1:
+                flat = frames[: trajectory.steps].flatten(0, 1)
+                out[name] = flat if index_N is None else flat[index_N]
+                continue
+            if index_N is None:
+                index_N = torch.arange(trajectory.steps * width, device=frames.device)
+            t_N = torch.div(index_N, width, rounding_mode="floor")
+            out[name] = stack_frames(frames, self._age, field.stack, t_N, index_N % width)
+        return self._observation(out)
+
+    def last(self) -> Observation:
+        return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
+
+    def _observation(self, fields: dict[str, Any]) -> Observation:
+        return fields if self._trajectory.spec.is_dict else fields[""]

@@ -1,0 +1,111 @@
+"""Synchronised sampling in alternating groups (Stooke & Abbeel, section 4.1 and figure 1).
+
+    group 0   act | step ........ | act | step ........ |
+    group 1             act | step ........ | act | step ...
+
+While one group steps, the other's actions are computed, so that the quicker of the two is hidden. The exchange is exact:
+which group acts first changes no number, because noise belongs to simulators and steps and not to batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Algorithm, Forward
+from veldt.algorithms.rollout import Rollout
+from veldt.simulators.in_process import Simulators
+from veldt.simulators.seeding import ACTION, uniform
+from veldt.simulators.trajectory import STEP_FLAGS
+from veldt.systems.observations import SlotObservations
+from veldt.systems.stages import StageClock
+
+
+class Sampler:
+    """Fills trajectory slots by acting in all simulators.
+
+    Args:
+        forward: the network's forward pass.
+        threads: sets the number of threads that inference uses, called once before each rollout.
+        phase: rollouts done before this run of the process (the noise goes on where it stopped).
+    """
+
+    def __init__(
+        self,
+        simulators: Simulators,
+        algorithm: Algorithm,
+        forward: Forward,
+        device: torch.device,
+        run_seed: int,
+        clock: StageClock,
+        phase: int = 0,
+        inference: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
+        self._trajectory = simulators.trajectory
+        self._observations = SlotObservations(self._trajectory, device)
+        self._device, self._run_seed, self._clock = device, run_seed, clock
+        self._inference = inference
+        self._extras: dict[str, Tensor] = {}
+        self.phase = phase
+        self.version = 0
+
+    @torch.no_grad()
+    def sample(self) -> Rollout:
+        """T steps of every simulator from where the last rollout ended."""
+        trajectory, simulators, groups = self._trajectory, self._simulators, range(len(self._simulators.groups))
+        with self._clock("infer"):
+            self._inference()
+            noise_TBK = self._noise()
+            trajectory.version[:] = self.version
+        for group in groups:
+            self._act(group, 0, noise_TBK)
+        for t in range(trajectory.steps):
+            for group in groups:
+                with self._clock("simulate"):
+                    simulators.wait(group, t)
+                if t + 1 < trajectory.steps:
+                    self._act(group, t + 1, noise_TBK)
+        self.phase += 1
+        return self._rollout()
+
+    def _noise(self) -> Tensor:
+        steps, width = self._trajectory.steps, self._trajectory.width
+        step_T = np.arange(self.phase * steps, (self.phase + 1) * steps)
+        noise = uniform(self._run_seed, ACTION, np.arange(width), step_T, self._algorithm.noise)
+        return self._algorithm.prepare_noise(torch.from_numpy(noise)).to(self._device)
+
+    def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
+        part = self._simulators.groups[group]
+        with self._clock("infer"):
+            observation = self._observations.row(t, part)
+            action, extras = self._algorithm.act(self._forward, observation, noise_TBK[t, part])
+            self._trajectory.action[t, part] = action.cpu().numpy()
+        with self._clock("simulate"):
+            self._simulators.step(group, t)
+        for name, values in extras.items():  # after the step has begun: the simulators need not wait for this
+            if name not in self._extras:
+                self._extras[name] = self._empty(values)
+            self._extras[name][t, part] = values
+
+    def _empty(self, like: Tensor) -> Tensor:
+        shape = (self._trajectory.steps, self._trajectory.width, *like.shape[1:])
+        return torch.zeros(shape, dtype=like.dtype, device=self._device)
+
+    def _rollout(self) -> Rollout:
+        trajectory = self._trajectory
+        self._observations.upload()
+        flags: Mapping[str, Tensor] = {name: self._tensor(getattr(trajectory, name)) for name in STEP_FLAGS}
+        return Rollout(
+            observations=self._observations,
+            action=self._tensor(trajectory.action),
+            reward=self._tensor(trajectory.reward),
+            extras=self._extras,
+            **flags,
+        )
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._device)

@@ -1,0 +1,166 @@
+"""The synchronous system: sample, optimise, sample (Stooke & Abbeel, sections 4.1 and 4.2).
+
+    simulators ==rows==> sampler ==rollout==> algorithm ==minibatches==> learner ==gradient==> edge
+        ^                   |                                               |
+        +------actions------+ <-----------------same parameters-------------+
+
+One process holds sampler and learner; simulators run beside it. Nothing is ever older than one optimisation phase, and
+the policy that acts is the one that has just been updated: the lag is 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from veldt.exchange.gradients import OneLearner
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.runs.progress import Progress
+from veldt.simulators.choose import make_simulators
+from veldt.simulators.seeding import SHUFFLE, derive_seed
+from veldt.simulators.stepper import StepperSettings
+from veldt.simulators.workers import WorkerSimulators
+from veldt.systems import snapshot
+from veldt.systems.assembly import Assembly
+from veldt.systems.episodes import EpisodeBook
+from veldt.systems.learner import Learner
+from veldt.systems.monitor import Monitor
+from veldt.systems.sampler import Sampler
+from veldt.systems.stages import StageClock
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Why a run stopped ("steps", "until" or "interrupted"), and its summary."""
+
+    reason: str
+    summary: dict[str, Any]
+
+
+class Synchronous:
+    """The system's parts, wired. `checkpoint` is where to go on from, or None to begin."""
+
+    def __init__(
+        self, assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
+    ) -> None:
+        self._config = config = assembly.config
+        self._assembly, self._directory = assembly, directory
+        self._clock = StageClock()
+        self._algorithm = assembly.algorithm()
+        network, parameters = assembly.network()
+        forward = assembly.forward(network, lambda text: self._monitor.note(text))
+        self._forward = forward
+        self._learner = Learner(self._algorithm, network, forward, parameters, OneLearner())
+        settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
+        self._simulators = make_simulators(settings, assembly.spec, assembly.horizon, assembly.plan)
+        try:
+            self._slot = self._simulators.trajectory
+            prefixes = {} if checkpoint else self._simulators.start()
+            self._book = EpisodeBook(self._slot.width, prefixes)
+            self._sampler = Sampler(
+                self._simulators,
+                self._algorithm,
+                forward,
+                assembly.device,
+                config.run.seed,
+                self._clock,
+                inference=assembly.infer_threads,
+            )
+            if isinstance(self._simulators, WorkerSimulators):
+                self._simulators.actions_until = lambda b, t: self._book.actions_until(self._slot, b, t)
+            counters = checkpoint.meta["monitor"] if checkpoint else None
+            frames = assembly.spec.frames_per_step
+            self._monitor = Monitor(config, directory, self._book, self._clock, progress, frames, counters)
+            self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
+            if checkpoint:
+                self._restore(checkpoint)
+            self._saved_at = self._monitor.steps
+        except BaseException:
+            self._simulators.close()
+            raise
+
+    def run(self) -> Outcome:
+        """Trains until the steps are done, the score is reached, or a signal asks to stop."""
+        config = self._config.run
+        try:
+            with stop_requested() as stop:
+                reason = None
+                while reason is None:
+                    learning_rate = self._phase()
+                    if config.until is not None and self._book.reached(config.until):
+                        reason, self._monitor.solved_at_seconds = "until", self._monitor.seconds
+                    elif self._monitor.steps >= config.steps:
+                        reason = "steps"
+                    elif stop.is_set():
+                        reason = "interrupted"
+                    self._monitor.log(learning_rate, self._learner.updates, force=reason is not None)
+                    if reason or self._monitor.steps - self._saved_at >= config.checkpoint_every:
+                        self._save()
+            return Outcome(reason, self._monitor.summary())
+        finally:
+            self._simulators.close()
+            self._monitor.close()
+
+    def _phase(self) -> float:
+        """One rollout and the optimisation on it. Returns the learning rate used."""
+        config, slot, progress = self._config.run, self._slot, min(1.0, self._monitor.steps / self._config.run.steps)
+        rollout = self._sampler.sample()
+        waits = self._config.simulation.resets == "wait"
+        if waits:
+            self._simulators.reset_ended()  # goes on in the workers while this process learns
+        learning_rate = self._algorithm.learning_rate(progress, slot.steps * slot.width)
+        with self._clock("train"):
+            self._assembly.train_threads()
+            generator = torch.Generator().manual_seed(derive_seed(config.seed, SHUFFLE, self._sampler.phase))
+            for batch in self._algorithm.minibatches(self._forward, rollout, generator):
+                self._monitor.update(self._learner.update(batch, progress, learning_rate))
+        self._sampler.version = self._learner.updates
+        self._monitor.rollout(slot)
+        slot.carry_over()
+        if waits:
+            self._simulators.finish_resets()
+        for note in self._simulators.notes():
+            self._monitor.note(note, kind="restart")
+        return learning_rate
+
+    def _save(self) -> None:
+        self._monitor.check_finite()
+        groups, meta = snapshot.take(self._learner, self._sampler, self._simulators, self._book, self._monitor)
+        meta["recipe"] = self._config.recipe
+        self._store.save(self._monitor.steps, groups, meta, score=self._book.mean_return)
+        self._saved_at = self._monitor.steps
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        notes = snapshot.restore(checkpoint, self._learner, self._sampler, self._simulators, self._book)
+        self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
+        for note in notes:
+            self._monitor.note(note, kind="resume")
+
+
+@contextlib.contextmanager
+def stop_requested() -> Iterator[threading.Event]:
+    """An event that Ctrl-C, a termination request or a closed terminal sets; a second one ends at once."""
+    event = threading.Event()
+    previous = {}
+
+    def request(number: int, frame: Any) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            previous[number] = signal.signal(number, request)
+    try:
+        yield event
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

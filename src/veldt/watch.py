@@ -1,0 +1,89 @@
+"""Videos of games: new ones, and games of the training replayed from their seed and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from veldt import api
+from veldt.agent import Agent
+from veldt.errors import UsageError
+from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import read_episodes
+from veldt.runs.video import write_video
+from veldt.simulators.seeding import EVALUATION, derive_seed, uniform
+from veldt.simulators.simulator import Simulator, make_simulator
+
+_FPS = 30.0
+
+
+def record(
+    run: Path, game: int | None, seed: int, greedy: bool, best: bool, out: Path | None
+) -> str:
+    """Writes the video; returns a sentence saying where and of what."""
+    directory = RunDirectory.open(run)
+    agent = api.load(run, best=best)
+    simulator = make_simulator(agent.source, agent.config.atari, render=True)
+    scores: list[float] = []
+    try:
+        if game is None:
+            frames = _play(agent, simulator, seed, greedy, scores)
+            out = out or directory.videos / f"step-{agent.step}-seed-{seed}.mp4"
+        else:
+            frames = _replay(agent, simulator, directory, game, scores)
+            out = out or directory.videos / f"game-{game}.mp4"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
+        write_video(frames, out, fps)
+    finally:
+        simulator.close()
+    return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"
+
+
+def _play(agent: Agent, simulator: Simulator, seed: int, greedy: bool, scores: list[float]) -> Iterator[np.ndarray]:
+    stacks = [np.zeros((1, *field.network_shape), field.dtype) for field in agent.spec.observation.values()]
+    depth = [field.stack for field in agent.spec.observation.values()]
+    # A stacked field is written frame by frame to the end of its stack; another as it is.
+    rows = [stack[0] if k > 1 else stack for stack, k in zip(stacks, depth, strict=True)]
+    index = -1
+    simulator.reset(derive_seed(seed, EVALUATION, 0), rows, index)
+    yield simulator.render()
+    ended = False
+    while not ended:
+        inputs = {name: torch.from_numpy(s) for name, s in zip(agent.spec.observation, stacks, strict=True)}
+        noise = uniform(seed, EVALUATION, np.zeros(1), np.array([len(scores)]), agent.noise)[0]
+        action = agent.choose(inputs if agent.spec.is_dict else inputs[""], noise, greedy)[0]
+        for row, k in zip(rows, depth, strict=True):
+            if k > 1:
+                row[:-1] = row[1:].copy()
+        reward, terminated, truncated, _ = simulator.step(
+            int(action) if agent.spec.action.kind == "discrete" else action, rows, index
+        )
+        scores.append(float(reward))
+        ended = terminated or truncated
+        yield simulator.render()
+
+
+def _replay(
+    agent: Agent, simulator: Simulator, directory: RunDirectory, game: int, scores: list[float]
+) -> Iterator[np.ndarray]:
+    games = read_episodes(directory.path)
+    if not -len(games) <= game < len(games):
+        raise UsageError(f"--game is {game}: the run has {len(games)} finished games, 0 to {len(games) - 1}")
+    record = games[game]
+    actions = record.actions()
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in agent.spec.observation.values()]
+    simulator.reset(record.seed, rows, 0)
+    yield simulator.render()
+    for action in actions.tolist() if agent.spec.action.kind == "discrete" else actions:
+        reward, _, _, _ = simulator.step(action, rows, 0)
+        scores.append(float(reward))
+        yield simulator.render()
+    if sum(scores) != record.score:
+        raise UsageError(
+            f"game {game} scored {record.score:g} in training and {sum(scores):g} when replayed: "
+            f"the environment {agent.source.name} is not deterministic, so its games cannot be watched again"
+        )

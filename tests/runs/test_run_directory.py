@@ -1,0 +1,146 @@
+"""A run directory is made once, found again with its settings and events, and trained in by one process."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veldt.errors import UsageError, VeldtError
+from veldt.runs.directory import RunDirectory
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from veldt.runs.directory import RunDirectory
+with RunDirectory(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def new_run(root: Path, name: str = "ppo") -> RunDirectory:
+    run = RunDirectory.create(root, name)
+    run.write_config({}, {"seed": 1}, ["veldt", "train"], {"veldt": "0.1"})
+    return run
+
+
+def test_a_taken_name_gets_a_number(tmp_path: Path) -> None:
+    runs = [RunDirectory.create(tmp_path / "runs", "ppo") for _ in range(3)]
+    assert [run.path.name for run in runs] == ["ppo", "ppo-2", "ppo-3"]
+    assert runs[0].checkpoints == tmp_path / "runs" / "ppo" / "checkpoints"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
+def test_a_name_is_a_plain_directory_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a run"):
+        RunDirectory.create(tmp_path, name)
+
+
+def test_a_file_in_the_way_is_an_error_not_an_endless_search(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(VeldtError, match="cannot write a new run"):
+        RunDirectory.create(tmp_path / "runs", "ppo")
+
+
+def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
+    @dataclasses.dataclass
+    class Learning:
+        rate: float = 2.5e-4
+        limit: float = math.inf
+
+    run = RunDirectory.create(tmp_path, "ppo")
+    run.write_config(
+        {"path": Path("x")},
+        {"learning": Learning(), "n": np.int64(3)},
+        ["veldt"],
+        {"torch": "2"},
+        {"gpu": "H100"},
+    )
+    config = RunDirectory.open(run.path).read_config()
+    assert config["given"] == {"path": "x"}
+    assert config["resolved"] == {"learning": {"rate": 2.5e-4, "limit": math.inf}, "n": 3}
+    assert config["hardware"]["gpu"] == "H100"
+    assert config["hardware"]["cores"] >= 1
+    assert [path.name for path in run.path.iterdir()] == ["config.json"], "a temporary file was left"
+
+
+def test_a_summary_is_absent_until_it_is_written(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    assert run.read_summary() is None
+    run.write_summary({"return_mean_100": math.nan, "steps": 10})
+    summary = run.read_summary()
+    assert summary is not None
+    assert math.isnan(summary["return_mean_100"])
+    run.path.joinpath("summary.json").write_text("{")
+    with pytest.raises(UsageError, match=r"summary\.json cannot be read"):
+        run.read_summary()
+
+
+def test_a_path_that_is_no_run_suggests_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_run(tmp_path / "runs", "ppo-breakout")
+    with pytest.raises(UsageError, match=r"no such directory.*did you mean '.*ppo-breakout'"):
+        RunDirectory.open(tmp_path / "runs" / "ppo-breakot")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="did you mean 'runs/ppo-breakout'"):
+        RunDirectory.open(Path("ppo-breakout"))
+    with pytest.raises(UsageError, match=r"it has no config\.json"):
+        RunDirectory.open(tmp_path)
+
+
+def test_events_survive_a_torn_line(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    run.write_event(10, "restart", "simulator 3 was restarted")
+    with (run.path / "events.jsonl").open("a") as file:
+        file.write('{"step": 11, "ki')
+    assert [event["kind"] for event in run.read_events()] == ["restart"]
+    run.write_event(12, "resume", "from step 10")
+    assert [(event["step"], event["kind"]) for event in run.read_events()] == [
+        (10, "restart"),
+        (12, "resume"),
+    ]
+
+
+def test_a_second_process_is_told_who_trains_here(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    assert not run.is_locked()
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "held\n"
+        assert run.is_locked()
+        with pytest.raises(UsageError, match=f"trained by process {holder.pid}"), run.lock():
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
+    with run.lock():
+        assert run.is_locked()
+    assert not run.is_locked()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_worker_that_outlives_a_killed_trainer_does_not_keep_the_run(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    reader, writer = os.pipe()
+    with run.lock():
+        worker = os.fork()
+        if worker == 0:
+            os.write(writer, b"here")
+            signal.pause()
+        os.read(reader, 4)
+    try:
+        with run.lock():
+            pass
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+        os.close(reader)
+        os.close(writer)
