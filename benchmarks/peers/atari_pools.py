@@ -1,8 +1,8 @@
-"""Random actions through the pools of Atari simulators that others offer: grey, four frames skipped, four stacked.
+"""Random actions through others' pools of Atari simulators: grey, four frames skipped, four stacked.
 
 A step is counted when a pool hands back the result of an action: the rows that are really in a batch (the
-asynchronous pools return a part of their simulators), without those that only report the reset after a finished
-game, in which the action was ignored.
+asynchronous pools return a part of their simulators), without those that only report the reset after a
+finished game, in which the action was ignored.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from measure import measure, report
 
 
 class EnvPool:
-    """EnvPool: with `--batch` below `--simulators` it is asynchronous, and returns whichever are ready first."""
+    """EnvPool: with `--batch` below `--simulators` it returns whichever are ready first."""
 
     packages = ("envpool",)
 
@@ -36,7 +36,7 @@ class EnvPool:
         self.ids = self.pool.recv()[-1]["env_id"]
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Answer the batch received last; return which simulators the next one holds and which games ended."""
+        """Answer the batch received last; return whom the next one holds and which games ended."""
         self.pool.send(actions, self.ids)
         _, _, terminated, truncated, info = self.pool.recv()
         self.ids = info["env_id"]

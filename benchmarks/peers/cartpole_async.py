@@ -1,7 +1,7 @@
-"""Random actions on CartPole-v1 through Gymnasium's own vectors: what stepping costs when the physics is free.
+"""Random actions on CartPole-v1 through Gymnasium's vectors: what stepping costs when physics is free.
 
-As everywhere, the rows that only report the reset after a finished game are not counted: with random actions they
-are one in 23.
+As everywhere, the rows that only report the reset after a finished game are not counted: with random actions
+they are one in 23.
 """
 
 import argparse

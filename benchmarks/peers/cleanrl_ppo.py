@@ -1,8 +1,9 @@
 """CleanRL's PPO on EnvPool's Atari, run from its own source file, which is not part of this repository.
 
-The file is patched in memory, only where today's EnvPool and Gymnasium need it (see PATCHES), and run on the CPU with
-its own settings. A stand-in for TensorBoard's writer notes the time of each update, so that the rate leaves out the
-first updates, as everywhere here. Steps are counted as CleanRL counts them: with the rows that only report a reset.
+The file is patched in memory, only where today's EnvPool and Gymnasium need it (see PATCHES), and run on the
+CPU with its own settings. A stand-in for TensorBoard's writer notes the time of each update, so that the rate
+leaves out the first updates, as everywhere here. Steps are counted as CleanRL counts them: with the rows that
+only report a reset.
 """
 
 import argparse

@@ -47,6 +47,6 @@ def report(
 def process_age() -> float:
     """Seconds since this process was started: interpreter start-up and imports included (Linux only)."""
     with open("/proc/self/stat") as stat:
-        # The command's name, in parentheses, may hold spaces; the start time is field 22, in ticks since boot.
+        # The command's name, in parentheses, may hold spaces; field 22 is the start, in ticks since boot.
         started = int(stat.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started

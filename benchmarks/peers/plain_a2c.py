@@ -1,8 +1,8 @@
 """A2C as a competent person writes it in one file: plain PyTorch, fp32, on EnvPool.
 
-Every update steps all simulators `--horizon` times with the current policy, then takes one RMSProp step on the whole
-batch. Nothing is compiled, pinned or overlapped. The rows in which EnvPool only reports a reset are trained on, as
-such programs do, but they are not counted as steps.
+Every update steps all simulators `--horizon` times with the current policy, then takes one RMSProp step on
+the whole batch. Nothing is compiled, pinned or overlapped. The rows in which EnvPool only reports a reset are
+trained on, as such programs do, but they are not counted as steps.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Sample Factory's PPO on Atari with the settings of its own Atari example, asynchronous, on the CPU.
 
-Its own figures are frames; these are agent steps, and only those that it trained on: the learner's count, read at
-each update. An update takes 1,024 steps, and on a CPU some seconds: measure for a minute or more.
+Its own figures are frames; these are agent steps, and only those that it trained on: the learner's count,
+read at each update. An update takes 1,024 steps, and on a CPU some seconds: measure for a minute or more.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Stable-Baselines3's A2C on Breakout with RL Zoo's Atari settings: steps per second of `learn()`.
 
-RL Zoo's settings: 16 simulators behind AtariWrapper, four frames stacked, horizon 5, RMSpropTFLike with eps 1e-5,
-learning rate 7e-4 (SB3's default), entropy 0.01, value coefficient 0.25. RL Zoo runs them in one process
-(DummyVecEnv); SB3's own advice for slow simulators is SubprocVecEnv: `--vector` tries both.
+RL Zoo's settings: 16 simulators behind AtariWrapper, four frames stacked, horizon 5, RMSpropTFLike with eps
+1e-5, learning rate 7e-4 (SB3's default), entropy 0.01, value coefficient 0.25. RL Zoo runs them in one
+process (DummyVecEnv); SB3's own advice for slow simulators is SubprocVecEnv: `--vector` tries both.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Stable-Baselines3's PPO on CartPole-v1 with RL Zoo's settings: seconds from nothing to solved.
 
-Solved is a mean return of at least 475 over the last 100 finished games of training. `solved_after` is the seconds
-from the start of the process, imports included; `sps` and `seconds` are of `learn()` alone. The learning rate and the
-clip range fall to zero at `--budget` steps, RL Zoo's 100,000, and the run ends there: nothing can be learned after
-it, so `solved_after` is then null.
+Solved is a mean return of at least 475 over the last 100 finished games of training. `solved_after` is the
+seconds from the start of the process, imports included; `sps` and `seconds` are of `learn()` alone. The
+learning rate and the clip range fall to zero at `--budget` steps, RL Zoo's 100,000, and the run ends there:
+nothing can be learned after it, so `solved_after` is then null.
 """
 
 import argparse

@@ -3,16 +3,16 @@
 #
 #     benchmarks/peers/setup.sh [envpool] [sb3] [sample-factory]
 #
-# They go into $VELDT_PEERS (~/.cache/veldt-peers), made with $PYTHON (python3), which must be 3.11: older or newer
-# ones lack wheels of some peer. An environment is finished when its stamp holds its pins: running this again does
-# nothing, and a changed pin is installed anew.
+# They go into $VELDT_PEERS (~/.cache/veldt-peers), made with $PYTHON (python3): the pins are for 3.11. An
+# environment is finished when its stamp holds its pins: running this again does nothing, and a changed pin is
+# installed anew.
 set -eu
 
 root="${VELDT_PEERS:-$HOME/.cache/veldt-peers}"
 python="${PYTHON:-python3}"
 
 pins() {
-    # torch comes first everywhere: the same version as veldt's, so that the libraries are compared and not torch.
+    # torch is veldt's version everywhere, so that the libraries are compared and not torch.
     case "$1" in
     envpool)
         # OpenCV is for Gymnasium's AtariPreprocessing.

@@ -153,7 +153,8 @@ def test_a_broken_pipe_does_not_end_the_process_nor_spoil_its_exit_code(tmp_path
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-c", BROKEN, stream, str(tmp_path / "after")]
-    done = subprocess.run(command, check=False, **{stream: writer})
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(command, check=False, env=buffered, **{stream: writer})
     os.close(writer)
     assert (tmp_path / "after").read_text() == "went on"
     assert done.returncode == 0
@@ -165,3 +166,12 @@ def test_a_closed_stream_makes_it_quiet() -> None:
     stream.close()
     shown.update(ROW)
     shown.close(ROW)
+
+
+def test_a_stream_without_the_signs_gets_others_instead() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    shown = Progress("run", 100, stream=stream)
+    shown.note("déjà vu")
+    shown.close({"step": 1})
+    stream.seek(0)
+    assert stream.read() == "d?j? vu\nstep 1/100 (1%)\n"

@@ -9,8 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
+
+# From this many parameters on the CPU, one compiled pass is worth loading the compiler: it is 4 times as fast as the
+# same in torch operations, which go through memory 8 times.
+_FUSED = 100_000
 
 
 class UpdateRule(Protocol):
@@ -43,6 +49,12 @@ class RMSProp:
         self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
     ) -> None:
         square_P = state["square"]
+        if self.epsilon_inside and parameters_P.device.type == "cpu" and len(parameters_P) >= _FUSED:
+            from veldt.functional.updates_cpu import rmsprop
+
+            numbers = (self.decay, self.epsilon, learning_rate)
+            rmsprop(parameters_P.numpy(), gradient_P.numpy(), square_P.numpy(), *map(np.float32, numbers))
+            return
         square_P.mul_(self.decay).addcmul_(gradient_P, gradient_P, value=1.0 - self.decay)
         if self.epsilon_inside:
             parameters_P.sub_(gradient_P.mul_(torch.rsqrt(square_P + self.epsilon)), alpha=learning_rate)
@@ -62,19 +74,28 @@ class Adam:
         return {
             "mean": torch.zeros_like(parameters_P),
             "square": torch.zeros_like(parameters_P),
-            "count": torch.zeros((), dtype=torch.int64),  # on the CPU always: it only scales
+            "count": torch.zeros((), device=parameters_P.device),
         }
 
     def apply(
         self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
     ) -> None:
-        mean_P, square_P = state["mean"], state["square"]
-        count = int(state["count"].add_(1))
-        mean_P.lerp_(gradient_P, 1.0 - self.beta_1)
-        square_P.mul_(self.beta_2).addcmul_(gradient_P, gradient_P, value=1.0 - self.beta_2)
-        scale = (1.0 - self.beta_2**count) ** 0.5
-        denominator_P = torch.sqrt(square_P).add_(self.epsilon * scale)
-        parameters_P.addcdiv_(mean_P, denominator_P, value=-learning_rate * scale / (1.0 - self.beta_1**count))
+        adam(
+            [parameters_P],
+            [gradient_P],
+            [state["mean"]],
+            [state["square"]],
+            [],
+            [state["count"]],
+            fused=True,
+            amsgrad=False,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            lr=learning_rate,
+            weight_decay=0.0,
+            eps=self.epsilon,
+            maximize=False,
+        )
 
 
 def clip_by_norm(gradient_P: Tensor, limit: float) -> Tensor:

@@ -1,14 +1,15 @@
 """Torsos: from one array of an observation to a vector of features.
 
-A torso takes observations as they are stored (uint8 images `[N, C, H, W]`, float vectors `[N, D]`) and scales them
-itself. Images are computed in channels-last memory and in whatever precision the weights have.
+A torso takes observations as they are stored (images of pixels 0 to 255 `[N, C, H, W]`, vectors `[N, D]`) and scales
+them itself. Images are computed in channels-last memory and in whatever precision the weights have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -42,22 +43,24 @@ class ConvolutionalTorso(nn.Module):
             channels = filters
             height = (height + 2 * padding - kernel) // stride + 1
             side = (side + 2 * padding - kernel) // stride + 1
-        self.convolutions = nn.ModuleList(layers)
+        self.convolutions: Iterable[nn.Conv2d] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.full = orthogonal(nn.Linear(channels * height * side, width))
         self.features = width
 
     def forward(self, image: Tensor) -> Tensor:
-        """uint8 or float [N, C, H, W] to [N, features]."""
-        x = scale_image(image, self.full.weight.dtype)
-        for convolution in self.convolutions:
-            x = F.relu(convolution(x))
+        """Pixels 0 to 255 of any dtype, [N, C, H, W], to [N, features]."""
+        x = image.to(self.full.weight.dtype)
+        for index, convolution in enumerate(self.convolutions):
+            x = F.relu(_convolve_pixels(convolution, x) if index == 0 else convolution(x))
         return F.relu(self.full(x.flatten(1)))
 
 
-def scale_image(image: Tensor, dtype: object) -> Tensor:
-    """uint8 to [0, 1] in `dtype`; floats are taken as they are."""
-    x = image.to(dtype)  # type: ignore[call-overload]
-    return x.mul_(1.0 / 255.0) if image.dtype != x.dtype and not image.is_floating_point() else x
+_PIXEL = 1.0 / 255.0
+
+
+def _convolve_pixels(convolution: nn.Conv2d, x: Tensor) -> Tensor:
+    """The convolution of x / 255: the weights are scaled, a thousandth of the pixels' work."""
+    return F.conv2d(x, convolution.weight * _PIXEL, convolution.bias, convolution.stride, convolution.padding)
 
 
 def a3c_net(shape: Sequence[int]) -> ConvolutionalTorso:
@@ -88,8 +91,10 @@ class MLP(nn.Module):
         self.features = sizes[-1]
 
     def forward(self, vector: Tensor) -> Tensor:
-        """[N, ...] to [N, features]."""
-        x = scale_image(vector.flatten(1), self.layers[0].weight.dtype)
+        """[N, ...] to [N, features]; uint8 is taken as pixels."""
+        x = vector.flatten(1).to(self.layers[0].weight.dtype)
+        if vector.dtype == torch.uint8:
+            x = x * _PIXEL
         for layer in self.layers:
             x = layer(x).tanh()
         return x
@@ -128,6 +133,6 @@ class ImpalaTorso(nn.Module):
         self.features = width
 
     def forward(self, image: Tensor) -> Tensor:
-        """uint8 or float [N, C, H, W] to [N, features]."""
-        x = self.stages(scale_image(image, self.full.weight.dtype))
+        """Pixels 0 to 255 of any dtype, [N, C, H, W], to [N, features]."""
+        x = self.stages(image.to(self.full.weight.dtype) * _PIXEL)
         return F.relu(self.full(F.relu(x).flatten(1)))

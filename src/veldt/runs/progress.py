@@ -73,7 +73,12 @@ class Progress:
         self.close()
 
     def _start_panel(self) -> None:
-        if not self._stream.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
+        encoding = (getattr(self._stream, "encoding", None) or "").lower()
+        if (
+            not self._stream.isatty()
+            or os.environ.get("TERM", "") in ("", "dumb")
+            or not encoding.startswith("utf")
+        ):
             return
         from rich.console import Console
         from rich.live import Live
@@ -90,7 +95,9 @@ class Progress:
 
     def _print(self, text: str) -> None:
         if self._live is None:
-            self._stream.write(text + "\n")
+            # A dash that the stream cannot encode must not look like a closed terminal.
+            encoding = getattr(self._stream, "encoding", None) or "utf-8"
+            self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
             self._stream.flush()
         else:
             # `text` may hold what rich would take for markup.

@@ -54,6 +54,12 @@ class Assembly:
     def forward(self, network: ActorCritic, on_fallback: Callable[[str], None]) -> Forward:
         return CompiledForward(network, on_fallback) if self.config.run.compile else network
 
+    @property
+    def stack_dtype(self) -> torch.dtype:
+        """In which stacks of frames are made: on the CPU at once in what the torso computes in."""
+        direct = self.device.type == "cpu" and self.config.run.precision == "bf16"
+        return torch.bfloat16 if direct else torch.uint8
+
     def train_threads(self) -> None:
         """Gives training its threads."""
         if self.device.type == "cpu":

@@ -16,10 +16,11 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.runs.metrics import MetricsLog
 from veldt.runs.progress import Progress
+from veldt.runs.stages import STAGES
 from veldt.simulators.seeding import episode_seed
 from veldt.simulators.trajectory import Trajectory
 from veldt.systems.episodes import EpisodeBook, Game
-from veldt.systems.stages import STAGES, StageClock
+from veldt.systems.stages import StageClock
 
 
 class Monitor:
@@ -51,6 +52,7 @@ class Monitor:
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_games: list[Game] = []
+        self._stages_logged = self._stage_seconds()
         self._figures: dict[str, Tensor] = {}
         self._figure_count = 0
         self._restarts_here = 0
@@ -172,7 +174,7 @@ class Monitor:
             "policy_lag_mean": 0.0,
             "phantom_steps": self._phantoms,
             "simulator_restarts": self._restarts + self._restarts_here,
-            **{f"seconds/{stage}": seconds for stage, seconds in self._stage_seconds().items()},
+            **self._interval_stages(),
         }
 
     def _stage_seconds(self) -> dict[str, float]:
@@ -180,6 +182,12 @@ class Monitor:
         seconds = dict(self._clock.seconds)
         seconds["wait"] = max(0.0, self.seconds - sum(value for name, value in seconds.items() if name != "wait"))
         return seconds
+
+    def _interval_stages(self) -> dict[str, float]:
+        """Seconds by stage since the last row."""
+        now, before = self._stage_seconds(), self._stages_logged
+        self._stages_logged = now
+        return {f"seconds/{stage}": now[stage] - before[stage] for stage in STAGES}
 
     def _shares(self) -> dict[str, float]:
         seconds = self._stage_seconds()

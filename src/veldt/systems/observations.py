@@ -15,11 +15,14 @@ from veldt.simulators.trajectory import Trajectory
 class SlotObservations:
     """See `Observations`. On the CPU everything is a view of the slot; on an accelerator, a copy of it.
 
-    `upload` has to be called when the slot is full and before `rows` or `last`.
+    `upload` has to be called when the slot is full and before `rows` or `last`. Stacks are made in `stack_dtype`
+    (uint8, or the torso's own precision where that saves a conversion).
     """
 
-    def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
-        self._trajectory, self._device = trajectory, device
+    def __init__(
+        self, trajectory: Trajectory, device: torch.device, stack_dtype: torch.dtype = torch.uint8
+    ) -> None:
+        self._trajectory, self._device, self._stack_dtype = trajectory, device, stack_dtype
         self._host = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
         self._host_age = torch.from_numpy(trajectory.age)
         self._frames, self._age = self._host, self._host_age
@@ -40,16 +43,10 @@ class SlotObservations:
             if field.stack == 1:
                 out[name] = frames[0].to(self._device)
                 continue
-            count = frames.shape[1]
-            index_N = torch.arange(count)
-            if self._device.type == "cpu":
-                age = self._host_age[t : t + 1, part]
-                out[name] = stack_frames(frames, age, field.stack, torch.zeros_like(index_N), index_N)
-            else:
-                age = self._host_age[t : t + 1, part].to(self._device)
-                index_N = index_N.to(self._device)
-                frames = frames.to(self._device)
-                out[name] = stack_frames(frames, age, field.stack, torch.zeros_like(index_N), index_N)
+            index_N = torch.arange(frames.shape[1], device=self._device)
+            frames, age = frames.to(self._device), self._host_age[t : t + 1, part].to(self._device)
+            first_N = torch.zeros_like(index_N)
+            out[name] = stack_frames(frames, age, field.stack, first_N, index_N, self._stack_dtype)
         return self._observation(out)
 
     def rows(self, index_N: Tensor | None) -> Observation:
@@ -65,7 +62,9 @@ class SlotObservations:
             if index_N is None:
                 index_N = torch.arange(trajectory.steps * width, device=frames.device)
             t_N = torch.div(index_N, width, rounding_mode="floor")
-            out[name] = stack_frames(frames, self._age, field.stack, t_N, index_N % width)
+            out[name] = stack_frames(
+                frames, self._age, field.stack, t_N, index_N % width, self._stack_dtype
+            )
         return self._observation(out)
 
     def last(self) -> Observation:

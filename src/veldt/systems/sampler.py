@@ -29,8 +29,9 @@ class Sampler:
 
     Args:
         forward: the network's forward pass.
-        threads: sets the number of threads that inference uses, called once before each rollout.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
+        inference: called before each rollout; gives inference its threads.
+        stack_dtype: in which stacks of frames are made.
     """
 
     def __init__(
@@ -43,10 +44,11 @@ class Sampler:
         clock: StageClock,
         phase: int = 0,
         inference: Callable[[], None] = lambda: None,
+        stack_dtype: torch.dtype = torch.uint8,
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
         self._trajectory = simulators.trajectory
-        self._observations = SlotObservations(self._trajectory, device)
+        self._observations = SlotObservations(self._trajectory, device, stack_dtype)
         self._device, self._run_seed, self._clock = device, run_seed, clock
         self._inference = inference
         self._extras: dict[str, Tensor] = {}

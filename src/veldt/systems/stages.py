@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-STAGES = ("simulate", "infer", "train", "wait")
+from veldt.runs.stages import STAGES
 
 
 class StageClock:

@@ -73,6 +73,7 @@ class Synchronous:
                 config.run.seed,
                 self._clock,
                 inference=assembly.infer_threads,
+                stack_dtype=assembly.stack_dtype,
             )
             if isinstance(self._simulators, WorkerSimulators):
                 self._simulators.actions_until = lambda b, t: self._book.actions_until(self._slot, b, t)

@@ -44,7 +44,8 @@ STEPS = Axis("step", 1, "agent steps")
 
 def time_axis(groups: list[Group]) -> Axis:
     """Minutes, or hours where a run took several."""
-    longest = max(run.figure("seconds") for group in groups for run in group.runs)
+    seconds = [run.figure("seconds") for group in groups for run in group.runs]
+    longest = max((value for value in seconds if value > 0), default=0.0)
     return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
 
 

@@ -1,0 +1,188 @@
+"""Environments for tests: small, deterministic by seed, each with one property that matters.
+
+Functions without arguments can be named on a command line, `environments:dictionary`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+Reset = tuple[Any, dict[str, Any]]
+Step = tuple[Any, float, bool, bool, dict[str, Any]]
+
+
+class Scripted(gymnasium.Env[np.ndarray, Any]):
+    """Episodes of known length and ending, with rewards that tell seed, step and action apart.
+
+    `script` has (length, "terminated" | "truncated" | "both") entries; an episode's seed picks its entry.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = spaces.Discrete(5)
+
+    def __init__(self, script: Sequence[tuple[int, str]]) -> None:
+        self._script = script
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        assert seed is not None, "every reset has to be seeded"
+        self._seed, self._t = seed, 0
+        self._length, self._ending = self._script[seed % len(self._script)]
+        return self._observation(-1), {}
+
+    def step(self, action: Any) -> Step:
+        assert self._t < self._length, "stepped after the end of an episode"
+        self._t += 1
+        # Multiples of a quarter below 2**10: sums of them are exact in any order.
+        reward = self._seed % 64 + self._t / 4 + 64 * int(action)
+        over = self._t == self._length
+        terminated = over and self._ending in ("terminated", "both")
+        return self._observation(action), reward, terminated, over and self._ending in ("truncated", "both"), {}
+
+    def _observation(self, action: Any) -> np.ndarray:
+        return np.array([self._seed % 2**20, self._t, action], np.float32)
+
+
+def scripted() -> gymnasium.Env[Any, Any]:
+    return Scripted([(1, "terminated"), (4, "truncated"), (9, "terminated"), (2, "both"), (30, "truncated")])
+
+
+class Hashed(gymnasium.Env[Any, Any]):
+    """Any observation and action space; an observation is a hash of the seed and of every action so far.
+
+    Whoever gets one action, one seed or one observation wrong sees other numbers from there on. Actions that the
+    action space does not contain are refused.
+    """
+
+    def __init__(self, observation: spaces.Space[Any], action: spaces.Space[Any], longest: int = 12) -> None:
+        self.observation_space, self.action_space, self._longest = observation, action, longest
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        assert seed is not None, "every reset has to be seeded"
+        self._hash, self._left = zlib.crc32(str(seed).encode()), 1 + seed % self._longest
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Step:
+        if not self.action_space.contains(action):
+            raise ValueError(f"{action!r} is no action of {self.action_space}")
+        self._hash = zlib.crc32(np.asarray(action).tobytes(), self._hash)
+        self._left -= 1
+        over = self._left == 0
+        return self._observe(), self._hash % 7 - 3.0, over and self._hash % 2 == 0, over and self._hash % 2 == 1, {}
+
+    def _observe(self) -> Any:
+        self.observation_space.seed(self._hash)
+        return self.observation_space.sample()
+
+
+def dictionary() -> gymnasium.Env[Any, Any]:
+    inner = spaces.Dict({"speed": spaces.Box(-1, 1, (2,), np.float64), "gear": spaces.Discrete(3)})
+    camera = spaces.Box(0, 255, (6, 5, 3), np.uint8)
+    return Hashed(spaces.Dict({"camera": camera, "body": inner}), spaces.Discrete(4, start=-1))
+
+
+def multi_discrete() -> gymnasium.Env[Any, Any]:
+    return Hashed(spaces.Box(-1, 1, (4,), np.float32), spaces.MultiDiscrete([2, 5, 3], start=[0, -2, 7]))
+
+
+def lopsided_box() -> gymnasium.Env[Any, Any]:
+    bounds = np.array([-3, 0, -np.inf], np.float32), np.array([-1, 100, np.inf], np.float32)
+    return Hashed(spaces.Box(-1, 1, (4,), np.float32), spaces.Box(*bounds))
+
+
+def image_rows_columns_channels() -> gymnasium.Env[Any, Any]:
+    return Hashed(spaces.Box(0, 255, (24, 20, 3), np.uint8), spaces.Discrete(3))
+
+
+def discrete_observation() -> gymnasium.Env[Any, Any]:
+    return Hashed(spaces.Discrete(11, start=-4), spaces.Discrete(2))
+
+
+class Forgetful(Scripted):
+    """Not deterministic: every instance gives other numbers for the same seed and actions."""
+
+    def _observation(self, action: Any) -> np.ndarray:
+        return super()._observation(action) + np.float32(id(self) % 9973 + os.getpid())
+
+
+def forgetful() -> gymnasium.Env[Any, Any]:
+    return Forgetful([(50, "terminated")])
+
+
+class Failing(Scripted):
+    """Fails in the way `how` says, in step `at` (0: in the reset) of the episodes whose seeds are given."""
+
+    def __init__(self, how: str, seeds: Sequence[int], at: int, length: int = 10) -> None:
+        super().__init__([(length, "terminated")])
+        self._how, self._seeds, self._at = how, frozenset(seeds), at
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        observation, info = super().reset(seed=seed)
+        return self._spoil((observation, info)) if self._at == 0 else (observation, info)
+
+    def step(self, action: Any) -> Step:
+        whole = super().step(action)
+        return self._spoil(whole) if self._t == self._at else whole
+
+    def _spoil(self, result: Any) -> Any:
+        if self._seed not in self._seeds:
+            return result
+        match self._how:
+            case "raise":
+                raise RuntimeError("the wheel came off")
+            case "nan observation":
+                return (np.full(3, np.nan, np.float32), *result[1:])
+            case "nan reward":
+                return (result[0], float("nan"), *result[2:])
+            case "shape":
+                return (np.zeros(4, np.float32), *result[1:])
+            case "no number":
+                return (result[0], None, *result[2:])
+            case "hang":
+                time.sleep(120)
+            case "hang in native code":
+                # A call that does not give the interpreter back: nothing in this process can interrupt it.
+                ctypes.PyDLL(None).sleep(120)
+            case "exit":
+                os._exit(7)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+
+def unmakeable() -> gymnasium.Env[Any, Any]:
+    raise RuntimeError("no licence for this simulator")
+
+
+class UnmakeableAfter(Scripted):
+    """Can be made `count` times, by all processes together; `tally` is a file that counts."""
+
+    def __init__(self, tally: str, count: int) -> None:
+        super().__init__([(10, "terminated")])
+        with Path(tally).open("a+") as file:
+            file.write("x")
+        if Path(tally).stat().st_size > count:
+            raise RuntimeError("no licence for this simulator")
+
+
+class Slow(Scripted):
+    """A few of its steps take much longer than the others."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__([(10, "terminated")])
+        self._seconds = seconds
+
+    def step(self, action: Any) -> Step:
+        if self._t == 4 and self._seed % 2:
+            time.sleep(self._seconds)
+        return super().step(action)
