@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import pytest
+
+from veldt.runtime.processes import forkserver
 
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)
@@ -18,3 +21,10 @@ def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory of the test, so that `runs/` is made there."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_forkserver() -> None:
+    """Simulator processes start from one server with the emulator loaded, whichever test comes first."""
+    forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    ensure_running()

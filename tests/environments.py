@@ -111,8 +111,12 @@ def discrete_observation() -> gymnasium.Env[Any, Any]:
 class Forgetful(Scripted):
     """Not deterministic: every instance gives other numbers for the same seed and actions."""
 
+    def __init__(self, script: Sequence[tuple[int, str]]) -> None:
+        super().__init__(script)
+        self._own = np.float32(int.from_bytes(os.urandom(2), "big"))
+
     def _observation(self, action: Any) -> np.ndarray:
-        return super()._observation(action) + np.float32(id(self) % 9973 + os.getpid())
+        return super()._observation(action) + self._own
 
 
 def forgetful() -> gymnasium.Env[Any, Any]:

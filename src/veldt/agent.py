@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 from veldt.algorithms.base import Algorithm
 from veldt.config import TrainConfig
 from veldt.networks.actor_critic import ActorCritic
-from veldt.networks.build import TorsoFactory, build_torso, is_image_spec
+from veldt.networks.build import TorsoFactory, build_torso
+from veldt.runtime.devices import one_thread
 from veldt.simulators.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import ObservationCodec, SimulatorSpec
@@ -23,10 +25,11 @@ def make_network(config: TrainConfig, spec: SimulatorSpec, network: str | TorsoF
     algorithm = config.make_algorithm(spec.action)
     chosen = config.network.network if network is None else network
     image = "dqn" if config.network.network == "dqn" else "a3c"
-    with torch.random.fork_rng(devices=[]):
+    # An orthogonal matrix comes out differently with another number of threads.
+    with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
-        shared = config.network.shared and is_image_spec(spec) or not isinstance(chosen, str)
-        built = algorithm.network(lambda: build_torso(chosen, spec, config.network.hidden, image), shared)
+        build = functools.partial(build_torso, chosen, spec, config.network.hidden, image)
+        built = algorithm.network(build, config.network.shared)
     assert isinstance(built, ActorCritic)
     return built
 

@@ -13,7 +13,7 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.runtime.settings import Unit
+from veldt.runtime.settings import Unit, check_choices
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.spec import ActionSpec
 
@@ -66,6 +66,7 @@ class RunConfig:
     """Seconds between rows of metrics.jsonl."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.steps <= 0:
             raise UsageError(f"--steps is {self.steps}: it must be more than 0")
         for name in ("checkpoint_every", "keep_checkpoints"):
@@ -93,6 +94,9 @@ class TrainConfig:
     network: NetworkConfig = NetworkConfig()
     simulation: SimulationConfig = SimulationConfig()
     atari: AtariConfig = AtariConfig()
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         return ALGORITHMS[self.algorithm][1](self.learn, action)
@@ -124,6 +128,11 @@ def _build(cls: type[Any], values: Any) -> Any:
             f"the run's configuration has the field '{sorted(unknown)[0]}', which this veldt does not know: "
             "use the version that wrote it (see config.json)"
         )
+    missing = {f.name for f in dataclasses.fields(cls) if _is_required(f)} - set(values)
+    if missing:
+        raise CheckpointError(
+            f"the run's configuration lacks the field '{sorted(missing)[0]}': config.json is not as veldt wrote it"
+        )
     built = {}
     for name, value in values.items():
         hint = hints[name]
@@ -133,3 +142,7 @@ def _build(cls: type[Any], values: Any) -> Any:
             value = tuple(value)
         built[name] = value
     return cls(**built)
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -111,6 +111,15 @@ def test_the_state_is_all_there_is_to_continue_from(rule: UpdateRule) -> None:
     assert torch.equal(parameters, run(rule, steps))
 
 
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_large_vectors_are_updated_like_small_ones(rule: UpdateRule) -> None:
+    """Large ones may take another way through the machine."""
+    generator = torch.Generator().manual_seed(0)
+    steps = torch.randn(5, 120_001, generator=generator)
+    apart = torch.cat([run(rule, part) for part in steps.split(50_000, 1)])
+    torch.testing.assert_close(run(rule, steps), apart, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("limit", [0.5, 3.0, 1e4])
 def test_clipping_is_torchs(limit: float) -> None:
     gradient = gradients()[0]

@@ -63,17 +63,16 @@ def fill(simulators: Simulators, policy: Policy, first_step: int = 0) -> None:
                 begin(group, t + 1)
 
 
-def phases(simulators: Simulators, policy: Policy, count: int) -> Iterator[Trajectory]:
+def phases(simulators: Simulators, policy: Policy, count: int, resets: str = "mid-batch") -> Iterator[Trajectory]:
     """The full slot, `count` times; between two of them what the synchronous system does between two."""
     slot = simulators.trajectory
     for phase in range(count):
         fill(simulators, policy, phase * slot.steps)
-        waits = (slot.ended[slot.steps] & ~slot.valid[-1]).any() or slot.ended[slot.steps].any()
-        yield slot
-        if waits:
+        if resets == "wait":
             simulators.reset_ended()
+        yield slot
         slot.carry_over()
-        if waits:
+        if resets == "wait":
             simulators.finish_resets()
 
 

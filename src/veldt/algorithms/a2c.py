@@ -30,13 +30,19 @@ class A2CConfig(PolicyGradientConfig):
     """How the step size grows with the batch, from the one given for a batch of 80."""
     rmsprop_decay: Annotated[float, Unit("per update")] = 0.99
     """Decay of RMSProp's mean square."""
-    rmsprop_epsilon: Annotated[float, Unit("gradient²")] = 1e-5
-    """ε of RMSProp, inside the square root."""
+    rmsprop_epsilon: Annotated[float, Unit("gradient")] = 1e-5
+    """ε of RMSProp (of the unit gradient² where it is inside the square root)."""
+    rmsprop_epsilon_inside: bool = False
+    """ε inside the square root (A3C, TensorFlow) or outside (PyTorch)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.horizon < 1:
             raise UsageError(f"--horizon is {self.horizon}: it must be at least 1 step")
+        if not 0 <= self.rmsprop_decay < 1:
+            raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
+        if self.rmsprop_epsilon <= 0:
+            raise UsageError(f"--rmsprop-epsilon is {self.rmsprop_epsilon}: it must be more than 0")
 
 
 _REFERENCE_BATCH = 80  # 16 simulators of 5 steps, for which the learning rate is given
@@ -48,7 +54,7 @@ class A2C(PolicyGradient):
     name = "a2c"
 
     def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
-        super().__init__(config, action, RMSProp(config.rmsprop_decay, config.rmsprop_epsilon))
+        super().__init__(config, action, RMSProp(config.rmsprop_decay, config.rmsprop_epsilon, config.rmsprop_epsilon_inside))
         self.config = config
 
     def horizon(self, num_simulators: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -53,8 +54,9 @@ class PPOConfig(PolicyGradientConfig):
                 f"--batch {self.batch} does not divide into --minibatches {self.minibatches}: "
                 f"choose a multiple of {self.minibatches}"
             )
-        if self.clip <= 0:
-            raise UsageError(f"--clip is {self.clip}: it must be more than 0")
+        for name in ("clip", "adam_epsilon"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0")
 
 
 class PPO(PolicyGradient):
@@ -68,11 +70,11 @@ class PPO(PolicyGradient):
 
     def horizon(self, num_simulators: int) -> int:
         if self.config.batch % num_simulators:
-            below = max(num_simulators, self.config.batch // num_simulators * num_simulators)
+            fits = math.lcm(num_simulators, self.config.minibatches)
+            below = max(fits, self.config.batch // fits * fits)
             raise UsageError(
                 f"--batch {self.config.batch} does not divide among {num_simulators} simulators: the horizon would be "
-                f"{self.config.batch / num_simulators:g} steps; use --batch {below} or another multiple of "
-                f"{num_simulators}"
+                f"{self.config.batch / num_simulators:g} steps; use --batch {below} or another multiple of {fits}"
             )
         return self.config.batch // num_simulators
 
@@ -89,6 +91,8 @@ class PPO(PolicyGradient):
         clip = config.clip * ((1.0 - progress) if config.anneal_clip else 1.0)
         parameters_NP, value_N = forward(batch.observation())
         log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
+        # Nothing keeps the ratio of a row that no loss uses near 1, and an infinite one has no gradient to mask.
+        log_ratio_N = torch.where(batch.valid > 0, log_ratio_N, 0.0)
         advantage_N = normalise(batch.advantage, batch.valid) if config.normalise_advantages else batch.advantage
         policy_loss = masked_mean(clipped_surrogate(log_ratio_N, advantage_N, clip), batch.valid)
         if config.clip_values:

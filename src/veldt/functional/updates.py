@@ -49,11 +49,12 @@ class RMSProp:
         self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
     ) -> None:
         square_P = state["square"]
-        if self.epsilon_inside and parameters_P.device.type == "cpu" and len(parameters_P) >= _FUSED:
+        if parameters_P.device.type == "cpu" and len(parameters_P) >= _FUSED:
             from veldt.functional.updates_cpu import rmsprop
 
-            numbers = (self.decay, self.epsilon, learning_rate)
-            rmsprop(parameters_P.numpy(), gradient_P.numpy(), square_P.numpy(), *map(np.float32, numbers))
+            inside, outside = (self.epsilon, 0.0) if self.epsilon_inside else (0.0, self.epsilon)
+            numbers = map(np.float32, (self.decay, inside, outside, learning_rate))
+            rmsprop(parameters_P.numpy(), gradient_P.numpy(), square_P.numpy(), *numbers)
             return
         square_P.mul_(self.decay).addcmul_(gradient_P, gradient_P, value=1.0 - self.decay)
         if self.epsilon_inside:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.errors import UsageError, did_you_mean
-from veldt.networks.torsos import MLP, ImpalaTorso, a3c_net, dqn_net, small_net
+from veldt.networks.torsos import MLP, PIXEL, ImpalaTorso, a3c_net, dqn_net, small_net
 from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
 IMAGE_NETWORKS: Mapping[str, Callable[[Sequence[int]], nn.Module]] = {
@@ -29,10 +29,13 @@ TorsoFactory = Callable[[tuple[int, ...]], nn.Module]
 class Images(nn.Module):
     """Brings images to `[N, C, H, W]`: adds a missing channel axis, moves a last one."""
 
-    def __init__(self, shape: Sequence[int], build: Callable[[Sequence[int]], nn.Module]) -> None:
+    def __init__(
+        self, shape: Sequence[int], build: Callable[[Sequence[int]], nn.Module], scale: float
+    ) -> None:
         super().__init__()
         self.channels_last = _channels_last(shape)
         self.torso = build(image_shape(shape))
+        self.torso.scale = scale  # type: ignore[assignment]
         self.features = int(self.torso.features)  # type: ignore[arg-type]
 
     def forward(self, image: Tensor) -> Tensor:
@@ -101,18 +104,25 @@ def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequen
             f"no network '{network}'{did_you_mean(network, NETWORKS)}: known are {', '.join(NETWORKS)}, "
             "or give your own as module:function"
         )
+    if network in IMAGE_NETWORKS and not any(_may_be_image(field) for field in spec.observation.values()):
+        shapes_text = ", ".join(str(field.network_shape) for field in spec.observation.values())
+        raise UsageError(
+            f"network '{network}' is for images, and this environment's observation has the shape {shapes_text}: "
+            "use --network auto or mlp"
+        )
     torsos = {name: _field_torso(network, field, hidden, image) for name, field in spec.observation.items()}
     return Fields(torsos) if spec.is_dict else torsos[""]
 
 
 def _field_torso(network: str, field: ArraySpec, hidden: Sequence[int], image: str) -> nn.Module:
     shape = field.network_shape
-    is_image = field.dtype == "uint8" and len(shape) in (2, 3)
-    if network == "mlp" or (not is_image and (network == "auto" or len(shape) not in (2, 3))):
+    scale = PIXEL if field.dtype == "uint8" else 1.0
+    is_image = field.dtype == "uint8" and _may_be_image(field)
+    if network == "mlp" or (not is_image and (network == "auto" or not _may_be_image(field))):
         inputs = 1
         for size in shape:
             inputs *= size
-        return MLP(inputs, hidden)
+        return MLP(inputs, hidden, scale)
     side = min(image_shape(shape)[1:])
     if network == "auto":
         network = image if side >= _SMALLEST_IMAGE[image] else "small" if side >= 3 else "mlp"
@@ -123,12 +133,17 @@ def _field_torso(network: str, field: ArraySpec, hidden: Sequence[int], image: s
             f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
             f"the shape {shape}: use --network small or mlp"
         )
-    return Images(shape, IMAGE_NETWORKS[network])
+    return Images(shape, IMAGE_NETWORKS[network], scale)
+
+
+def _may_be_image(field: ArraySpec) -> bool:
+    """Floats in two or three dimensions are an image only if a convolution is asked for by name."""
+    return len(field.network_shape) in (2, 3)
 
 
 def is_image_spec(spec: SimulatorSpec) -> bool:
     """Whether any field is an image that a convolutional torso would get."""
-    return any(field.dtype == "uint8" and len(field.network_shape) in (2, 3) for field in spec.observation.values())
+    return any(field.dtype == "uint8" and _may_be_image(field) for field in spec.observation.values())
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:

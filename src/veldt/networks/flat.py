@@ -41,6 +41,9 @@ class FlatParameters:
             low_slice = self._low[offset:end] if id(parameter) in low else None
             parameter.data = self._masters[-1] if low_slice is None else _view(low_slice, parameter)
             offset = end
+        learning = [i for i, parameter in enumerate(self._parameters) if parameter.requires_grad]
+        self._learning = [self._parameters[i] for i in learning]
+        self._learning_gradients = [self._gradients[i] for i in learning]
         self.refresh()
 
     def refresh(self) -> None:
@@ -49,9 +52,11 @@ class FlatParameters:
             self._low.copy_(self.master[: self._low_count])
 
     def backward(self, loss: Tensor) -> None:
-        """Puts the gradient of `loss` into `gradient`."""
-        gradients = torch.autograd.grad(loss, self._parameters)
-        torch._foreach_copy_(self._gradients, list(gradients))
+        """Puts the gradient of `loss` into `gradient`: 0 for parameters it does not depend on, and for frozen ones."""
+        if len(self._learning) < len(self._parameters):
+            self.gradient.zero_()
+        gradients = torch.autograd.grad(loss, self._learning, allow_unused=True, materialize_grads=True)
+        torch._foreach_copy_(self._learning_gradients, list(gradients))
 
     def tensors(self) -> dict[str, Tensor]:
         """The masters by parameter name (views)."""

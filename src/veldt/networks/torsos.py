@@ -1,7 +1,8 @@
 """Torsos: from one array of an observation to a vector of features.
 
-A torso takes observations as they are stored (images of pixels 0 to 255 `[N, C, H, W]`, vectors `[N, D]`) and scales
-them itself. Images are computed in channels-last memory and in whatever precision the weights have.
+A torso takes observations as they are stored (images `[N, C, H, W]`, vectors `[N, D]`) and multiplies them by its
+`scale`, which belongs to what is observed and not to the dtype it comes in: pixels may come as uint8, or already in the
+torso's own precision. Images are computed in channels-last memory and in whatever precision the weights have.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 _RELU_GAIN = math.sqrt(2.0)
+PIXEL = 1.0 / 255.0  # the scale of pixels 0 to 255
 
 
 def orthogonal(layer: nn.Module, gain: float = _RELU_GAIN) -> nn.Module:
@@ -45,22 +46,19 @@ class ConvolutionalTorso(nn.Module):
             side = (side + 2 * padding - kernel) // stride + 1
         self.convolutions: Iterable[nn.Conv2d] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.full = orthogonal(nn.Linear(channels * height * side, width))
-        self.features = width
+        self.features, self.scale = width, PIXEL
 
     def forward(self, image: Tensor) -> Tensor:
-        """Pixels 0 to 255 of any dtype, [N, C, H, W], to [N, features]."""
+        """[N, C, H, W] of any dtype to [N, features]."""
         x = image.to(self.full.weight.dtype)
         for index, convolution in enumerate(self.convolutions):
-            x = F.relu(_convolve_pixels(convolution, x) if index == 0 else convolution(x))
+            x = F.relu(_convolve_scaled(convolution, x, self.scale) if index == 0 else convolution(x))
         return F.relu(self.full(x.flatten(1)))
 
 
-_PIXEL = 1.0 / 255.0
-
-
-def _convolve_pixels(convolution: nn.Conv2d, x: Tensor) -> Tensor:
-    """The convolution of x / 255: the weights are scaled, a thousandth of the pixels' work."""
-    return F.conv2d(x, convolution.weight * _PIXEL, convolution.bias, convolution.stride, convolution.padding)
+def _convolve_scaled(convolution: nn.Conv2d, x: Tensor, scale: float) -> Tensor:
+    """The convolution of `scale` x: the weights are scaled, a thousandth of the pixels' work."""
+    return F.conv2d(x, convolution.weight * scale, convolution.bias, convolution.stride, convolution.padding)
 
 
 def a3c_net(shape: Sequence[int]) -> ConvolutionalTorso:
@@ -82,19 +80,19 @@ def small_net(shape: Sequence[int]) -> ConvolutionalTorso:
 class MLP(nn.Module):
     """Fully connected layers with tanh between and after."""
 
-    def __init__(self, inputs: int, hidden: Sequence[int]) -> None:
+    def __init__(self, inputs: int, hidden: Sequence[int], scale: float = 1.0) -> None:
         super().__init__()
         sizes = [inputs, *hidden]
         self.layers = nn.ModuleList(
             orthogonal(nn.Linear(a, b)) for a, b in zip(sizes, sizes[1:], strict=False)
         )
-        self.features = sizes[-1]
+        self.features, self.scale = sizes[-1], scale
 
     def forward(self, vector: Tensor) -> Tensor:
-        """[N, ...] to [N, features]; uint8 is taken as pixels."""
+        """[N, ...] of any dtype to [N, features]."""
         x = vector.flatten(1).to(self.layers[0].weight.dtype)
-        if vector.dtype == torch.uint8:
-            x = x * _PIXEL
+        if self.scale != 1.0:
+            x = x * self.scale
         for layer in self.layers:
             x = layer(x).tanh()
         return x
@@ -130,9 +128,9 @@ class ImpalaTorso(nn.Module):
             channels, height, side = filters, (height + 1) // 2, (side + 1) // 2
         self.stages = nn.Sequential(*stages)
         self.full = orthogonal(nn.Linear(channels * height * side, width))
-        self.features = width
+        self.features, self.scale = width, PIXEL
 
     def forward(self, image: Tensor) -> Tensor:
-        """Pixels 0 to 255 of any dtype, [N, C, H, W], to [N, features]."""
-        x = self.stages(image.to(self.full.weight.dtype) * _PIXEL)
+        """[N, C, H, W] of any dtype to [N, features]."""
+        x = self.stages(image.to(self.full.weight.dtype) * self.scale)
         return F.relu(self.full(F.relu(x).flatten(1)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
 from veldt.errors import UsageError
@@ -37,3 +40,14 @@ def inference_threads(training: int, groups: int, workers: bool) -> int:
     cores from the group that steps.
     """
     return max(1, training // groups) if workers and groups > 1 else training
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Computes on one thread, for results that must be the same on every machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import multiprocessing
 import os
 import signal
@@ -83,15 +84,14 @@ def acquire(
             if semaphore.acquire(False):
                 return True
             os.sched_yield()
-    end = time.monotonic() + deadline_s
-    while True:
-        remaining = end - time.monotonic()
-        if remaining <= 0:
-            return False
-        if semaphore.acquire(True, min(remaining, _LIVENESS_INTERVAL)):
+    # Counted in turns and not by the clock: a process that was stopped for an hour (SIGSTOP, a suspended laptop) must
+    # not find its peers, stopped as well, overdue.
+    for _ in range(max(1, math.ceil(deadline_s / _LIVENESS_INTERVAL))):
+        if semaphore.acquire(True, _LIVENESS_INTERVAL):
             return True
         if not alive():
             return semaphore.acquire(False)
+    return False
 
 
 class Child:

@@ -34,7 +34,7 @@ class AtariSimulator:
         self._ale = ale = ALEInterface()
         ale.setInt("random_seed", 0)
         ale.setFloat("repeat_action_probability", 0.0)  # stickiness is drawn here, from the episode's seed
-        ale.loadROM(roms.get_rom_path(_rom_name(env)))
+        ale.loadROM(roms.get_rom_path(rom_name(env)))
         ale.reset_game()
         self._start = ale.cloneState()
         self._actions = ale.getLegalActionSet() if config.full_action_space else ale.getMinimalActionSet()
@@ -79,11 +79,14 @@ class AtariSimulator:
             reward, last = 0, wanted
             for _ in range(skip - 1):
                 reward += ale.act(wanted)
-        ale.getScreen(frames.screens[0])
-        frames.take(0)
+        if skip > 1:
+            ale.getScreen(frames.screens[0])
+            frames.take(0)
         reward += ale.act(last)
-        ale.getScreen(frames.screens[1])
-        frames.take(1)
+        # A step of one frame shows that one: a restored emulator has no picture of the frame before.
+        for which in (0, 1) if skip == 1 else (1,):
+            ale.getScreen(frames.screens[which])
+            frames.take(which)
         rows[0][index] = frames.frame()
         self._steps += 1
         lives, before = ale.lives(), self._lives
@@ -128,7 +131,7 @@ class AtariSimulator:
         pass  # the emulator is freed with its object
 
 
-def _rom_name(env: str) -> str:
+def rom_name(env: str) -> str:
     """`breakout` for ALE/Breakout-v5; UsageError for a game ale-py does not have."""
     name = re.sub(r"-v\d+$", "", env.removeprefix("ALE/"))
     rom = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

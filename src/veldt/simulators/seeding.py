@@ -45,7 +45,7 @@ def uniform(run_seed: int, stream: int, simulator: np.ndarray, step: np.ndarray,
         float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, simulator[b], step[t], k) alone.
     """
     with np.errstate(over="ignore"):
-        key = _mix(np.uint64((run_seed * 8 + stream) % 2**64) + _GOLDEN)
+        key = _mix(np.array((run_seed * 8 + stream) % 2**64, np.uint64) + _GOLDEN)
         key_B = _mix(key ^ (np.asarray(simulator, np.uint64) + np.uint64(1)) * _GOLDEN)
         key_TB = _mix(key_B[None] ^ (np.asarray(step, np.uint64)[:, None] + np.uint64(1)) * _MIX_1)
         bits = _mix(key_TB[..., None] ^ (np.arange(1, count + 1, dtype=np.uint64) * _MIX_2))

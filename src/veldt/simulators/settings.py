@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from veldt.errors import UsageError
-from veldt.runtime.settings import Unit
+from veldt.runtime.settings import Unit, check_choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class AtariConfig:
     preprocessing: Literal["104x80", "84x84"] = "104x80"
     """Frames: 104x80 crops one row above and below and averages 2x2; 84x84 resizes by area."""
     frame_skip: Annotated[int, Unit("frames/step")] = 4
-    """Emulator frames for each agent step; the observation is the maximum of the last two."""
+    """Emulator frames for each agent step; the observation is the maximum of the last two (with 1, the only one)."""
     frame_stack: Annotated[int, Unit("frames")] = 4
     """Frames the network sees at once."""
     no_ops: Annotated[int, Unit("frames")] = 30
@@ -29,6 +29,7 @@ class AtariConfig:
     """Games are truncated (with bootstrap) after this many steps: 27,000 steps are 108,000 frames."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("frame_skip", "frame_stack", "max_episode_steps"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1")
@@ -60,6 +61,7 @@ class SimulationConfig:
     """A step or reset that takes longer counts as hung."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.num_simulators < 1:
             raise UsageError(f"--num-simulators is {self.num_simulators}: it must be at least 1")
         if self.processes < 0 or self.processes > self.num_simulators:

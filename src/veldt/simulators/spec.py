@@ -91,7 +91,8 @@ class ActionSpec:
 
     @cached_property
     def _centre(self) -> np.ndarray:
-        return np.where(self._bounded, (self._low + self._high) / 2, 0.0)
+        with np.errstate(invalid="ignore"):  # -inf + inf, where it is not taken
+            return np.where(self._bounded, (self._low + self._high) / 2, 0.0)
 
     @cached_property
     def _half_range(self) -> np.ndarray:

@@ -20,7 +20,6 @@ from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
 from veldt.simulators.trajectory import Trajectory
 
 STEP, RESET_ENDED, CALL, STOP = range(4)  # commands
-_FOREVER = 1e9  # seconds; the process ends with its parent, so an idle worker needs no deadline of its own
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ def run(pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Traje
     pipe.send_bytes(pack({"ready": True}))
     command, failed = wiring.board["command"][wiring.worker], wiring.board["failed"]
     while True:
-        acquire(wiring.go, _FOREVER, wiring.spin_s)
+        while not acquire(wiring.go, 60.0, wiring.spin_s):
+            pass  # the process ends with its parent, so an idle worker needs no deadline of its own
         what, t = command.tolist()
         if what == STOP:
             stepper.close()

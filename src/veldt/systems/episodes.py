@@ -48,20 +48,21 @@ class EpisodeBook:
         """Takes a full trajectory; returns the games finished in it, in the order of their steps."""
         finished: list[tuple[int, Game]] = []
         done_TB = (slot.terminated | slot.truncated) & slot.valid
-        begins_TB = slot.age[: slot.steps] == 0
-        eventful_B = done_TB.any(0) | begins_TB.any(0) | slot.ended[slot.steps]
+        # The last row too: a game that begins there must not inherit the phantom step that reset it.
+        begins_SB = slot.age == 0
+        eventful_B = done_TB.any(0) | begins_SB.any(0) | slot.ended[slot.steps]
         for b in range(slot.width):
             if not eventful_B[b]:
                 self._extend(slot, b, 0, slot.steps)
                 continue
             begin = 0
-            events = sorted({*np.flatnonzero(begins_TB[:, b]).tolist(), *(np.flatnonzero(done_TB[:, b]) + 1).tolist()})
+            events = sorted({*np.flatnonzero(begins_SB[:, b]).tolist(), *(np.flatnonzero(done_TB[:, b]) + 1).tolist()})
             for t in events:
                 if t > 0 and done_TB[t - 1, b]:
                     self._extend(slot, b, begin, t)
                     finished.append((t, self._finish(b, int(slot.episode[t - 1, b]))))
                     begin = t
-                if t < slot.steps and begins_TB[t, b]:
+                if begins_SB[t, b]:
                     # After a decorrelated start the first row is not the first of its episode: nothing to forget.
                     self._forget(b)
                     begin = t

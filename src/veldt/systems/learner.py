@@ -68,7 +68,11 @@ class Learner:
                     value.copy_(torch.from_numpy(rule_state[key]))
                     continue
                 for name, part in self._parameters.split(value).items():
-                    part.copy_(torch.from_numpy(rule_state[f"{key}/{name}"]))
+                    stored = torch.from_numpy(rule_state[f"{key}/{name}"])
+                    if stored.shape != part.shape:
+                        shapes = f"{tuple(stored.shape)}, expected {tuple(part.shape)}"
+                        raise RuntimeError(f"{key}/{name} has shape {shapes}")
+                    part.copy_(stored)
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint's optimiser state does not fit this network: {error}") from None
 

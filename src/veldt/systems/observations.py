@@ -27,6 +27,14 @@ class SlotObservations:
         self._host_age = torch.from_numpy(trajectory.age)
         self._frames, self._age = self._host, self._host_age
         self._fields = trajectory.spec.observation
+        # On the CPU the stacks that were made to act are kept, so that learning from all rows need not make them again.
+        self._stacks: dict[str, Tensor] = {}
+        self._kept = torch.zeros(trajectory.steps + 1, trajectory.width, dtype=torch.bool)
+        if device.type == "cpu":
+            for name, field in self._fields.items():
+                if field.stack > 1:
+                    shape = (trajectory.steps + 1, trajectory.width, *field.shape, field.stack)
+                    self._stacks[name] = torch.empty(shape, dtype=stack_dtype)
 
     def upload(self) -> None:
         if self._device.type != "cpu":
@@ -36,6 +44,8 @@ class SlotObservations:
     def row(self, t: int, part: slice) -> Observation:
         """Observations of row `t`, simulators `part`, as the simulators have just written them."""
         history = self._trajectory.history
+        if t == 0:
+            self._kept[:, part] = False
         out = {}
         for name, field in self._fields.items():
             first = history - field.stack + 1 + t
@@ -43,17 +53,29 @@ class SlotObservations:
             if field.stack == 1:
                 out[name] = frames[0].to(self._device)
                 continue
-            index_N = torch.arange(frames.shape[1], device=self._device)
-            frames, age = frames.to(self._device), self._host_age[t : t + 1, part].to(self._device)
-            first_N = torch.zeros_like(index_N)
-            out[name] = stack_frames(frames, age, field.stack, first_N, index_N, self._stack_dtype)
+            b_N = torch.arange(part.start, part.stop)
+            t_N = torch.full_like(b_N, t)
+            kept = None
+            if self._device.type == "cpu":
+                frames, age = self._host[name][history - field.stack + 1 :], self._host_age
+                kept = self._stacks[name][t, part]
+            else:  # only this row crosses the bus
+                frames, age = frames.to(self._device), self._host_age[t : t + 1, part].to(self._device)
+                b_N = (b_N - part.start).to(self._device)
+                t_N = torch.zeros_like(b_N)
+            out[name] = stack_frames(frames, age, field.stack, t_N, b_N, self._stack_dtype, kept)
+        self._kept[t, part] = True
         return self._observation(out)
 
     def rows(self, index_N: Tensor | None) -> Observation:
         trajectory = self._trajectory
         width, history = trajectory.width, trajectory.history
+        all_kept = index_N is None and bool(self._kept[: trajectory.steps].all())
         out = {}
         for name, field in self._fields.items():
+            if all_kept and name in self._stacks:
+                out[name] = self._stacks[name][: trajectory.steps].flatten(0, 1).permute(0, 3, 1, 2)
+                continue
             frames = self._frames[name][history - field.stack + 1 :]
             if field.stack == 1:
                 flat = frames[: trajectory.steps].flatten(0, 1)

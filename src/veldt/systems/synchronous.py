@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from veldt.exchange.gradients import OneLearner
+from veldt.runtime.memory import keep_freed_memory
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
@@ -51,6 +52,7 @@ class Synchronous:
     def __init__(
         self, assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
     ) -> None:
+        keep_freed_memory()
         self._config = config = assembly.config
         self._assembly, self._directory = assembly, directory
         self._clock = StageClock()

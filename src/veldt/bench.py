@@ -1,0 +1,243 @@
+"""`veldt bench`: speed beside the machine's own limit, measured in the same run.
+
+All figures are agent steps per second (SPS), counted only where a step was really made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json as json_format
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from veldt import api
+from veldt.algorithms.rollout import Observation
+from veldt.recipes import find
+from veldt.runtime.cores import allowed_cores
+from veldt.runtime.devices import training_threads
+from veldt.simulators.choose import make_simulators, time_step
+from veldt.simulators.in_process import Simulators
+from veldt.simulators.source import EnvSource, resolve
+from veldt.simulators.stepper import StepperSettings
+from veldt.systems.assembly import Assembly, assemble
+from veldt.systems.observations import SlotObservations
+from veldt.systems.sampler import Sampler
+from veldt.systems.stages import StageClock
+
+_ROWS = 32  # steps of a rollout when only sampling is measured
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One measurement: `of_limit` compares it with `limit`, both in SPS."""
+
+    what: str
+    sps: float
+    limit: str = ""
+    of_limit: float | None = None
+
+
+def report(
+    what: str, recipe: str, env: str, num_simulators: int, processes: int, seconds: float, json: bool
+) -> None:
+    """Measures and prints a table, or one JSON object."""
+    config = find(recipe).config(env)
+    settings: dict[str, Any] = {"processes": processes} if processes else {}
+    if num_simulators:
+        settings["num_simulators"] = num_simulators
+    source = resolve(env)
+    assembly = assemble(api.with_settings(config, settings), source)
+    rows = sampling(assembly, seconds) if what == "sampling" else training(assembly, seconds)
+    if json:
+        figures = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}
+        plan = {"decisions": assembly.decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
+        print(json_format.dumps({"bench": what, **plan, "figures": figures}))
+        return
+    console = Console()
+    for decision in assembly.decisions:
+        console.print(decision, style="dim", highlight=False)
+    table = Table("what", "SPS", "of its limit", "", box=None)
+    for row in rows:
+        share = "" if row.of_limit is None else f"{row.of_limit:.2f}"
+        table.add_row(row.what, f"{row.sps:,.0f}", share, row.limit)
+    console.print(table)
+
+
+def sampling(assembly: Assembly, seconds: float) -> list[Row]:
+    """The emulator alone, simulation without inference, inference without simulation, and both together."""
+    cores = len(allowed_cores())
+    bare = _bare_limit(assembly.source, assembly, seconds)
+    simulate = _simulate_only(assembly, seconds)
+    infer = _infer_only(assembly, seconds)
+    both = _both(assembly, seconds)
+    harmonic = 1.0 / (1.0 / simulate + 1.0 / infer)
+    return [
+        Row("simulator alone, one core", bare),
+        Row("simulate, network-ready, no inference", simulate, f"{cores} x one core", simulate / (cores * bare)),
+        Row("inference alone", infer),
+        Row("sampling", both, "1 / (1/simulate + 1/infer)", both / harmonic),
+    ]
+
+
+def training(assembly: Assembly, seconds: float) -> list[Row]:
+    """A whole training run, beside sampling alone and learning alone."""
+    simulate = _simulate_only(assembly, seconds)
+    both = _both(assembly, seconds)
+    with tempfile.TemporaryDirectory() as scratch:
+        # Long enough to give the wanted seconds at the speed of sampling, without a clock of its own inside the run.
+        steps = int(max(both * 0.5 * seconds, 2 * assembly.horizon * assembly.config.simulation.num_simulators))
+        warm = dataclasses.replace(assembly.config.run, steps=steps)
+        config = dataclasses.replace(assembly.config, run=warm)
+        run = api.train_config(config, assembly.source, run_dir=Path(scratch) / "run", quiet=True)
+    stages = run.summary["seconds_per_stage"]
+    learn = run.summary["steps"] / max(stages["train"], 1e-9)
+    return [
+        Row("simulate, network-ready, no inference", simulate),
+        Row("sampling", both),
+        Row("learning alone", learn),
+        Row(
+            "training",
+            run.summary["sps"],
+            "1 / (1/sampling + 1/learning)",
+            run.summary["sps"] * (1.0 / both + 1.0 / learn),
+        ),
+    ]
+
+
+def _rate(work: Callable[[], int], seconds: float) -> float:
+    """Steps per second of `work`, which makes some steps and says how many; the first call warms up."""
+    work()
+    steps, begin = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        steps += work()
+    return steps / elapsed
+
+
+def _bare_limit(source: EnvSource, assembly: Assembly, seconds: float) -> float:
+    """Steps per second of one simulator in one core, with nothing around it."""
+    if not source.is_atari:
+        return 1.0 / min(time_step(source, assembly.config.atari) for _ in range(3))
+    from ale_py import ALEInterface, roms
+
+    from veldt.simulators.atari import rom_name
+
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(roms.get_rom_path(rom_name(source.name)))
+    actions = ale.getMinimalActionSet()
+    screens = [np.empty(ale.getScreenDims(), np.uint8) for _ in range(2)]
+    rng = np.random.default_rng(0)
+
+    def work() -> int:
+        for index in rng.integers(0, len(actions), 100).tolist():
+            for _ in range(3):
+                ale.act(actions[index])
+            ale.getScreenGrayscale(screens[0])
+            ale.act(actions[index])
+            ale.getScreenGrayscale(screens[1])
+            if ale.game_over():
+                ale.reset_game()
+        return 100
+
+    return _rate(work, seconds)
+
+
+def _simulators(assembly: Assembly) -> Simulators:
+    config = assembly.config
+    settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
+    return make_simulators(settings, assembly.spec, _ROWS, assembly.plan)
+
+
+def _simulate_only(assembly: Assembly, seconds: float) -> float:
+    """Random actions; every row is assembled as the network would take it."""
+    simulators = _simulators(assembly)
+    try:
+        simulators.start()
+        slot, groups = simulators.trajectory, range(len(simulators.groups))
+        observations = SlotObservations(slot, torch.device("cpu"), assembly.stack_dtype)
+        rng = np.random.default_rng(0)
+
+        def work() -> int:
+            actions = assembly.spec.action.sample(rng, _ROWS * slot.width)
+            slot.action[:] = actions.reshape(slot.action.shape)
+            for group in groups:
+                observations.row(0, simulators.groups[group])
+                simulators.step(group, 0)
+            for t in range(_ROWS):
+                for group in groups:
+                    simulators.wait(group, t)
+                    if t + 1 < _ROWS:
+                        observations.row(t + 1, simulators.groups[group])
+                        simulators.step(group, t + 1)
+            steps = int(slot.valid.sum())
+            slot.carry_over()
+            return steps
+
+        return _rate(work, seconds)
+    finally:
+        simulators.close()
+
+
+def _infer_only(assembly: Assembly, seconds: float) -> float:
+    """Actions for batches of one group, with every core."""
+    network, _ = assembly.network()
+    algorithm = assembly.algorithm()
+    width = assembly.config.simulation.num_simulators // assembly.plan.groups
+    torch.set_num_threads(training_threads(assembly.threads))
+    observation = _blank(assembly, width)
+    noise = algorithm.prepare_noise(torch.full((width, algorithm.noise), 0.5)).to(assembly.device)
+
+    @torch.no_grad()
+    def work() -> int:
+        for _ in range(20):
+            algorithm.act(network, observation, noise)[0].cpu()
+        return 20 * width
+
+    return _rate(work, seconds)
+
+
+def _blank(assembly: Assembly, rows: int) -> Observation:
+    """A batch of zeros as the network takes it."""
+    fields = {}
+    for name, field in assembly.spec.observation.items():
+        dtype = assembly.stack_dtype if field.stack > 1 else getattr(torch, field.dtype)
+        fields[name] = torch.zeros(rows, *field.network_shape, dtype=dtype, device=assembly.device)
+        if field.stack > 1:
+            fields[name] = fields[name].contiguous(memory_format=torch.channels_last)
+    return fields if assembly.spec.is_dict else fields[""]
+
+
+def _both(assembly: Assembly, seconds: float) -> float:
+    """Sampling as training does it."""
+    network, _ = assembly.network()
+    simulators = _simulators(assembly)
+    try:
+        simulators.start()
+        sampler = Sampler(
+            simulators,
+            assembly.algorithm(),
+            network,
+            assembly.device,
+            assembly.config.run.seed,
+            StageClock(),
+            inference=assembly.infer_threads,
+            stack_dtype=assembly.stack_dtype,
+        )
+
+        def work() -> int:
+            sampler.sample()
+            steps = int(simulators.trajectory.valid.sum())
+            simulators.trajectory.carry_over()
+            return steps
+
+        return _rate(work, seconds)
+    finally:
+        simulators.close()

@@ -1,0 +1,100 @@
+"""The learner's state goes into arrays and back, and nothing else fits into its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from rollouts import ACTION, eventful
+from torch import Tensor, nn
+
+from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.errors import CheckpointError
+from veldt.exchange.gradients import OneLearner
+from veldt.networks.flat import FlatParameters
+from veldt.systems.learner import Learner
+
+
+class OneHot(nn.Module):
+    """A small network on the numbers of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy, self.value = nn.Embedding(65, ACTION.sizes[0]), nn.Embedding(65, 1)
+
+    def forward(self, row: Tensor) -> tuple[Tensor, Tensor]:
+        return self.policy(row), self.value(row).squeeze(-1)
+
+
+def make_learner(make: Callable[[], A2C | PPO], seed: int = 0) -> tuple[A2C | PPO, OneHot, Learner]:
+    torch.manual_seed(seed)
+    own, network = make(), OneHot()
+    return own, network, Learner(own, network, network, FlatParameters(network), OneLearner())
+
+
+def learn(own: A2C | PPO, network: OneHot, learner: Learner, phases: int) -> None:
+    rollout, table = eventful(np.random.default_rng(7))
+    for _ in range(phases):
+        for batch in own.minibatches(table, rollout, torch.Generator().manual_seed(0)):
+            learner.update(batch, 0.0, 1e-2)
+
+
+ALGORITHMS = [
+    pytest.param(lambda: A2C(A2CConfig(), ACTION), id="a2c"),
+    pytest.param(lambda: PPO(PPOConfig(batch=60, epochs=2), ACTION), id="ppo"),
+]
+
+
+@pytest.mark.parametrize("make", ALGORITHMS)
+def test_going_on_from_the_arrays_is_going_on(make: Callable[[], A2C | PPO]) -> None:
+    own, network, learner = make_learner(make)
+    learn(own, network, learner, 2)
+    weights, state = learner.weights(), learner.rule_state()
+    learn(own, network, learner, 2)
+
+    again, other, restored = make_learner(make, seed=1)
+    restored.load(weights, state)
+    learn(again, other, restored, 2)
+    for name, parameter in network.named_parameters():
+        assert torch.equal(parameter, other.get_parameter(name)), name
+    assert {name: array.tobytes() for name, array in learner.rule_state().items()} == {
+        name: array.tobytes() for name, array in restored.rule_state().items()
+    }
+
+
+def test_arrays_are_copies() -> None:
+    own, network, learner = make_learner(lambda: A2C(A2CConfig(), ACTION))
+    weights = learner.weights()
+    before = {name: array.copy() for name, array in weights.items()}
+    learn(own, network, learner, 1)
+    assert all(np.array_equal(weights[name], before[name]) for name in weights)
+
+
+@pytest.mark.parametrize("spoil", ["weights", "state"])
+@pytest.mark.parametrize("how", ["missing", "another shape", "a shape that would broadcast"])
+def test_arrays_of_another_network_are_refused(spoil: str, how: str) -> None:
+    _, _, learner = make_learner(lambda: PPO(PPOConfig(), ACTION))
+    weights, state = learner.weights(), learner.rule_state()
+    arrays, name = (weights, "value.weight") if spoil == "weights" else (state, "square/value.weight")
+    if how == "missing":
+        del arrays[name]
+    else:
+        arrays[name] = arrays[name][:7] if how == "another shape" else arrays[name][:1]
+    with pytest.raises(CheckpointError, match=r"(do|does) not fit this network: .*value\.weight"):
+        learner.load(weights, state)
+
+
+def test_an_update_clips_the_gradient_and_says_its_norm() -> None:
+    own, _, learner = make_learner(lambda: PPO(PPOConfig(batch=60, gradient_clip=1e-9), ACTION))
+    rollout, table = eventful(np.random.default_rng(7))
+    batch = next(iter(own.minibatches(table, rollout, torch.Generator().manual_seed(0))))
+    before = learner.weights()
+    figures = learner.update(batch, 0.0, 1e-3)
+    assert float(figures["gradient_norm"]) > 1e-3
+    after = learner.weights()
+    # Adam's step is the learning rate whatever the gradient's size, unless that is far below its epsilon.
+    assert max(float(np.abs(after[name] - before[name]).max()) for name in after) < 1e-6
+    assert learner.updates == 1

@@ -1,0 +1,54 @@
+"""Whether policy and value share a torso is what the setting says, however the network is named."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from specs import ATARI, VECTOR, single
+from torch import nn
+
+from veldt.agent import make_network
+from veldt.config import NetworkConfig
+from veldt.networks.build import TorsoFactory
+from veldt.recipes import RECIPES
+from veldt.simulators.spec import ArraySpec
+
+
+def own_torso(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 3))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("given", ["auto", "mlp", f"{__name__}:own_torso", own_torso], ids=str)
+def test_for_vectors(given: str | TorsoFactory, shared: bool) -> None:
+    """A run trained with a callable is loaded by the callable's name: both must be the same network."""
+    config = RECIPES["ppo"].config("CartPole-v1")
+    config = dataclasses.replace(config, network=NetworkConfig(shared=shared, hidden=(4,)))
+    assert (make_network(config, single(VECTOR), given).value_torso is None) == shared
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("field", [ATARI, ArraySpec((24, 20, 3), "uint8")], ids=["atari", "colour"])
+def test_for_images(field: ArraySpec, shared: bool) -> None:
+    config = RECIPES["a2c"].config("ALE/Pong-v5")
+    config = dataclasses.replace(config, network=NetworkConfig(shared=shared))
+    assert (make_network(config, single(field)).value_torso is None) == shared
+
+
+@pytest.mark.parametrize(
+    ("env", "shared"), [("ALE/Pong-v5", True), ("CartPole-v1", False)], ids=["atari", "small"]
+)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes_share_on_atari_only(recipe: str, env: str, shared: bool) -> None:
+    assert RECIPES[recipe].config(env).network.shared == shared
+
+
+def test_first_weights_are_a_function_of_the_seed() -> None:
+    config = RECIPES["ppo"].config("CartPole-v1")
+    other = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=2))
+    first, again, different = (
+        make_network(c, single(VECTOR)).torso.layers[0].weight for c in (config, config, other)
+    )
+    assert (first == again).all()
+    assert (first != different).any()

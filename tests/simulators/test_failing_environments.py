@@ -1,0 +1,95 @@
+"""Whatever a failing environment does, the error names it, its simulator and its seed, and nothing hangs."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+from environments import Failing, Slow, UnmakeableAfter
+from slots import RUN_SEED, hashing_policy, make, phases, settings_for
+
+from veldt.errors import SimulatorError
+from veldt.simulators.seeding import episode_seed
+
+# In these ways an environment fails by itself; in the others only a process around it can notice.
+RAISES = {
+    "raise": "RuntimeError: the wheel came off",
+    "nan observation": "the observation contains NaN",
+    "nan reward": "the reward is NaN",
+    "shape": r"has shape \(4,\), but the observation space declares \(3,\)",
+    "no number": "TypeError",
+}
+TAKES_PROCESS = {
+    "hang": r"did not answer within 1 s \(--env-timeout\) and counts as hung",
+    "hang in native code": "counts as hung",
+    "exit": "took its process with it, which exited with code 7",
+    "kill": "took its process with it, which was killed by SIGKILL",
+}
+CASES = [(how, 0) for how in RAISES] + [(how, 2) for how in (*RAISES, *TAKES_PROCESS)]
+IN_RESET = [case for case in CASES if case[0] not in ("nan reward", "no number", "hang in native code", "kill")]
+CULPRIT = 1
+
+
+def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batch") -> SimulatorError:
+    """The error of simulators of which one fails in step `at` (0: the reset) of its `episode`."""
+    seed = episode_seed(RUN_SEED, CULPRIT, episode)
+    env = functools.partial(Failing, how, [seed], at, length=3)
+    settings = settings_for(env, num_simulators=4, env_timeout=1.0, resets=resets)
+    simulators = make(settings, 5, groups=2, processes=processes)
+    try:
+        with pytest.raises(SimulatorError) as caught:
+            simulators.start()
+            for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 3, resets):
+                pass
+    finally:
+        simulators.close()
+    error = caught.value
+    assert error.simulator == CULPRIT and error.seed == seed
+    assert f"simulator {CULPRIT} (seed {seed})" in str(error) and "environment " in str(error)
+    assert "Failing" in str(error) or "partial" in str(error)
+    if how in RAISES:
+        assert error.details.startswith("Traceback")
+    if how == "raise":
+        assert "in _spoil" in error.details and str(error).count("the wheel came off") == 1
+    return error
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize(("how", "processes"), CASES)
+def test_in_a_step(how: str, processes: int) -> None:
+    error = run(how, processes, episode=1, at=2)
+    assert re.search((RAISES | TAKES_PROCESS)[how], str(error)), error
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
+@pytest.mark.parametrize("episode", [0, 1])
+@pytest.mark.parametrize(("how", "processes"), IN_RESET)
+def test_in_a_reset(how: str, processes: int, episode: int, resets: str) -> None:
+    run(how, processes, episode, at=0, resets=resets)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
+    """The first is made to see its spaces, so it is the fourth of the simulators that cannot be made."""
+    env = functools.partial(UnmakeableAfter, str(tmp_path / "tally"), 4)
+    with pytest.raises(SimulatorError, match=r"simulator \d \(seed \d+\) could not be made.*no licence") as caught:
+        make(settings_for(env, num_simulators=4), 2, groups=1, processes=processes)
+    assert "UnmakeableAfter" in caught.value.details or "licence" in caught.value.details
+    assert caught.value.simulator >= 1
+
+
+@pytest.mark.timeout(40)
+def test_slow_is_not_hung() -> None:
+    """Steps that take longer together than the deadline, each of them within it."""
+    env = functools.partial(Slow, 0.4)
+    settings = settings_for(env, num_simulators=8, env_timeout=1.0)
+    simulators = make(settings, 12, groups=1, processes=1)
+    try:
+        simulators.start()
+        for slot in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
+            assert slot.restarts.sum() == 0
+    finally:
+        simulators.close()

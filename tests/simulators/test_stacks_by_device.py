@@ -1,0 +1,95 @@
+"""Stacks made at use against a naive oracle, for random ages: the CPU's kernels and the accelerator's indexing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from veldt.functional import frames as frames_module
+from veldt.functional.frames import stack_frames
+
+
+class Elsewhere:
+    """Frames that say they are on an accelerator, and are in this machine's memory."""
+
+    def __init__(self, frames: Tensor) -> None:
+        self._frames = frames
+        self.device = SimpleNamespace(type="elsewhere")
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return self._frames[index]
+
+
+def on_cpu(frames: Tensor, *arguments: Any) -> Tensor:
+    return stack_frames(frames, *arguments)
+
+
+def indexed(frames: Tensor, *arguments: Any) -> Tensor:
+    """The branch for accelerators, on the CPU."""
+    def arange(count: int, device: Any) -> Tensor:
+        return torch.arange(count)
+
+    here = SimpleNamespace(arange=arange, channels_last=torch.channels_last)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames_module, "torch", here)
+        return stack_frames(Elsewhere(frames), *arguments)  # type: ignore[arg-type]
+
+
+def on_gpu(frames: Tensor, age: Tensor, stack: int, t: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    return stack_frames(frames.cuda(), age.cuda(), stack, t.cuda(), b.cuda(), dtype).cpu()
+
+
+def naive(frames: np.ndarray, age: np.ndarray, stack: int, t: int, b: int) -> np.ndarray:
+    """Walks back from row t for as long as the episode lasts."""
+    stacked = np.zeros((stack, *frames.shape[2:]), np.uint8)
+    for back in range(min(stack, age[t, b] + 1)):
+        stacked[stack - 1 - back] = frames[t + stack - 1 - back, b]
+    return stacked
+
+
+BRANCHES = [
+    on_cpu,
+    indexed,
+    pytest.param(
+        on_gpu, marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+    ),
+]
+
+
+@pytest.mark.parametrize("branch", BRANCHES)
+@settings(max_examples=40, deadline=None)
+@given(
+    stack=st.integers(1, 5),
+    steps=st.integers(1, 6),
+    width=st.integers(1, 4),
+    height=st.integers(1, 5),
+    seed=st.integers(0, 2**31),
+    dtype=st.sampled_from([torch.uint8, torch.bfloat16]),
+)
+def test_stacks(
+    branch: Any, stack: int, steps: int, width: int, height: int, seed: int, dtype: torch.dtype
+) -> None:
+    rng = np.random.default_rng(seed)
+    frames = rng.integers(1, 256, (stack - 1 + steps, width, height, 3), dtype=np.uint8)
+    age = rng.integers(0, stack + 2, (steps, width), dtype=np.int32)
+    count = int(rng.integers(1, 9))
+    t, b = rng.integers(0, steps, count), rng.integers(0, width, count)
+    given_frames, given_age, *rows = (torch.from_numpy(array) for array in (frames, age, t, b))
+    out = branch(given_frames, given_age, stack, *rows, dtype)
+    assert out.dtype == dtype and out.shape == (count, stack, height, 3)
+    for n in range(count):
+        np.testing.assert_array_equal(out[n].float().numpy(), naive(frames, age, stack, int(t[n]), int(b[n])))
+
+
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_stacks_are_in_channels_last_memory(branch: Any) -> None:
+    frames, age = torch.zeros(7, 2, 6, 5, dtype=torch.uint8), torch.zeros(4, 2, dtype=torch.int32)
+    index = torch.zeros(3, dtype=torch.int64)
+    assert branch(frames, age, 4, index, index, torch.uint8).is_contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,64 @@
+"""What has to be equal at the end of two runs that are the same run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.runs.checkpoints import Checkpoint, CheckpointStore
+
+# A few small phases: enough for games to end, checkpoints to be written and schedules to move.
+SMALL: dict[str, Any] = {
+    "num_simulators": 4,
+    "batch": 64,
+    "minibatches": 2,
+    "epochs": 2,
+    "hidden": (16,),
+    "threads": 1,
+    "precision": "fp32",
+    "device": "cpu",
+    "anneal_learning_rate": True,
+    "anneal_clip": True,
+    "log_every": 0.0,
+}
+
+
+def newest(run: Path) -> Checkpoint:
+    """The newest checkpoint; a damaged one is a failure."""
+
+    def damaged(text: str) -> None:
+        raise AssertionError(text)
+
+    return CheckpointStore(run / "checkpoints").newest(damaged)
+
+
+def state_of(run: Path) -> dict[str, Any]:
+    """Every array and counter of the newest checkpoint, and the bytes of the list of games, by name."""
+    checkpoint = newest(run)
+    state: dict[str, Any] = {
+        f"{group}/{name}": array for group, arrays in checkpoint.groups.items() for name, array in arrays.items()
+    }
+    assert any(name.startswith("weights/") for name in state) and any(
+        name.startswith("optimiser/") for name in state
+    )
+    state |= {name: checkpoint.meta[name] for name in ("updates", "phase", "book", "recipe")}
+    # Seconds are the only counters that two runs may differ in.
+    timed = ("seconds", "stages", "solved_at_seconds")
+    state["monitor"] = {key: value for key, value in checkpoint.meta["monitor"].items() if key not in timed}
+    state["step"], state["score"] = checkpoint.step, checkpoint.score
+    state["episodes.jsonl"] = (run / "episodes.jsonl").read_bytes()
+    state["actions.bin"] = (run / "actions.bin").read_bytes()
+    return state
+
+
+def assert_same_run(run: Path, other: Path) -> None:
+    one, two = state_of(run), state_of(other)
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(value, two[name], name)
+        else:
+            assert value == two[name], name
+    assert one["episodes.jsonl"], "no game was finished: the comparison would not see games"

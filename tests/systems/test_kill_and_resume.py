@@ -1,0 +1,80 @@
+"""A run ended by kill -9 in the middle of a rollout, and resumed, ends as a run that was never interrupted."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from child_runs import START_S, child
+from run_state import SMALL, assert_same_run
+
+import veldt
+
+# Kills the process, workers and all, at a step of the run that is far from any checkpoint.
+KILLED = """
+import os, signal
+import veldt
+from veldt.systems.sampler import Sampler
+
+act = Sampler._act
+
+def act_until_killed(self, group, t, noise):
+    if self.phase == {phase} and t == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    act(self, group, t, noise)
+
+Sampler._act = act_until_killed
+{call}
+"""
+
+ATARI = {
+    "num_simulators": 4,
+    "horizon": 5,
+    "threads": 1,
+    "precision": "fp32",
+    "log_every": 0.0,
+    "max_episode_steps": 15,
+    "anneal_learning_rate": True,
+}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "CartPole, in this process": ("ppo", SMALL | {"env": "CartPole-v1", "simulators": "in-process", "steps": 640}),
+    "Atari, workers": (
+        "a2c",
+        ATARI | {"env": "ALE/Breakout-v5", "simulators": "workers", "processes": 2, "steps": 180},
+    ),
+    "module:function, workers": (
+        "ppo",
+        SMALL
+        | {"env": "environments:scripted", "simulators": "workers", "processes": 2, "steps": 500, "decorrelate": 9},
+    ),
+}
+
+
+def run_until_killed(call: str, phase: int, cwd: Path) -> None:
+    with child(KILLED.format(phase=phase, call=call), cwd) as process:
+        _, errors = process.communicate(timeout=START_S)
+        assert process.returncode == -signal.SIGKILL, errors
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_kill_and_resume(name: str, in_tmp: Path) -> None:
+    recipe, settings = RUNS[name]
+    # Not every phase has a checkpoint, so that phases are done again after the kill.
+    settings = settings | {"checkpoint_every": settings["steps"] // 4}
+    veldt.train(recipe, run_dir="whole", quiet=True, **settings)
+    run_until_killed(f"veldt.train({recipe!r}, run_dir='killed', quiet=True, **{settings!r})", 5, in_tmp)
+    assert not (in_tmp / "killed" / "summary.json").exists()
+    assert veldt.resume("killed", quiet=True).reason == "steps"
+    assert_same_run(in_tmp / "whole", in_tmp / "killed")
+
+
+def test_killed_again_after_a_resume(in_tmp: Path) -> None:
+    recipe, settings = RUNS["module:function, workers"]
+    settings = settings | {"checkpoint_every": settings["steps"] // 5}
+    veldt.train(recipe, run_dir="whole", quiet=True, **settings)
+    run_until_killed(f"veldt.train({recipe!r}, run_dir='killed', quiet=True, **{settings!r})", 4, in_tmp)
+    run_until_killed("veldt.resume('killed', quiet=True)", 7, in_tmp)
+    assert veldt.resume("killed", quiet=True).reason == "steps"
+    assert_same_run(in_tmp / "whole", in_tmp / "killed")

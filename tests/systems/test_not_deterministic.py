@@ -1,0 +1,37 @@
+"""An environment that does not repeat itself is noticed when a run goes on, and the run goes on all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_state import SMALL
+
+import veldt
+from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import read_episodes
+
+
+@pytest.mark.parametrize(
+    "where", [{"simulators": "in-process"}, {"simulators": "workers", "processes": 2}], ids=["in-process", "workers"]
+)
+def test_noticed_on_resume(where: dict[str, Any], tmp_path: Path) -> None:
+    settings = SMALL | where | {"num_simulators": 3, "batch": 60}
+    run = veldt.train("ppo", env="environments:forgetful", run_dir=tmp_path / "run", quiet=True, steps=100, **settings)
+    before = len(RunDirectory.open(run.path).read_events())
+    again = veldt.resume(run.path, quiet=True, steps=300)
+    assert again.reason == "steps" and again.summary["steps"] >= 300
+    notes = [event for event in RunDirectory.open(run.path).read_events()[before:] if event["kind"] == "resume"]
+    told = [event["text"] for event in notes if "not deterministic" in event["text"]]
+    assert len(told) == 3 and "simulator 0 " in told[0], notes
+    # Each broken-off episode is begun anew, not scored: only whole games are in the list.
+    lengths = [record.length for record in read_episodes(run.path)]
+    assert lengths and set(lengths) == {50}
+
+
+def test_a_deterministic_one_is_not_accused(tmp_path: Path) -> None:
+    settings = SMALL | {"simulators": "in-process"}
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, steps=100, **settings)
+    veldt.resume(run.path, quiet=True, steps=300)
+    assert not [e for e in RunDirectory.open(run.path).read_events() if "not deterministic" in e["text"]]

@@ -1,0 +1,99 @@
+"""Every value of a recipe is a setting that exists, with a source, and makes a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import veldt
+from veldt.config import TrainConfig
+from veldt.errors import UsageError
+from veldt.recipes import RECIPES, Recipe, find
+
+ENVS = ("ALE/Breakout-v5", "CartPole-v1")
+SECTIONS = ("run", "learn", "network", "simulation", "atari")
+each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
+each_env = pytest.mark.parametrize("env", ENVS)
+
+
+def owners(config: TrainConfig, name: str) -> list[object]:
+    """The values of all settings of that name."""
+    parts = [getattr(config, section) for section in SECTIONS]
+    return [getattr(part, name) for part in parts if name in {f.name for f in dataclasses.fields(part)}]
+
+
+@each_recipe
+@each_env
+def test_every_value_arrives_in_the_configuration(recipe: Recipe, env: str) -> None:
+    config = recipe.config(env)
+    assert (config.recipe, config.algorithm, config.system) == (recipe.name, recipe.algorithm, recipe.system)
+    assert config.env == env
+    for name, setting in recipe.settings(env).items():
+        assert owners(config, name) == [setting.value], name
+
+
+@each_recipe
+@each_env
+def test_every_value_has_a_source(recipe: Recipe, env: str) -> None:
+    for name, setting in recipe.settings(env).items():
+        assert setting.source.strip(), name
+
+
+@each_recipe
+@each_env
+def test_every_value_has_the_type_of_its_setting(recipe: Recipe, env: str) -> None:
+    defaults = TrainConfig(
+        recipe="", algorithm=recipe.algorithm, env="", learn=type(recipe.config(env).learn)()
+    )
+    for name, setting in recipe.settings(env).items():
+        assert type(setting.value) is type(owners(defaults, name)[0]), name
+
+
+@each_recipe
+def test_the_environment_decides_the_variant(recipe: Recipe) -> None:
+    assert recipe.settings("ALE/Pong-v5") is recipe.atari
+    assert recipe.settings("CartPole-v1") is recipe.small
+    assert recipe.settings("my_module:make_env") is recipe.small
+
+
+@each_recipe
+def test_sizes_fit_together(recipe: Recipe) -> None:
+    """The recipe's own numbers are not refused when training begins."""
+    from veldt.simulators.spec import ActionSpec
+
+    for env in ENVS:
+        config = recipe.config(env)
+        own = config.make_algorithm(ActionSpec("discrete", sizes=(2,), start=(0,)))
+        assert own.name == recipe.algorithm
+        assert own.horizon(config.simulation.num_simulators) >= 1
+
+
+@each_recipe
+@each_env
+def test_the_table_shows_every_setting_once(recipe: Recipe, env: str) -> None:
+    config, rows = recipe.config(env), recipe.table(env)
+    fields = [f.name for section in SECTIONS for f in dataclasses.fields(getattr(config, section))]
+    assert sorted(row[0] for row in rows) == sorted(fields)
+    for name, _, _, source in rows:
+        given = recipe.settings(env).get(name)
+        assert source == (given.source if given else "veldt's default")
+
+
+def test_the_table_shows_values_and_units() -> None:
+    rows = {name: (value, unit) for name, value, unit, _ in RECIPES["a2c"].table("ALE/Breakout-v5")}
+    assert rows["learning_rate"] == ("0.0007", "per update")
+    assert rows["steps"] == ("10,000,000", "steps")
+    assert rows["life_loss_ends"] == ("yes", "")
+    assert rows["hidden"] == ("64 64", "units")
+
+
+def test_the_public_function_lists_them_also_once_this_module_is_imported() -> None:
+    """Importing `veldt.recipes` makes the package's attribute of that name the module."""
+    assert veldt.recipes() == {recipe.name: recipe.summary for recipe in RECIPES.values()}
+
+
+def test_recipes_are_found_by_name_and_suggested() -> None:
+    assert find("ppo") is RECIPES["ppo"]
+    with pytest.raises(UsageError, match=r"no recipe 'pppo' \(did you mean 'ppo'\?\): known are a2c, ppo"):
+        find("pppo")
