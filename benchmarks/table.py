@@ -84,7 +84,9 @@ def atari(seconds: int, cleanrl: Path | None) -> list[Line]:
     for pool in ("envpool-sync", "envpool-async", "ale-vector"):
         theirs = peer("envpool", "atari_pools.py", "--pool", pool, "--seconds", str(seconds))["sps"]
         lines.append(Line("native Atari, Breakout", ours, pool, theirs))
-    partial = peer("envpool", "atari_pools.py", "--pool", "ale-vector", "--batch", "8", "--seconds", str(seconds))
+    partial = peer(
+        "envpool", "atari_pools.py", "--pool", "ale-vector", "--batch", "8", "--seconds", str(seconds)
+    )
     lines.append(Line("native Atari, Breakout", ours, "ale-vector, partial batches", partial["sps"]))
     both = bench["sampling"]
     lines.append(
@@ -98,10 +100,16 @@ def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
     lines = []
     for simulators in (16, 64):
         arguments = ("--env", "CartPole-v1", "--recipe", "ppo", "--num-simulators", str(simulators))
-        bench = veldt("bench", "sampling", *arguments, "--processes", "2", "--seconds", str(seconds), "--json")
+        bench = veldt(
+            "bench", "sampling", *arguments, "--processes", "2", "--seconds", str(seconds), "--json"
+        )
         ours = bench["figures"]["simulate, network-ready, no inference"]["sps"]
-        theirs = peer("envpool", "cartpole_async.py", "--simulators", str(simulators), "--seconds", str(seconds))
-        lines.append(Line(f"CartPole-v1, worker processes, {simulators}", ours, "AsyncVectorEnv", theirs["sps"]))
+        theirs = peer(
+            "envpool", "cartpole_async.py", "--simulators", str(simulators), "--seconds", str(seconds)
+        )
+        lines.append(
+            Line(f"CartPole-v1, worker processes, {simulators}", ours, "AsyncVectorEnv", theirs["sps"])
+        )
     return lines
 
 
@@ -121,7 +129,9 @@ def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
 
 def ppo(seconds: int, cleanrl: Path | None) -> list[Line]:
     """PPO on Breakout, 8 x 128, 4 epochs of 4 minibatches, DQN-Net on 84x84."""
-    settings = "--network dqn --preprocessing 84x84 --num-simulators 8 --batch 1024 --epochs 4 --minibatches 4"
+    settings = (
+        "--network dqn --preprocessing 84x84 --num-simulators 8 --batch 1024 --epochs 4 --minibatches 4"
+    )
     ours = train("ppo", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 800), *settings.split())["sps"]
     if cleanrl is None:
         return [Line("PPO, Breakout, 8 x 128", ours, "CleanRL (--cleanrl FILE not given)", float("nan"))]
@@ -164,7 +174,9 @@ ROWS: dict[str, Callable[[int, Path | None], list[Line]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("rows", nargs="*", default=list(ROWS), help=f"some of {', '.join(ROWS)}")
     parser.add_argument("--seconds", type=int, default=20, help="length of each measurement")
     parser.add_argument("--cleanrl", type=Path, help="CleanRL's ppo_atari_envpool.py")

@@ -47,7 +47,13 @@ class Scripted(gymnasium.Env[np.ndarray, Any]):
         reward = self._seed % 64 + self._t / 4 + 64 * int(action)
         over = self._t == self._length
         terminated = over and self._ending in ("terminated", "both")
-        return self._observation(action), reward, terminated, over and self._ending in ("truncated", "both"), {}
+        return (
+            self._observation(action),
+            reward,
+            terminated,
+            over and self._ending in ("truncated", "both"),
+            {},
+        )
 
     def _observation(self, action: Any) -> np.ndarray:
         return np.array([self._seed % 2**20, self._t, action], np.float32)
@@ -78,7 +84,13 @@ class Hashed(gymnasium.Env[Any, Any]):
         self._hash = zlib.crc32(np.asarray(action).tobytes(), self._hash)
         self._left -= 1
         over = self._left == 0
-        return self._observe(), self._hash % 7 - 3.0, over and self._hash % 2 == 0, over and self._hash % 2 == 1, {}
+        return (
+            self._observe(),
+            self._hash % 7 - 3.0,
+            over and self._hash % 2 == 0,
+            over and self._hash % 2 == 1,
+            {},
+        )
 
     def _observe(self) -> Any:
         self.observation_space.seed(self._hash)

@@ -20,7 +20,9 @@ from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import ObservationCodec, SimulatorSpec
 
 
-def make_network(config: TrainConfig, spec: SimulatorSpec, network: str | TorsoFactory | None = None) -> ActorCritic:
+def make_network(
+    config: TrainConfig, spec: SimulatorSpec, network: str | TorsoFactory | None = None
+) -> ActorCritic:
     """The network of a run, with its initial weights (a function of the run's seed)."""
     algorithm = config.make_algorithm(spec.action)
     chosen = config.network.network if network is None else network
@@ -68,7 +70,9 @@ class Agent:
         """
         fields = self._encode(observation)
         inputs = {name: torch.from_numpy(array[None]).to(self._device) for name, array in fields.items()}
-        noise = uniform(self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self._algorithm.noise)
+        noise = uniform(
+            self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self._algorithm.noise
+        )
         self._acted += 1
         stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy)[0]
         return self.spec.action.to_env(stored)
@@ -106,4 +110,3 @@ class Agent:
         rows = [np.zeros((1, *field.shape), field.dtype) for field in self.spec.observation.values()]
         self._codec.write(observation, rows, 0)
         return {name: row[0] for name, row in zip(self.spec.observation, rows, strict=True)}
-

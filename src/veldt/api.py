@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -27,7 +28,8 @@ from veldt.simulators.choose import plan, probe_spec
 from veldt.simulators.settings import SimulationConfig
 from veldt.simulators.source import EnvSource, resolve
 from veldt.systems.assembly import assemble, versions
-from veldt.systems.evaluator import Evaluation, evaluate as play
+from veldt.systems.evaluator import Evaluation
+from veldt.systems.evaluator import evaluate as play
 from veldt.systems.learner import load_weights
 from veldt.systems.synchronous import Synchronous
 
@@ -184,15 +186,15 @@ def recipes() -> dict[str, str]:
 def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
     """`config` with settings replaced by name, in whichever section each belongs."""
     sections = ("run", "learn", "network", "simulation", "atari")
-    fields = {
-        section: {f.name for f in dataclasses.fields(getattr(config, section))} for section in sections
-    }
+    fields = {section: {f.name for f in dataclasses.fields(getattr(config, section))} for section in sections}
     known = sorted(set().union(*fields.values()))
     changes: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         owners = [section for section in sections if name in fields[section]]
         if not owners:
-            raise UsageError(f"no setting '{name}'{did_you_mean(name, known)}: see `veldt recipes {config.recipe}`")
+            raise UsageError(
+                f"no setting '{name}'{did_you_mean(name, known)}: see `veldt recipes {config.recipe}`"
+            )
         changes.setdefault(owners[0], {})[name] = value
     replaced = {s: dataclasses.replace(getattr(config, s), **values) for s, values in changes.items()}
     return dataclasses.replace(config, **replaced)
@@ -205,7 +207,9 @@ def parse_kwargs(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise UsageError(f"--env-kwargs is not JSON ({error}): write it as '{{\"name\": value}}'") from None
     if not isinstance(values, dict):
-        raise UsageError(f"--env-kwargs is a JSON {type(values).__name__}: it must be an object, '{{\"name\": value}}'")
+        raise UsageError(
+            f"--env-kwargs is a JSON {type(values).__name__}: it must be an object, '{{\"name\": value}}'"
+        )
     return values
 
 
@@ -224,19 +228,11 @@ def _progress(config: TrainConfig, quiet: bool) -> Progress:
     return Progress(title, config.run.steps, config.run.until, stream=_Silent() if quiet else None)
 
 
-class _Silent:
-    """A stream that shows nothing."""
-
-    encoding = "utf-8"
+class _Silent(io.StringIO):
+    """A stream that shows nothing and keeps nothing."""
 
     def write(self, text: str) -> int:
         return len(text)
-
-    def flush(self) -> None:
-        pass
-
-    def isatty(self) -> bool:
-        return False
 
 
 def _source_again(config: TrainConfig, env: Env | None) -> EnvSource:

@@ -81,7 +81,12 @@ def sampling(assembly: Assembly, seconds: float) -> list[Row]:
     harmonic = 1.0 / (1.0 / simulate + 1.0 / infer)
     return [
         Row("simulator alone, one core", bare),
-        Row("simulate, network-ready, no inference", simulate, f"{cores} x one core", simulate / (cores * bare)),
+        Row(
+            "simulate, network-ready, no inference",
+            simulate,
+            f"{cores} x one core",
+            simulate / (cores * bare),
+        ),
         Row("inference alone", infer),
         Row("sampling", both, "1 / (1/simulate + 1/infer)", both / harmonic),
     ]
@@ -93,7 +98,9 @@ def training(assembly: Assembly, seconds: float) -> list[Row]:
     both = _both(assembly, seconds)
     with tempfile.TemporaryDirectory() as scratch:
         # Long enough to give the wanted seconds at the speed of sampling, without a clock of its own inside the run.
-        steps = int(max(both * 0.5 * seconds, 2 * assembly.horizon * assembly.config.simulation.num_simulators))
+        steps = int(
+            max(both * 0.5 * seconds, 2 * assembly.horizon * assembly.config.simulation.num_simulators)
+        )
         warm = dataclasses.replace(assembly.config.run, steps=steps)
         config = dataclasses.replace(assembly.config, run=warm)
         run = api.train_config(config, assembly.source, run_dir=Path(scratch) / "run", quiet=True)
@@ -125,13 +132,13 @@ def _bare_limit(source: EnvSource, assembly: Assembly, seconds: float) -> float:
     """Steps per second of one simulator in one core, with nothing around it."""
     if not source.is_atari:
         return 1.0 / min(time_step(source, assembly.config.atari) for _ in range(3))
-    from ale_py import ALEInterface, roms
+    from ale_py import ALEInterface
 
-    from veldt.simulators.atari import rom_name
+    from veldt.simulators.atari import rom_path
 
     ale = ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(roms.get_rom_path(rom_name(source.name)))
+    ale.loadROM(rom_path(source.name))
     actions = ale.getMinimalActionSet()
     screens = [np.empty(ale.getScreenDims(), np.uint8) for _ in range(2)]
     rng = np.random.default_rng(0)

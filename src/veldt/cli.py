@@ -10,13 +10,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from veldt.errors import SimulatorError, UsageError, VeldtError, did_you_mean
-
-Positional = tyro.conf.Positional
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +33,7 @@ class Launch:
 class Resume:
     """Go on from a run's newest whole checkpoint."""
 
-    run: Positional[Path]
+    run: Annotated[Path, tyro.conf.Positional]
     steps: int | None = None
     """A new total of steps."""
     until: float | None = None
@@ -46,7 +44,7 @@ class Resume:
 class Evaluate:
     """Play whole games with a run's policy."""
 
-    run: Positional[Path]
+    run: Annotated[Path, tyro.conf.Positional]
     episodes: int = 30
     """Games to play."""
     seed: int = 0
@@ -63,7 +61,7 @@ class Evaluate:
 class Watch:
     """Make a video of a game: a new one, or a game of the training replayed from its seed and actions."""
 
-    run: Positional[Path]
+    run: Annotated[Path, tyro.conf.Positional]
     game: int | None = None
     """Index of a finished training game to replay (0 is the first, -1 the last); a new game if not given."""
     seed: int = 0
@@ -80,7 +78,7 @@ class Watch:
 class Report:
     """One self-contained HTML file about one or several runs."""
 
-    runs: Positional[tuple[Path, ...]]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     out: Path | None = None
     """The file to write; report.html in the first run if not given."""
 
@@ -89,7 +87,7 @@ class Report:
 class Recipes:
     """List the recipes, or one with every value, its unit and its source."""
 
-    name: Positional[str | None] = None
+    name: Annotated[str | None, tyro.conf.Positional] = None
     env: str = "ALE/Breakout-v5"
     """The kind of environment whose values are shown: any Atari game, or anything else for small environments."""
 
@@ -106,7 +104,7 @@ class Doctor:
 class Bench:
     """Speed beside the machine's own limit, measured in the same run."""
 
-    what: Positional[Literal["sampling", "training"]]
+    what: Annotated[Literal["sampling", "training"], tyro.conf.Positional]
     recipe: str = "a2c"
     """Whose settings are used."""
     env: str = "ALE/Breakout-v5"
@@ -384,4 +382,3 @@ def _bench(arguments: list[str]) -> None:
 
     asked = _parse(Bench, arguments, "bench")
     bench.report(**dataclasses.asdict(asked))
-

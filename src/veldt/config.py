@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
 import typing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -18,7 +17,9 @@ from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.spec import ActionSpec
 
 AlgorithmConfig = A2CConfig | PPOConfig
-ALGORITHMS: dict[str, tuple[type[A2CConfig] | type[PPOConfig], typing.Callable[[Any, ActionSpec], Algorithm]]] = {
+ALGORITHMS: dict[
+    str, tuple[type[A2CConfig] | type[PPOConfig], typing.Callable[[Any, ActionSpec], Algorithm]]
+] = {
     "a2c": (A2CConfig, A2C),
     "ppo": (PPOConfig, PPO),
 }
@@ -71,7 +72,9 @@ class RunConfig:
             raise UsageError(f"--steps is {self.steps}: it must be more than 0")
         for name in ("checkpoint_every", "keep_checkpoints"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1")
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1"
+                )
         if self.seed < 0:
             raise UsageError(f"--seed is {self.seed}: it must be 0 or more")
         if self.threads < 0:
@@ -104,7 +107,7 @@ class TrainConfig:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A configuration as plain JSON values."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def from_dict(values: dict[str, Any]) -> TrainConfig:
@@ -112,9 +115,11 @@ def from_dict(values: dict[str, Any]) -> TrainConfig:
     values = dict(values)
     algorithm = values.get("algorithm")
     if algorithm not in ALGORITHMS:
-        raise CheckpointError(f"the run's configuration names the algorithm '{algorithm}', which this veldt has not")
+        raise CheckpointError(
+            f"the run's configuration names the algorithm '{algorithm}', which this veldt has not"
+        )
     values["learn"] = _build(ALGORITHMS[algorithm][0], values.get("learn", {}))
-    return _build(TrainConfig, values)  # type: ignore[no-any-return]
+    return _build(TrainConfig, values)
 
 
 def _build(cls: type[Any], values: Any) -> Any:
@@ -137,10 +142,9 @@ def _build(cls: type[Any], values: Any) -> Any:
     for name, value in values.items():
         hint = hints[name]
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            value = _build(hint, value)
-        elif isinstance(value, list) and typing.get_origin(hint) is not types.UnionType:
-            value = tuple(value)
-        built[name] = value
+            built[name] = _build(hint, value)
+        else:  # JSON has lists only; every sequence here is a tuple
+            built[name] = tuple(value) if isinstance(value, list) else value
     return cls(**built)
 
 

@@ -25,7 +25,9 @@ def report(env: str) -> None:
     memory = psutil.virtual_memory()
     table.add_row("memory", f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
     if os.path.isdir("/dev/shm"):
-        table.add_row("shared memory", f"{shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB free in /dev/shm")
+        table.add_row(
+            "shared memory", f"{shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB free in /dev/shm"
+        )
     table.add_row("disk", f"{shutil.disk_usage('.').free / 2**30:.1f} GiB free here")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     table.add_row("GPUs", ", ".join(gpus) or "none that torch can use")

@@ -62,7 +62,7 @@ class Recipe:
         values: dict[str, dict[str, Any]] = {section: {} for section in sections}
         for name, setting in settings.items():
             values[_section_of(name, sections)][name] = setting.value
-        built = {section: cls(**values[section]) for section, cls in sections.items()}
+        built: dict[str, Any] = {section: cls(**values[section]) for section, cls in sections.items()}
         return TrainConfig(recipe=self.name, algorithm=self.algorithm, env=env, **built)
 
     def table(self, env: str) -> list[tuple[str, str, str, str]]:
@@ -79,7 +79,9 @@ class Recipe:
 
 
 def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:
-    owners = [section for section, cls in sections.items() if name in {f.name for f in dataclasses.fields(cls)}]
+    owners = [
+        section for section, cls in sections.items() if name in {f.name for f in dataclasses.fields(cls)}
+    ]
     assert len(owners) == 1, f"the setting {name} belongs to {owners or 'no section'}"
     return owners[0]
 
@@ -148,7 +150,9 @@ _PPO = Recipe(
         "minibatches": From(4, f"{SA}, 5.2"),
         "clip": From(0.1, "Schulman et al. 2017, table 5"),
         "anneal_clip": From(True, "Schulman et al. 2017, table 5"),
-        "learning_rate": From(5e-4, "measured here, for A3C-Net; between the paper's 2.5e-4 and rlpyt's 1e-3"),
+        "learning_rate": From(
+            5e-4, "measured here, for A3C-Net; between the paper's 2.5e-4 and rlpyt's 1e-3"
+        ),
         "anneal_learning_rate": From(True, "Schulman et al. 2017, table 5"),
         "gae_lambda": From(0.95, "Schulman et al. 2017, table 5"),
         "discount": From(0.99, "Schulman et al. 2017, table 5"),

@@ -20,9 +20,7 @@ from veldt.simulators.simulator import Simulator, make_simulator
 _FPS = 30.0
 
 
-def record(
-    run: Path, game: int | None, seed: int, greedy: bool, best: bool, out: Path | None
-) -> str:
+def record(run: Path, game: int | None, seed: int, greedy: bool, best: bool, out: Path | None) -> str:
     """Writes the video; returns a sentence saying where and of what."""
     directory = RunDirectory.open(run)
     agent = api.load(run, best=best)
@@ -43,7 +41,9 @@ def record(
     return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"
 
 
-def _play(agent: Agent, simulator: Simulator, seed: int, greedy: bool, scores: list[float]) -> Iterator[np.ndarray]:
+def _play(
+    agent: Agent, simulator: Simulator, seed: int, greedy: bool, scores: list[float]
+) -> Iterator[np.ndarray]:
     stacks = [np.zeros((1, *field.network_shape), field.dtype) for field in agent.spec.observation.values()]
     depth = [field.stack for field in agent.spec.observation.values()]
     # A stacked field is written frame by frame to the end of its stack; another as it is.

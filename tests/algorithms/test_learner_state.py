@@ -87,6 +87,21 @@ def test_arrays_of_another_network_are_refused(spoil: str, how: str) -> None:
         learner.load(weights, state)
 
 
+def test_an_update_reaches_the_parts_that_compute_in_bf16() -> None:
+    torch.manual_seed(0)
+    own, network = A2C(A2CConfig(), ACTION), OneHot()
+    parameters = FlatParameters(network, [network.value])
+    learner = Learner(own, network, network, parameters, OneLearner())
+    before = network.value.weight.detach().clone()
+    rollout, table = eventful(np.random.default_rng(7))
+    for batch in own.minibatches(table, rollout, torch.Generator()):
+        learner.update(batch, 0.0, 0.1)
+    after = network.value.weight.detach()
+    assert after.dtype == torch.bfloat16
+    assert not torch.equal(before, after)
+    assert torch.equal(after, parameters.tensors()["value.weight"].to(torch.bfloat16))
+
+
 def test_an_update_clips_the_gradient_and_says_its_norm() -> None:
     own, _, learner = make_learner(lambda: PPO(PPOConfig(batch=60, gradient_clip=1e-9), ACTION))
     rollout, table = eventful(np.random.default_rng(7))

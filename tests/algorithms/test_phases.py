@@ -1,4 +1,4 @@
-"""How a rollout is used: horizons, minibatches, and schedules as functions of progress."""
+"""How a rollout is used: horizons, minibatches, update rules, and schedules as functions of progress."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.rollout import Batch
 from veldt.errors import UsageError
+from veldt.functional.updates import Adam, RMSProp
 
 
 def phase(own: A2C | PPO, seed: int = 0) -> tuple[list[Batch], Table]:
@@ -119,6 +120,14 @@ def test_annealing_is_a_function_of_progress(own: A2C | PPO) -> None:
     """Asking again, in any order, gives the same: nothing is counted that a resumed run could lose."""
     for progress in (0.5, 0.0, 0.9, 0.5, 1.0):
         assert own.learning_rate(progress, 80) == pytest.approx(1e-3 * (1 - progress))
+
+
+def test_settings_of_the_update_rules_reach_them() -> None:
+    a2c = A2CConfig(rmsprop_decay=0.9, rmsprop_epsilon=1e-3, rmsprop_epsilon_inside=True, gradient_clip=7.0)
+    assert A2C(a2c, ACTION).rule == RMSProp(decay=0.9, epsilon=1e-3, epsilon_inside=True, initial=0.0)
+    assert A2C(a2c, ACTION).gradient_clip == 7.0
+    assert not A2C(A2CConfig(rmsprop_epsilon_inside=False), ACTION).rule.epsilon_inside
+    assert PPO(PPOConfig(adam_epsilon=1e-3), ACTION).rule == Adam(0.9, 0.999, 1e-3)
 
 
 def test_without_annealing_progress_does_not_matter() -> None:

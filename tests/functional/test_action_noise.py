@@ -36,6 +36,8 @@ def test_strictly_inside_the_unit_interval() -> None:
     assert many.dtype == np.float32
     assert 0.0 < many.min() < 1e-5
     assert 1.0 - 1e-5 < many.max() < 1.0
+    # Odd multiples of 2^-24: neither end can be hit, however long a run is.
+    assert (many * 2**24 % 2 == 1).all()
 
 
 def test_uniform(noise: np.ndarray) -> None:

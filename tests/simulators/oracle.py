@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from environments import Scripted
 from slots import RUN_SEED, Policy
 
+from environments import Scripted
 from veldt.simulators.seeding import episode_seed
 
 Row = dict[str, Any]
@@ -35,7 +35,9 @@ class Played:
     unfinished: list[list[int] | None]
 
 
-def play(script: list[tuple[int, str]], policy: Policy, b: int, horizon: int, phases: int, wait: bool) -> Played:
+def play(
+    script: list[tuple[int, str]], policy: Policy, b: int, horizon: int, phases: int, wait: bool
+) -> Played:
     """What simulator `b` goes through in `phases` slots of `horizon` steps.
 
     `rows` and `unfinished` hold `horizon + 1` entries a slot (None: the episode is over), `steps` hold `horizon`.
@@ -57,7 +59,9 @@ def play(script: list[tuple[int, str]], policy: Policy, b: int, horizon: int, ph
         game = PlayedGame(b, episode, 0)
 
     def write_row() -> None:
-        rows.append({"age": len(game.actions), "ended": ended, "episode": episode, "observation": observation})
+        rows.append(
+            {"age": len(game.actions), "ended": ended, "episode": episode, "observation": observation}
+        )
         unfinished.append(None if ended else list(game.actions))
 
     for t in range(horizon * phases):
@@ -67,7 +71,9 @@ def play(script: list[tuple[int, str]], policy: Policy, b: int, horizon: int, ph
             write_row()
         if ended:
             # The phantom step: it resets, or in wait mode stands still until the slot is full.
-            steps.append({"valid": False, "reward": 0.0, "terminated": False, "truncated": False, "action": None})
+            steps.append(
+                {"valid": False, "reward": 0.0, "terminated": False, "truncated": False, "action": None}
+            )
             if not wait:
                 begin_next()
         else:

@@ -22,7 +22,9 @@ RUN_SEED = 5
 Policy = Callable[[int, int, list[np.ndarray]], Any]
 
 
-def settings_for(env: Any, atari: AtariConfig | None = None, run_seed: int = RUN_SEED, **simulation: Any) -> StepperSettings:
+def settings_for(
+    env: Any, atari: AtariConfig | None = None, run_seed: int = RUN_SEED, **simulation: Any
+) -> StepperSettings:
     config = SimulationConfig(**{"num_simulators": 4, **simulation})
     return StepperSettings(resolve(env), run_seed, config, atari or AtariConfig())
 
@@ -63,7 +65,9 @@ def fill(simulators: Simulators, policy: Policy, first_step: int = 0) -> None:
                 begin(group, t + 1)
 
 
-def phases(simulators: Simulators, policy: Policy, count: int, resets: str = "mid-batch") -> Iterator[Trajectory]:
+def phases(
+    simulators: Simulators, policy: Policy, count: int, resets: str = "mid-batch"
+) -> Iterator[Trajectory]:
     """The full slot, `count` times; between two of them what the synchronous system does between two."""
     slot = simulators.trajectory
     for phase in range(count):

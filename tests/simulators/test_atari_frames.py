@@ -46,7 +46,8 @@ def check_against_naive(
 def compare(frame: np.ndarray, grey: np.ndarray, tolerance: int, what: str) -> None:
     naive = halved(grey) if tolerance == 0 else area_averaged(grey, *frame.shape)
     difference = np.abs(frame.astype(float) - naive)
-    assert difference.max() <= tolerance, f"{what}: off by {difference.max()} at {np.argwhere(difference > tolerance)[:3]}"
+    places = np.argwhere(difference > tolerance)[:3]
+    assert difference.max() <= tolerance, f"{what}: off by {difference.max()} at {places}"
 
 
 @pytest.mark.parametrize("game", GAMES)

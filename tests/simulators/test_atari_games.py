@@ -110,7 +110,9 @@ def test_sticky_actions_repeat_as_often_as_asked(monkeypatch: pytest.MonkeyPatch
 def test_another_instance_goes_on_from_a_saved_state(
     skip: int, sticky: float, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(atari_module, "_DRAWS", 64)  # so that the state is saved on both sides of a new block of draws
+    monkeypatch.setattr(
+        atari_module, "_DRAWS", 64
+    )  # so that the state is saved on both sides of a new block of draws
     config = AtariConfig(frame_skip=skip, sticky_actions=sticky, max_episode_steps=180)
     actions = some_actions(200)
     whole = AtariSimulator("ALE/Breakout-v5", config)

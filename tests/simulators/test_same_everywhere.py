@@ -1,4 +1,4 @@
-"""The same seed and policy give the same trajectories, bit for bit, wherever and in however many groups simulators run."""
+"""The same seed and policy give the same trajectories, bit for bit, wherever simulators run and however grouped."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from environments import dictionary, lopsided_box, scripted
 from slots import copy_of, hashing_policy, make, phases, settings_for
 
+from environments import dictionary, lopsided_box, scripted
 from veldt.simulators.settings import AtariConfig
 
 # (groups, processes)
@@ -21,7 +21,7 @@ ENVIRONMENTS: dict[str, tuple[str | Callable[[], Any], int, int, int]] = {
     "dictionary": (dictionary, 4, 8, 4),
     "box of actions": (lopsided_box, 4, 8, 3),
     "module:function": ("environments:scripted", 4, 8, 3),
-    "closure": (lambda: scripted(), 4, 8, 3),
+    "closure": (lambda: scripted(), 4, 8, 3),  # noqa: PLW0108 - what cannot be imported by name
     "Breakout": ("ALE/Breakout-v5", 2, 4, 3),
 }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from environments import Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Played, expected_rows, expected_steps, play
 from slots import Policy, hashing_policy, make, phases, settings_for
 
+from environments import Scripted
 from veldt.simulators.spec import ActionSpec
 from veldt.simulators.trajectory import Trajectory
 from veldt.systems.episodes import EpisodeBook
@@ -44,12 +44,16 @@ def test_rows_and_games(
 
 def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
     for name in ("age", "ended", "episode"):
-        np.testing.assert_array_equal(getattr(slot, name), expected_rows(played, name, phase, slot.steps), name)
+        np.testing.assert_array_equal(
+            getattr(slot, name), expected_rows(played, name, phase, slot.steps), name
+        )
     np.testing.assert_array_equal(
         slot.observation[""], expected_rows(played, "observation", phase, slot.steps), "observation"
     )
     for name in ("valid", "reward", "terminated", "truncated"):
-        np.testing.assert_array_equal(getattr(slot, name), expected_steps(played, name, phase, slot.steps), name)
+        np.testing.assert_array_equal(
+            getattr(slot, name), expected_steps(played, name, phase, slot.steps), name
+        )
     assert not slot.cut.any() and not slot.life_lost.any() and not slot.restarts.any()
 
 

@@ -15,16 +15,34 @@ from torch import Tensor
 from veldt.functional import frames as frames_module
 from veldt.functional.frames import stack_frames
 
+ELSEWHERE = SimpleNamespace(type="elsewhere")
+
 
 class Elsewhere:
     """Frames that say they are on an accelerator, and are in this machine's memory."""
 
+    device = ELSEWHERE
+
     def __init__(self, frames: Tensor) -> None:
         self._frames = frames
-        self.device = SimpleNamespace(type="elsewhere")
 
     def __getitem__(self, index: Any) -> Tensor:
         return self._frames[index]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._frames, name)
+
+
+class TorchElsewhere:
+    """torch, in which new tensors for that accelerator come into this machine's memory."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(torch, name)
+        if name not in ("arange", "empty", "zeros"):
+            return found
+        return lambda *sizes, **options: found(
+            *sizes, **{key: value for key, value in options.items() if value is not ELSEWHERE}
+        )
 
 
 def on_cpu(frames: Tensor, *arguments: Any) -> Tensor:
@@ -33,12 +51,8 @@ def on_cpu(frames: Tensor, *arguments: Any) -> Tensor:
 
 def indexed(frames: Tensor, *arguments: Any) -> Tensor:
     """The branch for accelerators, on the CPU."""
-    def arange(count: int, device: Any) -> Tensor:
-        return torch.arange(count)
-
-    here = SimpleNamespace(arange=arange, channels_last=torch.channels_last)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames_module, "torch", here)
+        patch.setattr(frames_module, "torch", TorchElsewhere())
         return stack_frames(Elsewhere(frames), *arguments)  # type: ignore[arg-type]
 
 

@@ -38,7 +38,9 @@ def state_of(run: Path) -> dict[str, Any]:
     """Every array and counter of the newest checkpoint, and the bytes of the list of games, by name."""
     checkpoint = newest(run)
     state: dict[str, Any] = {
-        f"{group}/{name}": array for group, arrays in checkpoint.groups.items() for name, array in arrays.items()
+        f"{group}/{name}": array
+        for group, arrays in checkpoint.groups.items()
+        for name, array in arrays.items()
     }
     assert any(name.startswith("weights/") for name in state) and any(
         name.startswith("optimiser/") for name in state

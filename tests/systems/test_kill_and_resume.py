@@ -39,7 +39,10 @@ ATARI = {
     "anneal_learning_rate": True,
 }
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "CartPole, in this process": ("ppo", SMALL | {"env": "CartPole-v1", "simulators": "in-process", "steps": 640}),
+    "CartPole, in this process": (
+        "ppo",
+        SMALL | {"env": "CartPole-v1", "simulators": "in-process", "steps": 640},
+    ),
     "Atari, workers": (
         "a2c",
         ATARI | {"env": "ALE/Breakout-v5", "simulators": "workers", "processes": 2, "steps": 180},
@@ -47,7 +50,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "module:function, workers": (
         "ppo",
         SMALL
-        | {"env": "environments:scripted", "simulators": "workers", "processes": 2, "steps": 500, "decorrelate": 9},
+        | {
+            "env": "environments:scripted",
+            "simulators": "workers",
+            "processes": 2,
+            "steps": 500,
+            "decorrelate": 9,
+        },
     ),
 }
 

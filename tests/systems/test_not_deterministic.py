@@ -14,15 +14,21 @@ from veldt.runs.episodes import read_episodes
 
 
 @pytest.mark.parametrize(
-    "where", [{"simulators": "in-process"}, {"simulators": "workers", "processes": 2}], ids=["in-process", "workers"]
+    "where",
+    [{"simulators": "in-process"}, {"simulators": "workers", "processes": 2}],
+    ids=["in-process", "workers"],
 )
 def test_noticed_on_resume(where: dict[str, Any], tmp_path: Path) -> None:
     settings = SMALL | where | {"num_simulators": 3, "batch": 60}
-    run = veldt.train("ppo", env="environments:forgetful", run_dir=tmp_path / "run", quiet=True, steps=100, **settings)
+    run = veldt.train(
+        "ppo", env="environments:forgetful", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
+    )
     before = len(RunDirectory.open(run.path).read_events())
     again = veldt.resume(run.path, quiet=True, steps=300)
     assert again.reason == "steps" and again.summary["steps"] >= 300
-    notes = [event for event in RunDirectory.open(run.path).read_events()[before:] if event["kind"] == "resume"]
+    notes = [
+        event for event in RunDirectory.open(run.path).read_events()[before:] if event["kind"] == "resume"
+    ]
     told = [event["text"] for event in notes if "not deterministic" in event["text"]]
     assert len(told) == 3 and "simulator 0 " in told[0], notes
     # Each broken-off episode is begun anew, not scored: only whole games are in the list.

@@ -29,7 +29,12 @@ PHASES = 6  # at the least: phantom steps are none of the run's
 )
 def test_resume_from_any_checkpoint(recipe: str, name: str, tmp_path: Path) -> None:
     steps = PHASES * SMALL["batch"] * 3 // 4
-    settings = SMALL | {"checkpoint_every": 1, "keep_checkpoints": 100, "steps": steps, "simulators": "in-process"}
+    settings = SMALL | {
+        "checkpoint_every": 1,
+        "keep_checkpoints": 100,
+        "steps": steps,
+        "simulators": "in-process",
+    }
     if recipe == "a2c":
         settings = {key: value for key, value in settings.items() if key not in PPO_ONLY} | {"horizon": 16}
     veldt.train(recipe, **ENVIRONMENTS[name], run_dir=tmp_path / "whole", quiet=True, **settings)

@@ -55,7 +55,9 @@ def test_another_seed_is_another_run(tmp_path: Path) -> None:
     for seed in (1, 2):
         run = tmp_path / str(seed)
         veldt.train("ppo", env="CartPole-v1", run_dir=run, quiet=True, seed=seed, steps=64, **SMALL)
-        weights.append(np.concatenate([v.ravel() for k, v in state_of(run).items() if k.startswith("weights/")]))
+        weights.append(
+            np.concatenate([v.ravel() for k, v in state_of(run).items() if k.startswith("weights/")])
+        )
     assert not np.array_equal(*weights)
 
 

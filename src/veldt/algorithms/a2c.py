@@ -54,7 +54,8 @@ class A2C(PolicyGradient):
     name = "a2c"
 
     def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
-        super().__init__(config, action, RMSProp(config.rmsprop_decay, config.rmsprop_epsilon, config.rmsprop_epsilon_inside))
+        rule = RMSProp(config.rmsprop_decay, config.rmsprop_epsilon, config.rmsprop_epsilon_inside)
+        super().__init__(config, action, rule)
         self.config = config
 
     def horizon(self, num_simulators: int) -> int:

@@ -36,7 +36,9 @@ class Algorithm(Protocol):
     def prepare_noise(self, uniform: Tensor) -> Tensor:
         """Uniform noise [..., noise] in the form `act` takes it, once for many steps."""
 
-    def act(self, forward: Forward, observation: Observation, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def act(
+        self, forward: Forward, observation: Observation, noise: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Actions [N, ...] for N observations, and what to remember with them."""
 
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:

@@ -72,7 +72,9 @@ class PolicyGradient(ABC):
     def prepare_noise(self, uniform: Tensor) -> Tensor:
         return self.distribution.prepare(uniform)
 
-    def act(self, forward: Forward, observation: Observation, noise: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def act(
+        self, forward: Forward, observation: Observation, noise: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         parameters, value = forward(observation)
         return self.distribution.sample(parameters, noise), {"policy": parameters, "value": value}
 
@@ -113,7 +115,9 @@ class PolicyGradient(ABC):
     def horizon(self, num_simulators: int) -> int: ...
 
     @abstractmethod
-    def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]: ...
+    def minibatches(
+        self, forward: Forward, rollout: Rollout, generator: torch.Generator
+    ) -> Iterator[Batch]: ...
 
     @abstractmethod
     def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]: ...

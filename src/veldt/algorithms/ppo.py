@@ -56,7 +56,9 @@ class PPOConfig(PolicyGradientConfig):
             )
         for name in ("clip", "adam_epsilon"):
             if getattr(self, name) <= 0:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0")
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0"
+                )
 
 
 class PPO(PolicyGradient):
@@ -93,7 +95,9 @@ class PPO(PolicyGradient):
         log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
         # Nothing keeps the ratio of a row that no loss uses near 1, and an infinite one has no gradient to mask.
         log_ratio_N = torch.where(batch.valid > 0, log_ratio_N, 0.0)
-        advantage_N = normalise(batch.advantage, batch.valid) if config.normalise_advantages else batch.advantage
+        advantage_N = (
+            normalise(batch.advantage, batch.valid) if config.normalise_advantages else batch.advantage
+        )
         policy_loss = masked_mean(clipped_surrogate(log_ratio_N, advantage_N, clip), batch.valid)
         if config.clip_values:
             value_error_N = clipped_value_error(value_N, batch.value, batch.target, clip)
@@ -112,4 +116,3 @@ class PPO(PolicyGradient):
             "policy/kl": masked_mean(approximate_kl(log_ratio_N), batch.valid),
             "policy/clip_fraction": masked_mean(clipped_N, batch.valid),
         }
-

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -61,7 +61,7 @@ def _stack_on_cpu(frames: Tensor, age_TB: Tensor, t_N: Tensor, b_N: Tensor, out:
     threads = min(torch.get_num_threads(), len(t) // _ROWS_PER_THREAD)
     if threads > 1:
         edges = [len(t) * i // threads for i in range(threads + 1)]
-        pieces = [slice(first, end) for first, end in zip(edges, edges[1:], strict=False)]
+        pieces = [slice(first, end) for first, end in itertools.pairwise(edges)]
         list(_pool().map(lambda n: kernel(*inputs, t[n], b[n], bits[n]), pieces))
     else:
         kernel(*inputs, t, b, bits)

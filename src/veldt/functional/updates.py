@@ -33,8 +33,9 @@ class UpdateRule(Protocol):
 class RMSProp:
     """RMSProp without momentum, not centred.
 
-    ε stands inside the square root, `g / sqrt(s + ε)`, in A3C, TensorFlow and Lasagne, and outside, `g / (sqrt(s) + ε)`,
-    in PyTorch. `initial` is the accumulator's start: 0 in most, 1 in TensorFlow (which makes the first steps small).
+    ε stands inside the square root, `g / sqrt(s + ε)`, in A3C, TensorFlow and Lasagne, and outside,
+    `g / (sqrt(s) + ε)`, in PyTorch. `initial` is the accumulator's start: 0 in most, 1 in TensorFlow (which makes the
+    first steps small).
     """
 
     decay: float = 0.99

@@ -21,7 +21,12 @@ IMAGE_NETWORKS: Mapping[str, Callable[[Sequence[int]], nn.Module]] = {
     "small": small_net,
 }
 NETWORKS = ("auto", "mlp", *IMAGE_NETWORKS)
-_SMALLEST_IMAGE = {"a3c": 20, "dqn": 36, "impala": 8, "small": 3}  # pixels that leave something after the convolutions
+_SMALLEST_IMAGE = {
+    "a3c": 20,
+    "dqn": 36,
+    "impala": 8,
+    "small": 3,
+}  # pixels that leave something after the convolutions
 
 TorsoFactory = Callable[[tuple[int, ...]], nn.Module]
 
@@ -43,7 +48,7 @@ class Images(nn.Module):
             image = image.unsqueeze(1)
         elif self.channels_last:
             image = image.permute(0, 3, 1, 2)
-        return self.torso(image)  # type: ignore[no-any-return]
+        return self.torso(image)
 
 
 class Fields(nn.Module):
@@ -53,7 +58,7 @@ class Fields(nn.Module):
         super().__init__()
         self.names = list(torsos)
         self.torsos = nn.ModuleList(torsos.values())
-        self.features = sum(int(torso.features) for torso in torsos.values())  # type: ignore[arg-type]
+        self.features: int = sum(int(torso.features) for torso in torsos.values())  # type: ignore[arg-type, misc]
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
         pairs = zip(self.names, self.torsos, strict=True)
@@ -80,10 +85,12 @@ class Custom(nn.Module):
         self.features = int(features.shape[1])
 
     def forward(self, observation: Tensor | Mapping[str, Tensor]) -> Tensor:
-        return self.module(observation)  # type: ignore[no-any-return]
+        return self.module(observation)
 
 
-def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequence[int], image: str) -> nn.Module:
+def build_torso(
+    network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequence[int], image: str
+) -> nn.Module:
     """The torso for `spec`.
 
     Args:
@@ -97,7 +104,9 @@ def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequen
         shapes = {name: field.network_shape for name, field in spec.observation.items()}
         module = factory(shapes if spec.is_dict else shapes[""])  # type: ignore[arg-type]
         if not isinstance(module, nn.Module):
-            raise UsageError(f"the network factory returned {type(module).__name__}: it must return an nn.Module")
+            raise UsageError(
+                f"the network factory returned {type(module).__name__}: it must return an nn.Module"
+            )
         return Custom(module, spec)
     if network not in NETWORKS:
         raise UsageError(
@@ -168,4 +177,4 @@ def load_factory(name: str) -> TorsoFactory:
         function = getattr(importlib.import_module(module_name), attribute)
     except (ModuleNotFoundError, AttributeError) as error:
         raise UsageError(f"no network '{name}': {error}; write it as module:function") from None
-    return function  # type: ignore[no-any-return]
+    return function

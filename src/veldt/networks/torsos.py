@@ -7,9 +7,11 @@ torso's own precision. Images are computed in channels-last memory and in whatev
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -22,6 +24,11 @@ def orthogonal(layer: nn.Module, gain: float = _RELU_GAIN) -> nn.Module:
     nn.init.orthogonal_(layer.weight, gain)  # type: ignore[arg-type]
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
     return layer
+
+
+def _dtype(layer: nn.Module) -> torch.dtype:
+    """The precision a layer computes in."""
+    return next(layer.parameters()).dtype
 
 
 class ConvolutionalTorso(nn.Module):
@@ -50,7 +57,7 @@ class ConvolutionalTorso(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[N, C, H, W] of any dtype to [N, features]."""
-        x = image.to(self.full.weight.dtype)
+        x = image.to(dtype=_dtype(self.full))
         for index, convolution in enumerate(self.convolutions):
             x = F.relu(_convolve_scaled(convolution, x, self.scale) if index == 0 else convolution(x))
         return F.relu(self.full(x.flatten(1)))
@@ -83,14 +90,12 @@ class MLP(nn.Module):
     def __init__(self, inputs: int, hidden: Sequence[int], scale: float = 1.0) -> None:
         super().__init__()
         sizes = [inputs, *hidden]
-        self.layers = nn.ModuleList(
-            orthogonal(nn.Linear(a, b)) for a, b in zip(sizes, sizes[1:], strict=False)
-        )
+        self.layers = nn.ModuleList(orthogonal(nn.Linear(a, b)) for a, b in itertools.pairwise(sizes))
         self.features, self.scale = sizes[-1], scale
 
     def forward(self, vector: Tensor) -> Tensor:
         """[N, ...] of any dtype to [N, features]."""
-        x = vector.flatten(1).to(self.layers[0].weight.dtype)
+        x = vector.flatten(1).to(dtype=_dtype(self.layers[0]))
         if self.scale != 1.0:
             x = x * self.scale
         for layer in self.layers:
@@ -132,5 +137,5 @@ class ImpalaTorso(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[N, C, H, W] of any dtype to [N, features]."""
-        x = self.stages(image.to(self.full.weight.dtype) * self.scale)
+        x = self.stages(image.to(dtype=_dtype(self.full)) * self.scale)
         return F.relu(self.full(F.relu(x).flatten(1)))

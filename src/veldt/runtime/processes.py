@@ -36,7 +36,10 @@ def main_module_hidden() -> Iterator[None]:
     by cloudpickle instead.
     """
     main = sys.modules["__main__"]
-    saved = {name: main.__dict__.pop(name) for name in ("__spec__", "__file__") if name in main.__dict__}
+    saved: dict[str, Any] = {}
+    for name in ("__spec__", "__file__"):
+        if name in main.__dict__:
+            saved[name] = main.__dict__.pop(name)
     main.__spec__ = None
     try:
         yield
@@ -97,7 +100,9 @@ def acquire(
 class Child:
     """One child process with a duplex pipe for rare messages (bytes only)."""
 
-    def __init__(self, context: ForkServerContext, name: str, target: Callable[..., None], *args: Any) -> None:
+    def __init__(
+        self, context: ForkServerContext, name: str, target: Callable[..., None], *args: Any
+    ) -> None:
         self.name = name
         self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=target, args=(theirs, *args), name=name, daemon=True)

@@ -47,7 +47,7 @@ class SharedArrays:
             self._block: Any = ctypes.create_string_buffer(max(total, 1))
         else:
             _check_fits(total)
-            self._block = context.RawArray(ctypes.c_char, max(total, 1))  # type: ignore[attr-defined]
+            self._block = context.RawArray(ctypes.c_char, max(total, 1))
         self._arrays = self._views()
 
     def __getitem__(self, name: str) -> np.ndarray:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ale_py import ALEInterface, ALEState, LoggerMode, roms
 from ale_py import Action as AleAction
+from ale_py import ALEInterface, ALEState, LoggerMode, roms
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.simulators.atari_frames import FrameMaker
@@ -34,7 +35,7 @@ class AtariSimulator:
         self._ale = ale = ALEInterface()
         ale.setInt("random_seed", 0)
         ale.setFloat("repeat_action_probability", 0.0)  # stickiness is drawn here, from the episode's seed
-        ale.loadROM(roms.get_rom_path(rom_name(env)))
+        ale.loadROM(rom_path(env))
         ale.reset_game()
         self._start = ale.cloneState()
         self._actions = ale.getLegalActionSet() if config.full_action_space else ale.getMinimalActionSet()
@@ -131,12 +132,16 @@ class AtariSimulator:
         pass  # the emulator is freed with its object
 
 
-def rom_name(env: str) -> str:
-    """`breakout` for ALE/Breakout-v5; UsageError for a game ale-py does not have."""
+def rom_path(env: str) -> Path:
+    """Where ale-py keeps the game of ALE/Breakout-v5; UsageError for a game it does not have."""
     name = re.sub(r"-v\d+$", "", env.removeprefix("ALE/"))
     rom = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     known = roms.get_all_rom_ids()
     if rom not in known:
         games = ["ALE/" + "".join(part.capitalize() for part in game.split("_")) + "-v5" for game in known]
-        raise UsageError(f"ale-py has no game '{env}'{did_you_mean(env, games)}: names look like ALE/Breakout-v5")
-    return rom
+        raise UsageError(
+            f"ale-py has no game '{env}'{did_you_mean(env, games)}: names look like ALE/Breakout-v5"
+        )
+    path = roms.get_rom_path(rom)
+    assert path is not None
+    return path

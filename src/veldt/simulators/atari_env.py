@@ -20,7 +20,7 @@ class AtariEnv(gymnasium.Env[np.ndarray, int]):
         self._simulator = AtariSimulator(env, config)
         field, action = self._simulator.spec.observation[""], self._simulator.spec.action
         self.observation_space = gymnasium.spaces.Box(0, 255, (config.frame_stack, *field.shape), np.uint8)
-        self.action_space = gymnasium.spaces.Discrete(action.sizes[0])
+        self.action_space = gymnasium.spaces.Discrete(action.sizes[0])  # type: ignore[assignment]
         self.render_mode = "rgb_array"
         self._stack = np.zeros((config.frame_stack, *field.shape), np.uint8)
 
@@ -29,7 +29,9 @@ class AtariEnv(gymnasium.Env[np.ndarray, int]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._stack[:] = 0
-        self._simulator.reset(int(self.np_random.integers(2**31)) if seed is None else seed, [self._stack], -1)
+        self._simulator.reset(
+            int(self.np_random.integers(2**31)) if seed is None else seed, [self._stack], -1
+        )
         return self._stack.copy(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

@@ -7,16 +7,18 @@ import dataclasses
 import os
 import subprocess
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from veldt.errors import UsageError
+from veldt.errors import SimulatorError, UsageError, VeldtError
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.simulators.in_process import InProcessSimulators, Simulators
 from veldt.simulators.settings import AtariConfig, SimulationConfig
-from veldt.simulators.simulator import make_simulator
+from veldt.simulators.simulator import Simulator, make_simulator
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
 from veldt.simulators.stepper import StepperSettings
@@ -32,7 +34,7 @@ _WORTH = 10.0
 class Plan:
     """How simulation is arranged; `reason` is one sentence for the user."""
 
-    backend: str  # "in-process" or "workers"
+    backend: Literal["in-process", "workers"]
     processes: int
     groups: int
     cores: tuple[int, ...]
@@ -49,31 +51,50 @@ class Plan:
 
 
 def probe_spec(source: EnvSource, atari: AtariConfig) -> SimulatorSpec:
-    """The schema of the environment, from one instance of it."""
-    simulator = make_simulator(source, atari)
-    simulator.close()
-    return simulator.spec
+    """The schema of the environment, from one instance of it. SimulatorError if it cannot be made."""
+    with _named(source, "could not be made"):
+        simulator = make_simulator(source, atari)
+        simulator.close()
+        return simulator.spec
 
 
 def time_step(source: EnvSource, atari: AtariConfig) -> float:
-    """Seconds that one simulator takes for a step with random actions, resets included."""
-    simulator = make_simulator(source, atari)
+    """Seconds that one simulator takes for a step with random actions, resets included. SimulatorError if it fails."""
+    with _named(source, "failed when its speed was measured with random actions"):
+        simulator = make_simulator(source, atari)
+        try:
+            return _time_step(simulator)
+        finally:
+            simulator.close()
+
+
+def _time_step(simulator: Simulator) -> float:
+    rng = np.random.default_rng(0)
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
+    actions = simulator.spec.action.sample(rng, 64)
+    actions = actions.tolist() if simulator.spec.action.kind == "discrete" else actions
+    simulator.reset(0, rows, 0)
+    steps, ended = 0, False
+    begin = time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < _PROBE_SECONDS or steps < 2:
+        if ended:
+            simulator.reset(steps, rows, 0)
+        _, terminated, truncated, _ = simulator.step(actions[steps % 64], rows, 0)
+        ended, steps = terminated or truncated, steps + 1
+    return elapsed / steps
+
+
+@contextlib.contextmanager
+def _named(source: EnvSource, what: str) -> Iterator[None]:
+    """Errors of the environment's own code name the environment."""
     try:
-        rng = np.random.default_rng(0)
-        rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
-        actions = simulator.spec.action.sample(rng, 64)
-        actions = actions.tolist() if simulator.spec.action.kind == "discrete" else actions
-        simulator.reset(0, rows, 0)
-        steps, ended = 0, False
-        begin = time.perf_counter()
-        while (elapsed := time.perf_counter() - begin) < _PROBE_SECONDS or steps < 2:
-            if ended:
-                simulator.reset(steps, rows, 0)
-            _, terminated, truncated, _ = simulator.step(actions[steps % 64], rows, 0)
-            ended, steps = terminated or truncated, steps + 1
-        return elapsed / steps
-    finally:
-        simulator.close()
+        yield
+    except VeldtError:
+        raise
+    except Exception as error:
+        details = "".join(traceback.format_exception(error))
+        message = f"environment {source.name} {what}: {type(error).__name__}: {error}"
+        raise SimulatorError(message, details=details) from error
 
 
 def time_hand_over(repeats: int = 100) -> float:
@@ -119,20 +140,35 @@ def plan(source: EnvSource, config: SimulationConfig, atari: AtariConfig, accele
     if config.simulators == "auto":
         if cores < 2 and not accelerators:
             return _in_process(config, "there is one core")
-        step, hand_over = time_step(source, atari), time_hand_over()
-        share = step * config.num_simulators / max(1, min(cores, config.num_simulators))
-        reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
-        if share < _WORTH * hand_over and config.processes == 0:
+        worth, reason = _worth_processes(source, config, atari, cores)
+        if not worth and config.processes == 0:
             return _in_process(config, reason)
     alternate = config.alternate != "off" and config.num_simulators >= 2
     # With an accelerator each core serves both groups; without, inference itself needs the core that waits.
     processes = config.processes or min(config.num_simulators, max(cores, 1) * (2 if accelerators else 1))
     if config.alternate == "on" and processes % 2:
         if config.processes:
-            raise UsageError(f"--alternate on needs an even number of --processes, not {processes}: use {processes + 1}")
-        processes += 1
+            raise UsageError(
+                f"--alternate on needs an even number of processes: --processes {processes + 1}, say"
+            )
+        processes += 1 if processes < config.num_simulators else -1
     groups = 2 if alternate and processes % 2 == 0 else 1
     return Plan("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
+
+
+def _worth_processes(
+    source: EnvSource, config: SimulationConfig, atari: AtariConfig, cores: int
+) -> tuple[bool, str]:
+    """Whether steps take so much longer than a hand-over that processes pay, and why."""
+    try:
+        step, hand_over = time_step(source, atari), time_hand_over()
+    except SimulatorError as error:
+        if config.on_env_error == "stop":
+            raise
+        return True, f"it is kept apart: {error}"
+    share = step * config.num_simulators / max(1, min(cores, config.num_simulators))
+    reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
+    return share >= _WORTH * hand_over, reason
 
 
 def _in_process(config: SimulationConfig, reason: str) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -52,7 +53,7 @@ class InProcessSimulators:
         self.trajectory = trajectory
         self.groups = split(trajectory.width, groups)
         self._steppers = [
-            Stepper(settings, trajectory, part.start, part.stop - part.start, np.zeros(2, np.int64))
+            Stepper(settings, trajectory, part.start, part.stop - part.start, np.zeros(3, np.int64))
             for part in self.groups
         ]
 
@@ -92,4 +93,4 @@ class InProcessSimulators:
 def split(count: int, parts: int) -> list[slice]:
     """`count` things in `parts` contiguous slices, as equal as can be."""
     edges = [count * i // parts for i in range(parts + 1)]
-    return [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import os
 import sys
@@ -54,7 +55,9 @@ class EnvSource:
         return env
 
 
-def resolve(env: str | Callable[..., gymnasium.Env[Any, Any]], kwargs: Mapping[str, Any] | None = None) -> EnvSource:
+def resolve(
+    env: str | Callable[..., gymnasium.Env[Any, Any]], kwargs: Mapping[str, Any] | None = None
+) -> EnvSource:
     """The source that `env` names. UsageError, with a suggestion, for an unknown id or function."""
     if not isinstance(env, str):
         if not callable(env):
@@ -62,8 +65,7 @@ def resolve(env: str | Callable[..., gymnasium.Env[Any, Any]], kwargs: Mapping[s
                 f"env must be a Gymnasium id, 'module:function' or a callable returning an environment, "
                 f"not {type(env).__name__}"
             )
-        module, name = getattr(env, "__module__", "__main__"), getattr(env, "__qualname__", type(env).__name__)
-        return EnvSource(f"{module}:{name}", kwargs or {}, cloudpickle.dumps(env))
+        return EnvSource(_name_of(env), kwargs or {}, cloudpickle.dumps(env))
     if env.startswith(ATARI_PREFIX):
         _register_atari(env)
     if ":" in env and not _registered(env):
@@ -77,12 +79,25 @@ def resolve(env: str | Callable[..., gymnasium.Env[Any, Any]], kwargs: Mapping[s
     return EnvSource(env, kwargs or {}, cloudpickle.dumps(_by_value(spec)) if by_script else None)
 
 
+def _name_of(env: Callable[..., Any]) -> str:
+    """`module:function`, in angle brackets where that would not give this callable again."""
+    inner: Any = env
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    module, name = (
+        getattr(inner, "__module__", "__main__"),
+        getattr(inner, "__qualname__", type(inner).__name__),
+    )
+    again = getattr(sys.modules.get(module), name, None) is env or "<" in name
+    return f"{module}:{name}" if again else f"{module}:<{name}>"
+
+
 def _by_value(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
     if isinstance(spec.entry_point, str):
         import copy
 
         spec = copy.deepcopy(spec)
-        spec.entry_point = getattr(sys.modules["__main__"], spec.entry_point.partition(":")[2])
+        spec.entry_point = getattr(sys.modules["__main__"], str(spec.entry_point).partition(":")[2])
     return spec
 
 
@@ -120,7 +135,9 @@ def _gymnasium_make(name: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, 
 def _load_function(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # a console script does not have it, and that is where the user's file is
+        sys.path.insert(
+            0, os.getcwd()
+        )  # a console script does not have it, and that is where the user's file is
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -136,12 +153,10 @@ def _load_function(name: str) -> Callable[..., Any]:
         close = difflib.get_close_matches(attribute, known, n=1)
         hint = f" (did you mean '{module_name}:{close[0]}'?)" if close else ""
         raise UsageError(f"module '{module_name}' has no function '{attribute}'{hint}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def _unknown(env: str) -> str:
     close = difflib.get_close_matches(env, list(gymnasium.registry), n=1, cutoff=0.4)
     hint = f" (did you mean '{close[0]}'?)" if close else ""
-    return (
-        f"no environment '{env}'{hint}: give a Gymnasium id, such as CartPole-v1 or ALE/Pong-v5, or module:function"
-    )
+    return f"no environment '{env}'{hint}: give a Gymnasium id, such as CartPole-v1 or ALE/Pong-v5, or module:function"

@@ -17,6 +17,8 @@ from veldt.simulators.simulator import Simulator, make_simulator
 from veldt.simulators.source import EnvSource
 from veldt.simulators.trajectory import Trajectory
 
+_AGAIN = "failed, and again when it was restarted"
+
 
 @dataclass(frozen=True)
 class StepperSettings:
@@ -43,8 +45,9 @@ class Unfinished:
 class Stepper:
     """Simulators `first` to `first + count - 1` of the run.
 
-    Stepping is single-threaded and in order. `progress` int64 [2] is written with (simulator, episode) before each
-    simulator is touched, so that whoever waits can name the one that hangs.
+    Stepping is single-threaded and in order. `progress` int64 [3] is written with (simulator, episode) before each
+    simulator is touched, so that whoever waits can name the one that hangs; its third number grows with the steps that
+    fill no row (decorrelation, replay), so that many of them do not look like one that hangs.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Stepper:
         self.notes: list[str] = []
         self._simulators: list[Simulator] = []
         for index in range(count):
-            self._progress[:] = first + index, 0
+            self._touch(first + index, 0)
             try:
                 self._simulators.append(self._make())
             except Exception as error:
@@ -72,26 +75,12 @@ class Stepper:
         Returns, by simulator, the random actions that led to its first row.
         """
         prefixes = {}
-        for index, simulator in enumerate(self._simulators):
-            b = self._first + index
-            seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
-            rng = np.random.Generator(np.random.Philox(seed))
-            most = self._settings.simulation.decorrelate
-            steps = int(rng.integers(0, most + 1)) if most else 0
-            actions = self._slot.spec.action.sample(rng, steps)
-            begin = 0
+        for index in range(len(self._simulators)):
             try:
-                self._reset(index, self._rows(0), 0)
-                for step, action in enumerate(actions):
-                    self._shift_history(index)
-                    _, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
-                    if terminated or truncated:
-                        begin = step + 1
-                        self._reset(index, self._rows(0), int(self._slot.episode[0, b]) + 1)
+                prefixes[self._first + index] = self._begin(index)
             except Exception as error:
-                raise self._error(index, "failed at its start", error) from error
-            self._slot.age[0, b] = steps - begin
-            prefixes[b] = actions[begin:]
+                self._replace(index, "failed at its start", error, 0)
+                prefixes[self._first + index] = self._slot.spec.action.sample(np.random.default_rng(0), 0)
         return prefixes
 
     def step(self, t: int) -> None:
@@ -103,26 +92,29 @@ class Stepper:
         np.add(slot.age[t, part], 1, out=slot.age[t + 1, part])
         slot.ended[t + 1, part] = False
         slot.episode[t + 1, part] = slot.episode[t, part]
-        episodes = slot.episode[t, part].tolist()
         actions: Any = slot.action[t, part]
         if self._discrete:
             actions = actions.tolist()  # Python ints step faster than numpy's
         rows, reward, ended = self._rows(t + 1), slot.reward[t, part], slot.ended[t, part].tolist()
-        progress, simulators = self._progress, self._simulators
+        progress, simulators, first = self._progress, self._simulators, self._first
         index = 0
         while index < len(simulators):  # entered again only after a failure that was restarted
             try:
-                for index in range(index, len(simulators)):  # noqa: B020, PLW2901 - resumes where it failed
-                    progress[0], progress[1] = self._first + index, episodes[index]
+                for index in range(index, len(simulators)):  # noqa: B020 - resumes where it failed
+                    progress[0] = first + index
                     if ended[index]:
                         self._phantom(index, t, rows)
                         continue
-                    gained, terminated, truncated, life_lost = simulators[index].step(actions[index], rows, index)
+                    gained, terminated, truncated, life_lost = simulators[index].step(
+                        actions[index], rows, index
+                    )
                     reward[index] = gained
                     if terminated or truncated or life_lost:
                         self._flag(index, t, terminated, truncated, life_lost)
                 index += 1
             except Exception as error:
+                if not ended[index]:  # else the reset has noted which episode it was to begin
+                    progress[1] = slot.episode[t, first + index]
                 self._failed(index, t, error)
                 index += 1
         self._check_numbers(t, rows)
@@ -133,11 +125,15 @@ class Stepper:
         rows = [array[self._part] for array in self._slot.fresh.values()]
         for index in np.flatnonzero(self._slot.ended[last, self._part]):
             b = self._first + int(index)
-            self._progress[:] = b, self._slot.episode[last, b] + 1
             try:
-                self._simulators[index].reset(self._seed(b, int(self._progress[1])), rows, int(index))
+                self._reset_into(int(index), rows, int(self._slot.episode[last, b]) + 1)
             except Exception as error:
-                raise self._error(int(index), "failed to reset", error) from error
+                self._renew(int(index), "failed to reset", error)
+                try:
+                    self._reset_into(int(index), rows, int(self._progress[1]) + 1)
+                except Exception as again:
+                    raise self._error(int(index), _AGAIN, again) from again
+            self._slot.fresh_episode[b] = self._progress[1]
 
     def save(self) -> dict[int, bytes]:
         """States of the simulators that have one to save."""
@@ -151,11 +147,13 @@ class Stepper:
             b = self._first + index
             if slot.ended[t, b]:
                 continue  # its next step is a reset anyway
-            self._progress[:] = b, slot.episode[t, b]
+            self._touch(b, int(slot.episode[t, b]))
             how = unfinished.get(b, Unfinished())
             if how.state is not None:
                 simulator.restore(how.state)
             elif how.actions is None or not self._replay(index, how.actions, t):
+                if t > 0 and slot.valid[t - 1, b]:
+                    slot.cut[t - 1, b] = True
                 slot.ended[t, b] = True
                 if how.actions is not None:
                     notes.append(
@@ -178,12 +176,41 @@ class Stepper:
     def _seed(self, b: int, episode: int) -> int:
         return episode_seed(self._settings.run_seed, b, episode)
 
+    def _touch(self, b: int, episode: int) -> None:
+        self._progress[0], self._progress[1] = b, episode
+
+    def _begin(self, index: int) -> np.ndarray:
+        """Plays the first episode's random steps; returns the actions that led to the first row."""
+        b, slot, simulator = self._first + index, self._slot, self._simulators[index]
+        seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
+        rng = np.random.Generator(np.random.Philox(seed))
+        most = self._settings.simulation.decorrelate
+        steps = int(rng.integers(0, most + 1)) if most else 0
+        actions = slot.spec.action.sample(rng, steps)
+        begin = 0
+        self._reset(index, self._rows(0), 0)
+        for step, action in enumerate(actions):
+            self._progress[2] += 1
+            self._shift_history(index)
+            _, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
+            self._check_observation(self._rows(0), index)
+            if terminated or truncated:
+                begin = step + 1
+                self._reset(index, self._rows(0), int(slot.episode[0, b]) + 1)
+        slot.age[0, b] = steps - begin
+        return actions[begin:]
+
     def _reset(self, index: int, rows: list[np.ndarray], episode: int, t: int = 0) -> None:
         """Resets into `rows`, the observations of row `t`."""
         b = self._first + index
-        self._progress[:] = b, episode
-        self._simulators[index].reset(self._seed(b, episode), rows, index)
+        self._reset_into(index, rows, episode)
         self._slot.age[t, b], self._slot.ended[t, b], self._slot.episode[t, b] = 0, False, episode
+
+    def _reset_into(self, index: int, rows: list[np.ndarray], episode: int) -> None:
+        b = self._first + index
+        self._touch(b, episode)
+        self._simulators[index].reset(self._seed(b, episode), rows, index)
+        self._check_observation(rows, index)
 
     def _phantom(self, index: int, t: int, rows: list[np.ndarray]) -> None:
         """The step after an episode's last observation: a reset now, or nothing until the pause."""
@@ -203,6 +230,10 @@ class Stepper:
         slot.life_lost[t, b] = life_lost
         slot.ended[t + 1, b] = terminated or truncated
 
+    def _check_observation(self, rows: list[np.ndarray], index: int) -> None:
+        if any(np.isnan(rows[field][index]).any() for field in self._float_fields):
+            raise ValueError("the observation contains NaN")
+
     def _check_numbers(self, t: int, rows: list[np.ndarray]) -> None:
         reward = self._slot.reward[t, self._part]
         while np.isnan(reward).any():
@@ -214,24 +245,36 @@ class Stepper:
 
     def _bad_number(self, index: int, t: int, what: str) -> None:
         b = self._first + index
-        self._progress[:] = b, self._slot.episode[t, b]
+        self._touch(b, int(self._slot.episode[t, b]))
         self._failed(index, t, ValueError(what))
 
     def _failed(self, index: int, t: int, error: Exception) -> None:
         """A simulator failed in step `t`: ends the run, or cuts its trajectory off and restarts it."""
+        b = self._first + index
+        step = f"failed in step {int(self._slot.age[t, b])}"
+        self._replace(index, "failed to reset" if self._slot.ended[t, b] else step, error, t + 1)
+        self.cut_off(b, t)
+
+    def _replace(self, index: int, what: str, error: Exception, t: int) -> None:
+        """Ends the run, or puts a new simulator in the place of one that failed; its next episode begins in row `t`."""
+        episode = int(self._progress[1]) + 1
+        self._renew(index, what, error)
+        try:
+            self._reset(index, self._rows(t), episode, t)
+        except Exception as again:
+            raise self._error(index, _AGAIN, again) from again
+
+    def _renew(self, index: int, what: str, error: Exception) -> None:
         if not self._restarts_on_error:
-            raise self._error(index, f"failed in step {int(self._slot.age[t, self._first + index])}", error) from error
-        slot, b = self._slot, self._first + index
-        self.notes.append(str(self._error(index, "failed and was restarted", error)))
+            raise self._error(index, what, error) from error
+        self.notes.append(str(self._error(index, f"{what} and was restarted", error)))
         with contextlib.suppress(Exception):
             self._simulators[index].close()
-        slot.restarts[b] += 1
-        self.cut_off(b, t)
+        self._slot.restarts[self._first + index] += 1
         try:
             self._simulators[index] = self._make()
-            self._reset(index, self._rows(t + 1), int(slot.episode[t, b]) + 1, t + 1)
         except Exception as again:
-            raise self._error(index, "failed, and again when it was restarted", again) from again
+            raise self._error(index, _AGAIN, again) from again
 
     def cut_off(self, b: int, t: int) -> None:
         """Makes step `t` of simulator `b` a phantom, and step t-1, if of the same episode, the trajectory's end."""
@@ -247,6 +290,7 @@ class Stepper:
         rows = [np.empty_like(row) for row in self._rows(t)]
         simulator.reset(self._seed(b, int(self._slot.episode[t, b])), rows, index)
         for step, action in enumerate(actions.tolist() if self._discrete else actions):
+            self._progress[2] += 1
             _, terminated, truncated, _ = simulator.step(action, rows, index)
             if (terminated or truncated) and step < len(actions) - 1:
                 return False
@@ -265,7 +309,7 @@ class Stepper:
             return error
         b = self._first + index
         seed = self._seed(b, int(self._progress[1]))
-        details = "".join(traceback.format_exception(error))
+        details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
         return SimulatorError(
             f"environment {self._settings.source.name}, simulator {b} (seed {seed}) {what}: "
             f"{type(error).__name__}: {error}",

@@ -29,7 +29,11 @@ STEP_FLAGS = ("terminated", "truncated", "life_lost", "cut", "valid")
 
 
 class Trajectory:
-    """See the module's text. `steps` is T, `width` is B; `restarts` int64 [B] counts restarts since the start."""
+    """See the module's text. `steps` is T, `width` is B; `restarts` int64 [B] counts restarts since the start.
+
+    Simulators that are reset in the pause put their observations into `fresh` and their episodes into `fresh_episode`
+    int64 [B], until the rows may change.
+    """
 
     def __init__(self, spec: SimulatorSpec, steps: int, width: int, context: BaseContext | None) -> None:
         self.spec, self.steps, self.width = spec, steps, width
@@ -44,7 +48,7 @@ class Trajectory:
         layouts["action"] = Layout((steps, width, *spec.action.shape), spec.action.dtype)
         layouts["reward"] = Layout((steps, width), "float32")
         layouts["version"] = Layout((steps, width), "int64")
-        layouts["restarts"] = Layout((width,), "int64")
+        layouts |= {name: Layout((width,), "int64") for name in ("restarts", "fresh_episode")}
         self._arrays = SharedArrays(layouts, context)
         self._name_arrays()
 
@@ -54,7 +58,10 @@ class Trajectory:
         self.fresh = {name: self._arrays[f"fresh/{name}"] for name in names}
         self.age, self.ended = self._arrays["age"], self._arrays["ended"]
         self.episode, self.restarts = self._arrays["episode"], self._arrays["restarts"]
-        self.action, self.reward, self.version = (self._arrays[name] for name in ("action", "reward", "version"))
+        self.fresh_episode = self._arrays["fresh_episode"]
+        self.action, self.reward, self.version = (
+            self._arrays[name] for name in ("action", "reward", "version")
+        )
         self.terminated, self.truncated = self._arrays["terminated"], self._arrays["truncated"]
         self.life_lost, self.cut = self._arrays["life_lost"], self._arrays["cut"]
         self.valid = self._arrays["valid"]
@@ -87,4 +94,4 @@ class Trajectory:
         for name, array in self.observation.items():
             array[self.history, ended] = self.fresh[name][ended]
         self.age[0, ended], self.ended[0, ended] = 0, False
-        self.episode[0, ended] += 1
+        self.episode[0, ended] = self.fresh_episode[ended]

@@ -26,7 +26,7 @@ STEP, RESET_ENDED, CALL, STOP = range(4)  # commands
 class Wiring:
     """What a worker shares with its owner.
 
-    `board` holds, by worker, `command` int64 [W, 2] (command, row), `progress` int64 [W, 2] (simulator, episode) and
+    `board` holds, by worker, `command` int64 [W, 2] (command, row), `progress` int64 [W, 3] (see `Stepper`) and
     `failed` bool [W]. `go` and `done` count commands given and finished.
     """
 
@@ -38,7 +38,9 @@ class Wiring:
     spin_s: float
 
 
-def run(pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Trajectory, first: int, count: int) -> None:
+def run(
+    pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Trajectory, first: int, count: int
+) -> None:
     """Entry point of the process."""
     exit_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's to handle
@@ -87,7 +89,9 @@ def _answer(stepper: Stepper, message: bytes) -> bytes:
             unfinished = {}
             for name, array in arrays.items():
                 kind, b = name.split("/")
-                unfinished[int(b)] = Unfinished(array.tobytes()) if kind == "state" else Unfinished(actions=array)
+                unfinished[int(b)] = (
+                    Unfinished(array.tobytes()) if kind == "state" else Unfinished(actions=array)
+                )
             return pack({"notes": stepper.rebuild(unfinished, header["row"])})
     raise ValueError(f"unknown call {header['call']}")
 

@@ -27,7 +27,9 @@ from veldt.simulators.trajectory import Trajectory
 from veldt.simulators.worker import CALL, RESET_ENDED, STEP, STOP, Wiring
 
 _PRELOAD = ["veldt.simulators.worker", "gymnasium"]
-_START_DEADLINE = 120.0  # seconds for a process to import and make its environments, besides their own timeout
+_START_DEADLINE = (
+    120.0  # seconds for a process to import and make its environments, besides their own timeout
+)
 
 
 def context_for(settings: StepperSettings) -> ForkServerContext:
@@ -70,7 +72,7 @@ class WorkerSimulators:
         self._board = SharedArrays(
             {
                 "command": Layout((count, 2), "int64"),
-                "progress": Layout((count, 2), "int64"),
+                "progress": Layout((count, 3), "int64"),
                 "failed": Layout((count,), "bool"),
             },
             self._context,
@@ -104,8 +106,7 @@ class WorkerSimulators:
 
     def wait(self, group: int, t: int) -> None:
         for index in self._by_group[group]:
-            if not self._finished(index):
-                self._recover(index, t)
+            self._finish(index, STEP, t)
 
     def reset_ended(self) -> None:
         for index, worker in enumerate(self._workers):
@@ -114,8 +115,7 @@ class WorkerSimulators:
 
     def finish_resets(self) -> None:
         for index in range(len(self._workers)):
-            if not self._finished(index):
-                raise self._failure(index)
+            self._finish(index, RESET_ENDED, 0)
         self.trajectory.finish_resets()
 
     def save(self) -> dict[int, bytes]:
@@ -125,7 +125,9 @@ class WorkerSimulators:
         return [
             note
             for index, worker in enumerate(self._workers)
-            for note in self._rebuild(index, {b: u for b, u in unfinished.items() if _within(b, worker.part)}, 0)
+            for note in self._rebuild(
+                index, {b: u for b, u in unfinished.items() if _within(b, worker.part)}, 0
+            )
         ]
 
     def notes(self) -> list[str]:
@@ -186,10 +188,13 @@ class WorkerSimulators:
 
     def _reply(self, index: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         worker = self._workers[index]
-        seconds = _START_DEADLINE + self._settings.simulation.env_timeout * (worker.part.stop - worker.part.start)
-        message = worker.child.receive(seconds)
-        if message is None:
-            raise self._failure(index)
+        message, before = None, self._board["progress"][index].copy()
+        while message is None:
+            message = worker.child.receive(self._settings.simulation.env_timeout)
+            now = self._board["progress"][index].copy()
+            if message is None and (not worker.child.alive() or np.array_equal(now, before)):
+                raise self._failure(index)
+            before = now
         header, arrays = unpack(message)
         if "error" in header:
             raise self._failure(index, message)
@@ -209,13 +214,20 @@ class WorkerSimulators:
         worker.child.pipe.send_bytes(pack({"call": "rebuild", "row": row}, arrays))
         return list(self._reply(index)[0]["notes"])
 
-    def _recover(self, index: int, t: int) -> None:
-        """A process failed, died or hangs in step `t`: ends the run, or replaces it and steps again."""
-        failure = self._failure(index)
-        if self._settings.simulation.on_env_error != "restart" or self._board["failed"][index]:
-            raise failure
-        worker, slot = self._workers[index], self.trajectory
-        culprit = failure.simulator
+    def _finish(self, index: int, what: int, t: int) -> None:
+        """Waits for the command `what` on row `t`; if that was asked for, replaces a process that dies or hangs."""
+        culprits: set[int] = set()
+        while not self._finished(index):
+            failure = self._failure(index)
+            restarts = self._settings.simulation.on_env_error == "restart"
+            if not restarts or self._board["failed"][index] or failure.simulator in culprits:
+                raise failure
+            culprits.add(failure.simulator)
+            self._recover(index, what, t, failure, culprits)
+
+    def _recover(self, index: int, what: int, t: int, failure: SimulatorError, culprits: set[int]) -> None:
+        """Puts a new process in the place of one, all simulators but the culprits back to row `t`, and tries again."""
+        worker, slot, culprit = self._workers[index], self.trajectory, failure.simulator
         worker.child.kill()
         self._workers[index] = self._start_worker(index, worker.group, worker.part)
         self._await_ready(index)
@@ -224,15 +236,16 @@ class WorkerSimulators:
         unfinished = {}
         for b in range(worker.part.start, worker.part.stop):
             actions = self.actions_until(b, t)
-            if b != culprit and actions is not None:
+            if b not in culprits and actions is not None:
                 unfinished[b] = Unfinished(actions=actions)
-        if t > 0 and slot.valid[t - 1, culprit] and not slot.ended[t, culprit]:
-            slot.cut[t - 1, culprit] = True
+        last = t if what == STEP else slot.steps
+        if slot.ended[last, culprit]:
+            slot.episode[last, culprit] += 1  # it failed in its reset: not that episode again
         self._notes += [f"{failure}; it was restarted", *self._rebuild(index, unfinished, t)]
-        self._board["command"][index] = STEP, t
+        if what == RESET_ENDED:
+            slot.ended[slot.steps, worker.part] = slot.ended[0, worker.part]
+        self._board["command"][index] = what, t
         self._workers[index].go.release()
-        if not self._finished(index):
-            raise self._failure(index)
 
     def _failure(self, index: int, message: bytes | None = None) -> SimulatorError:
         """What became of a process, naming environment, simulator and seed."""
@@ -242,7 +255,7 @@ class WorkerSimulators:
         if message is not None and "error" in (header := unpack(message)[0]):
             known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
             return SimulatorError(header["error"], **known)
-        b, episode = self._board["progress"][index].tolist()
+        b, episode, _ = self._board["progress"][index].tolist()
         seed = episode_seed(self._settings.run_seed, b, episode)
         timeout = self._settings.simulation.env_timeout
         if worker.child.alive():
@@ -250,7 +263,9 @@ class WorkerSimulators:
         else:
             what = f"took its process with it, which {worker.child.cause_of_death()}"
         return SimulatorError(
-            f"environment {self._settings.source.name}, simulator {b} (seed {seed}) {what}", simulator=b, seed=seed
+            f"environment {self._settings.source.name}, simulator {b} (seed {seed}) {what}",
+            simulator=b,
+            seed=seed,
         )
 
 

@@ -89,8 +89,7 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
     # The device as asked stays in the configuration where it was explicit: a run moves to another machine as it is.
     config = _replace_run(config, device=str(device))
-    precision = config.run.precision
-    if precision == "auto":
+    if config.run.precision == "auto":
         precision, reason = _measure_precision(config, spec, network, device)
         decisions.append(f"precision {precision} ({reason})")
         config = _replace_run(config, precision=precision)
@@ -145,4 +144,3 @@ def _say(chosen: Plan, simulators: int, horizon: int) -> str:
         f"{simulators} simulators x {horizon} steps, in {chosen.processes} processes on cores {cores}, {groups} "
         f"({chosen.reason})"
     )
-

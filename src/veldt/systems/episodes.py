@@ -56,7 +56,9 @@ class EpisodeBook:
                 self._extend(slot, b, 0, slot.steps)
                 continue
             begin = 0
-            events = sorted({*np.flatnonzero(begins_SB[:, b]).tolist(), *(np.flatnonzero(done_TB[:, b]) + 1).tolist()})
+            events = sorted(
+                {*np.flatnonzero(begins_SB[:, b]).tolist(), *(np.flatnonzero(done_TB[:, b]) + 1).tolist()}
+            )
             for t in events:
                 if t > 0 and done_TB[t - 1, b]:
                     self._extend(slot, b, begin, t)

@@ -26,7 +26,12 @@ class Learner:
     """
 
     def __init__(
-        self, algorithm: Algorithm, network: nn.Module, forward: Forward, parameters: FlatParameters, edge: GradientEdge
+        self,
+        algorithm: Algorithm,
+        network: nn.Module,
+        forward: Forward,
+        parameters: FlatParameters,
+        edge: GradientEdge,
     ) -> None:
         self._algorithm, self._network, self._forward, self._edge = algorithm, network, forward, edge
         self._parameters = parameters
@@ -56,7 +61,9 @@ class Learner:
             if value.ndim == 0:
                 arrays[key] = _to_numpy(value)
             else:
-                arrays |= {f"{key}/{name}": _to_numpy(part) for name, part in self._parameters.split(value).items()}
+                arrays |= {
+                    f"{key}/{name}": _to_numpy(part) for name, part in self._parameters.split(value).items()
+                }
         return arrays
 
     def load(self, weights: Mapping[str, Any], rule_state: Mapping[str, Any]) -> None:
@@ -74,7 +81,9 @@ class Learner:
                         raise RuntimeError(f"{key}/{name} has shape {shapes}")
                     part.copy_(stored)
         except (KeyError, RuntimeError) as error:
-            raise CheckpointError(f"the checkpoint's optimiser state does not fit this network: {error}") from None
+            raise CheckpointError(
+                f"the checkpoint's optimiser state does not fit this network: {error}"
+            ) from None
 
 
 def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None:

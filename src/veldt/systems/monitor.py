@@ -48,7 +48,7 @@ class Monitor:
         resume_step = self.steps if counters else None
         self._metrics = MetricsLog(directory.path, resume_step, on_warning=self.note)
         position = tuple(counters["episode_log"]) if counters else None
-        self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)  # type: ignore[arg-type]
+        self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_games: list[Game] = []
@@ -56,15 +56,20 @@ class Monitor:
         self._figures: dict[str, Tensor] = {}
         self._figure_count = 0
         self._restarts_here = 0
+        self._lag_sum = float(counters.get("lag_sum", 0.0))
 
     @property
     def seconds(self) -> float:
         """Training seconds, those before a resume included."""
         return self._seconds_before + time.perf_counter() - self._began
 
-    def rollout(self, slot: Trajectory) -> None:
-        """Takes a full trajectory: counts its steps and writes down its finished games."""
+    def rollout(self, slot: Trajectory, lag: float) -> None:
+        """Takes a full trajectory: counts its steps and writes down its finished games.
+
+        `lag` is the mean number of updates between the policy that acted and the one that learned from it.
+        """
         valid = int(slot.valid.sum())
+        self._lag_sum += lag * valid
         self.steps += valid
         self._phantoms += slot.valid.size - valid
         self._restarts_here = int(slot.restarts.sum())
@@ -125,6 +130,7 @@ class Monitor:
             "phantom_steps": self._phantoms,
             "simulator_restarts": self._restarts + self._restarts_here,
             "solved_at_seconds": self.solved_at_seconds,
+            "lag_sum": self._lag_sum,
             "stages": dict(self._clock.seconds),
             "episode_log": list(self._episodes.position()),
         }
@@ -147,7 +153,7 @@ class Monitor:
             "episodes": self._book.games,
             "return_mean_100": self._book.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
-            "policy_lag_mean": 0.0,
+            "policy_lag_mean": self._lag_sum / max(self.steps, 1),
             "seconds_per_stage": self._stage_seconds(),
         }
         self._directory.write_summary(summary)
@@ -171,7 +177,7 @@ class Monitor:
             "return_mean_100": self._book.mean_return,
             "return_mean": float(np.mean([game.score for game in games])) if games else None,
             "length_mean": float(np.mean([game.length for game in games])) if games else None,
-            "policy_lag_mean": 0.0,
+            "policy_lag_mean": self._lag_sum / max(self.steps, 1),
             "phantom_steps": self._phantoms,
             "simulator_restarts": self._restarts + self._restarts_here,
             **self._interval_stages(),
@@ -180,7 +186,9 @@ class Monitor:
     def _stage_seconds(self) -> dict[str, float]:
         """Seconds by stage; `wait` is all that no other stage accounts for (checkpoints, logging, resets)."""
         seconds = dict(self._clock.seconds)
-        seconds["wait"] = max(0.0, self.seconds - sum(value for name, value in seconds.items() if name != "wait"))
+        seconds["wait"] = max(
+            0.0, self.seconds - sum(value for name, value in seconds.items() if name != "wait")
+        )
         return seconds
 
     def _interval_stages(self) -> dict[str, float]:
@@ -196,4 +204,3 @@ class Monitor:
 
     def _eta(self, sps: float) -> float | None:
         return (self._config.run.steps - self.steps) / sps if sps > 0 else None
-

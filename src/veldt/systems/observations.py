@@ -84,9 +84,7 @@ class SlotObservations:
             if index_N is None:
                 index_N = torch.arange(trajectory.steps * width, device=frames.device)
             t_N = torch.div(index_N, width, rounding_mode="floor")
-            out[name] = stack_frames(
-                frames, self._age, field.stack, t_N, index_N % width, self._stack_dtype
-            )
+            out[name] = stack_frames(frames, self._age, field.stack, t_N, index_N % width, self._stack_dtype)
         return self._observation(out)
 
     def last(self) -> Observation:

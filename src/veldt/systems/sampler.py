@@ -3,8 +3,8 @@
     group 0   act | step ........ | act | step ........ |
     group 1             act | step ........ | act | step ...
 
-While one group steps, the other's actions are computed, so that the quicker of the two is hidden. The exchange is exact:
-which group acts first changes no number, because noise belongs to simulators and steps and not to batches.
+While one group steps, the other's actions are computed, so that the quicker of the two is hidden. The exchange is
+exact: which group acts first changes no number, because noise belongs to simulators and steps and not to batches.
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ class Sampler:
     @torch.no_grad()
     def sample(self) -> Rollout:
         """T steps of every simulator from where the last rollout ended."""
-        trajectory, simulators, groups = self._trajectory, self._simulators, range(len(self._simulators.groups))
+        trajectory, simulators, groups = (
+            self._trajectory,
+            self._simulators,
+            range(len(self._simulators.groups)),
+        )
         with self._clock("infer"):
             self._inference()
             noise_TBK = self._noise()

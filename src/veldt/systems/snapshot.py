@@ -69,7 +69,7 @@ def restore(
         if state is not None:
             unfinished[b] = Unfinished(state=state.tobytes())
         else:
-            actions = book.actions(b)
+            actions = book.actions(b) if slot.age[0, b] else None
             none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
             unfinished[b] = Unfinished(actions=none if actions is None else actions)
     return simulators.rebuild(unfinished)

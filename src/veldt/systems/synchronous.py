@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from veldt.exchange.gradients import OneLearner
-from veldt.runtime.memory import keep_freed_memory
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
+from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.choose import make_simulators
 from veldt.simulators.seeding import SHUFFLE, derive_seed
 from veldt.simulators.stepper import StepperSettings
@@ -58,7 +58,7 @@ class Synchronous:
         self._clock = StageClock()
         self._algorithm = assembly.algorithm()
         network, parameters = assembly.network()
-        forward = assembly.forward(network, lambda text: self._monitor.note(text))
+        forward = assembly.forward(network, progress.note)
         self._forward = forward
         self._learner = Learner(self._algorithm, network, forward, parameters, OneLearner())
         settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
@@ -92,30 +92,40 @@ class Synchronous:
 
     def run(self) -> Outcome:
         """Trains until the steps are done, the score is reached, or a signal asks to stop."""
-        config = self._config.run
         try:
             with stop_requested() as stop:
-                reason = None
+                learning_rate, reason = 0.0, self._reason(stop)
                 while reason is None:
                     learning_rate = self._phase()
-                    if config.until is not None and self._book.reached(config.until):
-                        reason, self._monitor.solved_at_seconds = "until", self._monitor.seconds
-                    elif self._monitor.steps >= config.steps:
-                        reason = "steps"
-                    elif stop.is_set():
-                        reason = "interrupted"
+                    reason = self._reason(stop)
                     self._monitor.log(learning_rate, self._learner.updates, force=reason is not None)
-                    if reason or self._monitor.steps - self._saved_at >= config.checkpoint_every:
+                    if reason or self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
                         self._save()
             return Outcome(reason, self._monitor.summary())
         finally:
             self._simulators.close()
             self._monitor.close()
 
+    def _reason(self, stop: threading.Event) -> str | None:
+        """Why to stop now, if there is a reason."""
+        config = self._config.run
+        if config.until is not None and self._book.reached(config.until):
+            if self._monitor.solved_at_seconds is None:
+                self._monitor.solved_at_seconds = self._monitor.seconds
+            return "until"
+        if self._monitor.steps >= config.steps:
+            return "steps"
+        return "interrupted" if stop.is_set() else None
+
     def _phase(self) -> float:
         """One rollout and the optimisation on it. Returns the learning rate used."""
-        config, slot, progress = self._config.run, self._slot, min(1.0, self._monitor.steps / self._config.run.steps)
+        config, slot, progress = (
+            self._config.run,
+            self._slot,
+            min(1.0, self._monitor.steps / self._config.run.steps),
+        )
         rollout = self._sampler.sample()
+        lag = float((self._learner.updates - slot.version).mean())
         waits = self._config.simulation.resets == "wait"
         if waits:
             self._simulators.reset_ended()  # goes on in the workers while this process learns
@@ -126,7 +136,7 @@ class Synchronous:
             for batch in self._algorithm.minibatches(self._forward, rollout, generator):
                 self._monitor.update(self._learner.update(batch, progress, learning_rate))
         self._sampler.version = self._learner.updates
-        self._monitor.rollout(slot)
+        self._monitor.rollout(slot, lag)
         slot.carry_over()
         if waits:
             self._simulators.finish_resets()
@@ -136,7 +146,9 @@ class Synchronous:
 
     def _save(self) -> None:
         self._monitor.check_finite()
-        groups, meta = snapshot.take(self._learner, self._sampler, self._simulators, self._book, self._monitor)
+        groups, meta = snapshot.take(
+            self._learner, self._sampler, self._simulators, self._book, self._monitor
+        )
         meta["recipe"] = self._config.recipe
         self._store.save(self._monitor.steps, groups, meta, score=self._book.mean_return)
         self._saved_at = self._monitor.steps
