@@ -192,13 +192,13 @@ class UnmakeableAfter(Scripted):
 
 
 class Slow(Scripted):
-    """A few of its steps take much longer than the others."""
+    """The fifth step of an episode takes much longer than the others."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__([(10, "terminated")])
         self._seconds = seconds
 
     def step(self, action: Any) -> Step:
-        if self._t == 4 and self._seed % 2:
+        if self._t == 4:
             time.sleep(self._seconds)
         return super().step(action)

@@ -18,7 +18,7 @@ from veldt.algorithms.ppo import PPOConfig
 from veldt.api import with_settings
 from veldt.config import NetworkConfig, RunConfig, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
-from veldt.recipes import RECIPES
+from veldt.recipe_book import RECIPES
 from veldt.runtime.settings import Unit
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 

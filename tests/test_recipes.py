@@ -9,7 +9,7 @@ import pytest
 import veldt
 from veldt.config import TrainConfig
 from veldt.errors import UsageError
-from veldt.recipes import RECIPES, Recipe, find
+from veldt.recipe_book import RECIPES, Recipe, find
 
 ENVS = ("ALE/Breakout-v5", "CartPole-v1")
 SECTIONS = ("run", "learn", "network", "simulation", "atari")
@@ -89,7 +89,7 @@ def test_the_table_shows_values_and_units() -> None:
 
 
 def test_the_public_function_lists_them_also_once_this_module_is_imported() -> None:
-    """Importing `veldt.recipes` makes the package's attribute of that name the module."""
+    """A module of that name would hide it."""
     assert veldt.recipes() == {recipe.name: recipe.summary for recipe in RECIPES.values()}
 
 

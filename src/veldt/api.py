@@ -19,7 +19,7 @@ from veldt.agent import Agent, make_network
 from veldt.config import TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError, did_you_mean
 from veldt.networks.precision import apply_precision
-from veldt.recipes import RECIPES, find
+from veldt.recipe_book import RECIPES, find
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
@@ -171,6 +171,8 @@ def evaluate(
     """Plays whole games with a run's policy and returns their raw scores. `seed` fixes the games."""
     if episodes < 1:
         raise UsageError(f"--episodes is {episodes}: it must be at least 1")
+    if seed < 0:
+        raise UsageError(f"--seed is {seed}: it must be 0 or more")
     agent = run if isinstance(run, Agent) else load(run, best=best)
     count = min(episodes, agent.config.simulation.num_simulators)
     simulation = SimulationConfig(num_simulators=count, alternate="off")

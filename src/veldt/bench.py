@@ -20,7 +20,7 @@ from rich.table import Table
 
 from veldt import api
 from veldt.algorithms.rollout import Observation
-from veldt.recipes import find
+from veldt.recipe_book import find
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import training_threads
 from veldt.simulators.choose import make_simulators, time_step

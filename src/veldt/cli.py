@@ -229,7 +229,7 @@ def _known_flags(cls: Any, default: Any) -> set[str]:
 
 def _train(arguments: list[str]) -> None:
     from veldt import api
-    from veldt.recipes import RECIPES, find
+    from veldt.recipe_book import RECIPES, find
     from veldt.simulators.source import resolve
 
     if not arguments or arguments[0].startswith("-"):
@@ -350,7 +350,7 @@ def _recipes(arguments: list[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from veldt.recipes import RECIPES, find
+    from veldt.recipe_book import RECIPES, find
 
     asked = _parse(Recipes, arguments, "recipes")
     console = Console()

@@ -12,7 +12,7 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.runtime.settings import Unit, check_choices
+from veldt.runtime.settings import Unit, check_values
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.spec import ActionSpec
 
@@ -67,7 +67,7 @@ class RunConfig:
     """Seconds between rows of metrics.jsonl."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_values(self)
         if self.steps <= 0:
             raise UsageError(f"--steps is {self.steps}: it must be more than 0")
         for name in ("checkpoint_every", "keep_checkpoints"):
@@ -99,7 +99,7 @@ class TrainConfig:
     atari: AtariConfig = AtariConfig()
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_values(self)
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         return ALGORITHMS[self.algorithm][1](self.learn, action)

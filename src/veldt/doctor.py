@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from veldt.recipes import RECIPES
+from veldt.recipe_book import RECIPES
 from veldt.runtime.cores import allowed_cores
 from veldt.simulators.source import resolve
 from veldt.systems.assembly import assemble, versions

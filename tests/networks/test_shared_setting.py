@@ -11,7 +11,7 @@ from torch import nn
 from veldt.agent import make_network
 from veldt.config import NetworkConfig
 from veldt.networks.build import TorsoFactory
-from veldt.recipes import RECIPES
+from veldt.recipe_book import RECIPES
 from veldt.simulators.spec import ArraySpec
 
 

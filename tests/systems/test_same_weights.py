@@ -12,7 +12,7 @@ from run_state import SMALL, assert_same_run, state_of
 
 import veldt
 from veldt.agent import make_network
-from veldt.recipes import find
+from veldt.recipe_book import find
 from veldt.simulators.choose import probe_spec
 from veldt.simulators.source import resolve
 

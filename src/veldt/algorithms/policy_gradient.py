@@ -16,7 +16,7 @@ from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
-from veldt.runtime.settings import Unit, check_choices
+from veldt.runtime.settings import Unit, check_values
 from veldt.simulators.spec import ActionSpec
 
 
@@ -44,7 +44,7 @@ class PolicyGradientConfig:
     """Learn from a lost life as from an episode's end (without resetting the game)."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_values(self)
         for name in ("discount", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be in [0, 1]")

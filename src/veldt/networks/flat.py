@@ -24,6 +24,7 @@ class FlatParameters:
         named = list(network.named_parameters())
         named.sort(key=lambda item: id(item[1]) not in low)  # stable: the low-precision slice comes first
         self.names = [name for name, _ in named]
+        self._buffers = dict(network.named_buffers())
         self._parameters = [parameter for _, parameter in named]
         self._low_count = sum(p.numel() for p in self._parameters if id(p) in low)
         device = self._parameters[0].device
@@ -59,12 +60,12 @@ class FlatParameters:
         torch._foreach_copy_(self._learning_gradients, list(gradients))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The masters by parameter name (views)."""
-        return dict(zip(self.names, self._masters, strict=True))
+        """The masters by parameter name (views), and the network's buffers (a normalisation's statistics, say)."""
+        return dict(zip(self.names, self._masters, strict=True)) | self._buffers
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Copies values by name; KeyError or RuntimeError where names or shapes differ."""
-        for name, master in zip(self.names, self._masters, strict=True):
+        for name, master in self.tensors().items():
             value = tensors[name]
             if value.shape != master.shape:
                 raise RuntimeError(f"{name} has shape {tuple(value.shape)}, expected {tuple(master.shape)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,15 +18,18 @@ class Unit:
     name: str
 
 
-def check_choices(config: Any) -> None:
-    """UsageError where a field of a configuration that is declared as a `Literal` holds anything else."""
+def check_values(config: Any) -> None:
+    """UsageError where a field holds what its declaration does not allow: an unknown name, a fraction, NaN."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         hint, value = hints[field.name], getattr(config, field.name)
-        if typing.get_origin(hint) is not Literal or value in typing.get_args(hint):
-            continue
-        choices = typing.get_args(hint)
-        raise UsageError(
-            f"--{field.name.replace('_', '-')} is '{value}'{did_you_mean(str(value), choices)}: it must be one of "
-            f"{', '.join(choices)}"
-        )
+        flag = f"--{field.name.replace('_', '-')}"
+        if typing.get_origin(hint) is Literal and value not in typing.get_args(hint):
+            choices = typing.get_args(hint)
+            raise UsageError(
+                f"{flag} is '{value}'{did_you_mean(str(value), choices)}: it must be one of {', '.join(choices)}"
+            )
+        if hint is int and not isinstance(value, int):
+            raise UsageError(f"{flag} is {value!r}: it must be a whole number, such as 1_000_000")
+        if hint is float and not (isinstance(value, int | float) and math.isfinite(value)):
+            raise UsageError(f"{flag} is {value!r}: it must be a finite number")

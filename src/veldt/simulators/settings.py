@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from veldt.errors import UsageError
-from veldt.runtime.settings import Unit, check_choices
+from veldt.runtime.settings import Unit, check_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class AtariConfig:
     """Games are truncated (with bootstrap) after this many steps: 27,000 steps are 108,000 frames."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_values(self)
         for name in ("frame_skip", "frame_stack", "max_episode_steps"):
             if getattr(self, name) < 1:
                 raise UsageError(
@@ -63,7 +63,7 @@ class SimulationConfig:
     """A step or reset that takes longer counts as hung."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_values(self)
         if self.num_simulators < 1:
             raise UsageError(f"--num-simulators is {self.num_simulators}: it must be at least 1")
         if self.processes < 0 or self.processes > self.num_simulators:

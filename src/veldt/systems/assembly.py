@@ -57,7 +57,8 @@ class Assembly:
     @property
     def stack_dtype(self) -> torch.dtype:
         """In which stacks of frames are made: on the CPU at once in what the torso computes in."""
-        direct = self.device.type == "cpu" and self.config.run.precision == "bf16"
+        own = self.network_factory is not None or ":" in self.config.network.network  # promised uint8
+        direct = self.device.type == "cpu" and self.config.run.precision == "bf16" and not own
         return torch.bfloat16 if direct else torch.uint8
 
     def train_threads(self) -> None:

@@ -7,8 +7,6 @@ both; the environment decides which is meant.
 from __future__ import annotations
 
 import dataclasses
-import sys
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -187,16 +185,6 @@ _PPO = Recipe(
 )
 
 RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (_A2C, _PPO)}
-
-
-class _Callable(types.ModuleType):
-    """Importing this module hides the function `veldt.recipes` behind it: so it can be called as well."""
-
-    def __call__(self) -> dict[str, str]:
-        return {name: recipe.summary for name, recipe in RECIPES.items()}
-
-
-sys.modules[__name__].__class__ = _Callable
 
 
 def find(name: str) -> Recipe:

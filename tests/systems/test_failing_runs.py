@@ -1,0 +1,107 @@
+"""Training with an environment that fails: the error reaches the caller, or the simulator is restarted and counted."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_state import SMALL, newest
+
+import veldt
+from environments import Failing
+from veldt.runs.directory import RunDirectory
+from veldt.runs.metrics import read_metrics
+from veldt.simulators.seeding import episode_seed
+
+SEED = 3
+IN_PROCESS = {"simulators": "in-process"}
+WORKERS = {"simulators": "workers", "processes": 2}
+CASES = [
+    ("raise", IN_PROCESS),
+    ("nan reward", IN_PROCESS),
+    ("raise", WORKERS),
+    ("hang", WORKERS),
+    ("kill", WORKERS),
+]
+IDS = [f"{how}, {where['simulators']}" for how, where in CASES]
+
+
+def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **settings: Any) -> veldt.Run:
+    seeds = [episode_seed(SEED, simulator, episode) for simulator, episode in culprits]
+    env = functools.partial(Failing, how, seeds, at)
+    timeout = 1.0 if how == "hang" else 20.0
+    return veldt.train(
+        "ppo",
+        env=env,
+        run_dir=run,
+        quiet=True,
+        seed=SEED,
+        steps=300,
+        env_timeout=timeout,
+        **(SMALL | settings),
+    )
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("how", "where"), CASES, ids=IDS)
+def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(veldt.SimulatorError) as caught:
+        train(how, tmp_path / "run", [(2, 1)], 3, **where)
+    assert caught.value.simulator == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
+    assert "environments:<Failing>, simulator 2 " in str(caught.value)
+    if how == "raise":
+        assert "in _spoil" in caught.value.details
+    # The run is not locked and not finished.
+    run = RunDirectory.open(tmp_path / "run")
+    assert not run.is_locked() and run.read_summary() is None
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
+@pytest.mark.parametrize(("how", "where"), CASES, ids=IDS)
+def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_path: Path) -> None:
+    culprits = [(2, 1), (3, 2)]
+    run = train(how, tmp_path / "run", culprits, 3, on_env_error="restart", resets=resets, **where)
+    assert run.reason == "steps" and run.summary["steps"] >= 300
+    assert read_metrics(run.path)[-1]["simulator_restarts"] == 2
+    told = [
+        event["text"] for event in RunDirectory.open(run.path).read_events() if event["kind"] == "restart"
+    ]
+    assert len(told) == 2 and "simulator 2 " in told[0] and "simulator 3 " in told[1], told
+    # The count goes on with the run.
+    assert newest(run.path).meta["monitor"]["simulator_restarts"] == 2
+    seeds = [episode_seed(SEED, *culprit) for culprit in culprits]
+    env = functools.partial(Failing, how, seeds, 3)
+    veldt.resume(run.path, env=env, quiet=True, steps=400)
+    assert read_metrics(run.path)[-1]["simulator_restarts"] == 2
+
+
+@pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
+def test_an_environment_that_cannot_be_made(where: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(veldt.SimulatorError, match=r"environments:unmakeable could not be made.*no licence"):
+        veldt.train(
+            "ppo", env="environments:unmakeable", run_dir=tmp_path / "run", quiet=True, **(SMALL | where)
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.timeout(60)
+def test_nothing_that_failed_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the failed step left in its row, the weights are the same."""
+    from veldt.simulators.stepper import Stepper
+
+    weights = []
+    cut_off = Stepper.cut_off
+
+    def cut_off_and_scribble(self: Stepper, b: int, t: int) -> None:
+        cut_off(self, b, t)
+        self._slot.reward[t, b] = 1e6
+        self._slot.action[t, b] = 1
+
+    for name in ("clean", "scribbled"):
+        run = train("raise", tmp_path / name, [(2, 1), (1, 0)], 3, on_env_error="restart", **IN_PROCESS)
+        weights.append({key: value.tobytes() for key, value in newest(run.path).groups["weights"].items()})
+        monkeypatch.setattr(Stepper, "cut_off", cut_off_and_scribble)
+    assert weights[0] == weights[1]
