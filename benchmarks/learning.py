@@ -37,7 +37,9 @@ def small() -> list[Trial]:
     """Classic control, to the score at which it counts as solved."""
     solved = {"CartPole-v1": "475", "Acrobot-v1": "-100"}
     return [
-        Trial(f"{recipe} {env}", recipe, env, seed, ("--until", score, "--threads", "1"))
+        Trial(
+            f"{recipe} {env}", recipe, env, seed, ("--until", score, "--threads", "1", "--log-every", "0.2")
+        )
         for recipe in ("ppo", "a2c")
         for env, score in solved.items()
         for seed in range(1, 6)
@@ -84,36 +86,43 @@ def run(trial: Trial, root: Path) -> Path:
     if not (path / "summary.json").exists():
         command = [sys.executable, "-m", "veldt", "train", trial.recipe, "--env", trial.env]
         command += ["--seed", str(trial.seed), "--run-dir", str(path), *trial.flags]
-        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return path
 
 
-def plot(groups: dict[str, list[Path]], out: Path) -> None:
-    """Mean return of the last 100 games over agent steps; one colour a group, one line a run."""
+def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
+    """Mean return of the last 100 games over agent steps: a panel an environment, a colour a group, a line a run."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.0, 3.6), layout="constrained")
-    for index, (label, paths) in enumerate(groups.items()):
-        for number, path in enumerate(paths):
-            rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-            points = [
-                (row["step"], row["return_mean_100"])
-                for row in rows
-                if row.get("return_mean_100") is not None
-            ]
-            steps, scores = zip(*points, strict=True)
-            axes.plot(
-                steps, scores, color=f"C{index}", alpha=0.8, linewidth=1.2, label=None if number else label
-            )
-    axes.set_xlabel("agent steps")
-    axes.set_ylabel("mean raw return, last 100 games")
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8)
+    figure, all_axes = plt.subplots(
+        1, len(panels), figsize=(5.0 * len(panels) + 1.0, 3.4), layout="constrained", squeeze=False
+    )
+    for axes, (title, groups) in zip(all_axes[0], panels.items(), strict=True):
+        for index, (label, paths) in enumerate(groups.items()):
+            for number, path in enumerate(paths):
+                rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+                points = [
+                    (row["step"], row["return_mean_100"])
+                    for row in rows
+                    if row["return_mean_100"] is not None
+                ]
+                axes.plot(
+                    *zip(*points, strict=True),
+                    color=f"C{index}",
+                    alpha=0.8,
+                    linewidth=1.2,
+                    label=None if number else label,
+                )
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("agent steps")
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False, fontsize=8)
+    all_axes[0][0].set_ylabel("mean raw return, last 100 games")
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=130)
+    figure.savefig(out, dpi=110)
     print(out)
 
 
@@ -128,19 +137,22 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, default=Path("docs/images"), help="where the pictures go")
     asked = parser.parse_args()
     if asked.what[0] == "plot":
-        paths = [Path(name) for name in asked.what[2:]]
-        plot({path.name: [path] for path in paths}, Path(asked.what[1]))
+        panels: dict[str, dict[str, list[Path]]] = {}
+        for path in map(Path, asked.what[2:]):
+            env = json.loads((path / "config.json").read_text())["resolved"]["env"]
+            panels.setdefault(env, {})[path.name] = [path]
+        plot(panels, Path(asked.what[1]))
         return
     for name in asked.what:
         if name not in EXPERIMENTS:
             parser.error(f"no experiment '{name}': known are {', '.join(EXPERIMENTS)}")
-        groups: dict[str, list[Path]] = {}
+        groups: dict[str, dict[str, list[Path]]] = {}
         print(
             "| what | seed | stopped by | steps | seconds | mean return of 100 games |\n" + "| --- " * 6 + "|"
         )
         for trial in EXPERIMENTS[name]():
             path = run(trial, asked.runs)
-            groups.setdefault(trial.label, []).append(path)
+            groups.setdefault(trial.env, {}).setdefault(trial.label, []).append(path)
             summary = json.loads((path / "summary.json").read_text())
             reason = "score" if summary["solved_at_seconds"] is not None else "steps"
             figures = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['return_mean_100']:,.1f}"

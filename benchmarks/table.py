@@ -116,7 +116,7 @@ def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
 def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
     """A2C on Breakout, 16 x 5, A3C-Net."""
     ours = train("a2c", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 3000))["sps"]
-    plain = _best("envpool", "plain_a2c.py", seconds)
+    plain = _best("envpool", "plain_a2c.py", "--seconds", str(seconds))
     sb3 = max(
         peer("sb3", "sb3_a2c_breakout.py", "--vector", vector, "--seconds", str(seconds))["sps"]
         for vector in ("dummy", "subproc")
@@ -140,7 +140,9 @@ def ppo(seconds: int, cleanrl: Path | None) -> list[Line]:
             "PPO, Breakout, 8 x 128",
             ours,
             "CleanRL ppo_atari_envpool",
-            _best("envpool", "cleanrl_ppo.py", seconds, "--source", str(cleanrl)),
+            _best(
+                "envpool", "cleanrl_ppo.py", "--steps", str(max(5, seconds) * 1024), "--source", str(cleanrl)
+            ),
         )
     ]
 
@@ -157,11 +159,10 @@ def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
     return [Line("PPO, CartPole-v1, seconds to 475", medians[0], "SB3, RL Zoo settings", medians[1], True)]
 
 
-def _best(venv: str, script: str, seconds: int, *arguments: str) -> float:
+def _best(venv: str, script: str, *arguments: str) -> float:
     """The best of one and all torch threads."""
     counts = sorted({1, len(os.sched_getaffinity(0))})
-    common = ("--seconds", str(seconds), *arguments)
-    return max(peer(venv, script, *common, "--torch-threads", str(n))["sps"] for n in counts)
+    return max(peer(venv, script, *arguments, "--torch-threads", str(n))["sps"] for n in counts)
 
 
 ROWS: dict[str, Callable[[int, Path | None], list[Line]]] = {
@@ -183,16 +184,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the raw figures as JSON")
     asked = parser.parse_args()
     lines: list[Line] = []
+    print("| what | veldt | peer or limit | theirs | ratio |\n| --- | --- | --- | --- | --- |")
     for name in asked.rows:
         if name not in ROWS:
             parser.error(f"no row '{name}': known are {', '.join(ROWS)}")
         print(f"measuring {name} ...", file=sys.stderr)
-        lines += ROWS[name](asked.seconds, asked.cleanrl)
-    print("| what | veldt | peer or limit | theirs | ratio |\n| --- | --- | --- | --- | --- |")
-    for line in lines:
-        decimals = 1 if line.less_is_better else 0
-        figures = f"{line.veldt:,.{decimals}f} | {line.peer} | {line.theirs:,.{decimals}f}"
-        print(f"| {line.what} | {figures} | {line.ratio:.2f} |")
+        for line in ROWS[name](asked.seconds, asked.cleanrl):
+            decimals = 1 if line.less_is_better else 0
+            figures = f"{line.veldt:,.{decimals}f} | {line.peer} | {line.theirs:,.{decimals}f}"
+            print(f"| {line.what} | {figures} | {line.ratio:.2f} |", flush=True)
+            lines.append(line)
     if asked.out:
         asked.out.write_text(json.dumps([vars(line) | {"ratio": line.ratio} for line in lines], indent=1))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import pytest
@@ -27,4 +26,3 @@ def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def warm_forkserver() -> None:
     """Simulator processes start from one server with the emulator loaded, whichever test comes first."""
     forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
-    ensure_running()

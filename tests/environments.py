@@ -138,8 +138,8 @@ def forgetful() -> gymnasium.Env[Any, Any]:
 class Failing(Scripted):
     """Fails in the way `how` says, in step `at` (0: in the reset) of the episodes whose seeds are given."""
 
-    def __init__(self, how: str, seeds: Sequence[int], at: int, length: int = 10) -> None:
-        super().__init__([(length, "terminated")])
+    def __init__(self, how: str, seeds: Sequence[int], at: int, lengths: Sequence[int] = (10,)) -> None:
+        super().__init__([(length, "terminated") for length in lengths])
         self._how, self._seeds, self._at = how, frozenset(seeds), at
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
@@ -202,3 +202,48 @@ class Slow(Scripted):
         if self._t == 4:
             time.sleep(self._seconds)
         return super().step(action)
+
+
+class FailingLate(Failing):
+    """Fails in the way `how` says in every step of its process after the `count`-th; makes a file `hangs` first."""
+
+    def __init__(self, how: str, count: int) -> None:
+        super().__init__(how, (), 1)
+        self._count = count
+
+    def step(self, action: Any) -> Step:
+        global _steps
+        _steps += 1
+        if _steps > self._count:
+            Path("hangs").touch()
+            self._seeds = frozenset([self._seed])
+            self._spoil(None)
+        return super().step(action)
+
+
+_steps = 0
+
+
+def fails_after_a_while() -> gymnasium.Env[Any, Any]:
+    return FailingLate("raise", 400)
+
+
+def hangs_in_native_code_after_a_while() -> gymnasium.Env[Any, Any]:
+    return FailingLate("hang in native code", 400)
+
+
+def text_action() -> gymnasium.Env[Any, Any]:
+    return Hashed(spaces.Box(-1, 1, (2,), np.float32), spaces.Text(4))
+
+
+def no_environment() -> str:
+    return "an environment"
+
+
+def box_of_integers() -> gymnasium.Env[Any, Any]:
+    return Hashed(spaces.Box(-5, 5, (2, 2), np.int32), spaces.Box(-2, 7, (2,), np.int64))
+
+
+def table_of_choices() -> gymnasium.Env[Any, Any]:
+    pair = spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)])
+    return Hashed(pair, spaces.MultiDiscrete([[2, 3], [4, 5]]))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import os
+import re
 import sys
 import time
 import traceback
+import types
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,44 +192,116 @@ def _dispatch(arguments: list[str]) -> None:
     verbs[verb](arguments[1:])
 
 
-def _parse(cls: Any, arguments: list[str], verb: str, default: Any = None) -> Any:
+def _parse(cls: Any, arguments: list[str], verb: str) -> Any:
     """`cls` from flags. Usage errors are one sentence, like all others."""
-    flags = _known_flags(cls, default)
-    for argument in arguments:
-        name = argument.split("=")[0].replace("_", "-")
-        if name.startswith("--") and name not in flags and name != "--help":
-            raise UsageError(f"no flag {name}{did_you_mean(name, flags)}: see `veldt {verb} --help`")
+    if not {"-h", "--help"} & set(arguments):
+        _check(arguments, _settings(cls), f"see `veldt {verb} --help`")
+    box = io.StringIO()
     try:
-        return tyro.cli(
-            cls,
-            args=arguments,
-            prog=f"veldt {verb}",
-            default=default if default is not None else tyro.MISSING_NONPROP,
-            config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
-            console_outputs=True,
-        )
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(
+                cls,
+                args=arguments,
+                prog=f"veldt {verb}",
+                config=(tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes),
+            )
     except SystemExit as stopped:
         if stopped.code in (0, None):
             raise
-        sys.exit(2)
+        text = " ".join(re.sub("[─-╿]", " ", box.getvalue()).split())
+        raise UsageError(
+            f"{text or 'the arguments cannot be understood'}; see `veldt {verb} --help`"
+        ) from None
 
 
-def _known_flags(cls: Any, default: Any) -> set[str]:
-    names: set[str] = set()
+@dataclass(frozen=True)
+class _Setting:
+    """One value that a command line can give, by `--flag` or, where `positional`, by its place."""
 
-    def collect(kind: Any, value: Any) -> None:
-        for item in dataclasses.fields(kind):
-            part = getattr(value, item.name, None)
-            if dataclasses.is_dataclass(part):
-                collect(type(part), part)
-            elif dataclasses.is_dataclass(item.type):
-                collect(item.type, None)
-            else:
-                flag = item.name.replace("_", "-")
-                names.update((f"--{flag}", f"--no-{flag}"))
+    name: str
+    kind: Any
+    required: bool
+    positional: bool
 
-    collect(cls, default)
-    return names
+    @property
+    def repeats(self) -> bool:
+        return typing.get_origin(self.kind) is tuple
+
+    def wrong(self, text: str) -> str | None:
+        """What a value must be, if `text` is not that."""
+        kinds = typing.get_args(self.kind) if isinstance(self.kind, types.UnionType) else (self.kind,)
+        if type(None) in kinds and text == "None":
+            return None
+        kind = typing.get_args(kinds[0])[0] if self.repeats else kinds[0]
+        if typing.get_origin(kind) is Literal:
+            choices = typing.get_args(kind)
+            if text in choices:
+                return None
+            return f"it must be one of {', '.join(choices)}{did_you_mean(text, choices)}"
+        try:
+            kind(text)
+        except ValueError:
+            return f"it must be {'a whole number' if kind is int else 'a number'}"
+        return None
+
+
+def _settings(cls: Any) -> list[_Setting]:
+    """All that can be given for the dataclass `cls`, those of dataclasses inside it included."""
+    settings = []
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for item in dataclasses.fields(cls):
+        hint = hints[item.name]
+        kind, *extras = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+        if dataclasses.is_dataclass(kind):
+            settings += _settings(kind)
+            continue
+        required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        settings.append(_Setting(item.name.replace("_", "-"), kind, required, tyro.conf.Positional in extras))
+    return settings
+
+
+def _check(arguments: list[str], settings: list[_Setting], see: str) -> None:
+    """UsageError for what is unknown, missing or no value of its setting."""
+    places = [setting for setting in settings if setting.positional]
+    flags = {f"--{setting.name}": setting for setting in settings if not setting.positional}
+    off = {f"--no-{setting.name}" for setting in settings if setting.kind is bool}
+    given, rest = set(), list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if not argument.startswith("--"):
+            if not places:
+                raise UsageError(f"'{argument}' is one argument too many: {see}")
+            setting = places[0] if places[0].repeats else places.pop(0)
+            given.add(setting.name)
+            if must := setting.wrong(argument):
+                raise UsageError(f"'{argument}' cannot be {setting.name.upper()}: {must} ({see})")
+            continue
+        flag, equals, value = argument.partition("=")
+        flag = flag.replace("_", "-")
+        if flag not in flags and flag not in off:
+            raise UsageError(f"no flag {flag}{did_you_mean(flag, [*flags, *off])}: {see}")
+        if flag in off or flags[flag].kind is bool:
+            if equals:
+                raise UsageError(f"{flag} takes no value: write {flag} or {_opposite(flag, off)} ({see})")
+            continue
+        setting = flags[flag]
+        given.add(setting.name)
+        values = [value] if equals else []
+        while not equals and rest and not rest[0].startswith("--") and (setting.repeats or not values):
+            values.append(rest.pop(0))
+        if not values:
+            raise UsageError(f"{flag} has no value: {see}")
+        for value in values:
+            if must := setting.wrong(value):
+                raise UsageError(f"{flag} is '{value}': {must} ({see})")
+    for setting in settings:
+        if setting.required and setting.name not in given:
+            what = setting.name.upper() if setting.positional else f"--{setting.name}"
+            raise UsageError(f"{what} is missing: {see}")
+
+
+def _opposite(flag: str, off: set[str]) -> str:
+    return f"--{flag.removeprefix('--no-')}" if flag in off else f"--no-{flag.removeprefix('--')}"
 
 
 def _train(arguments: list[str]) -> None:

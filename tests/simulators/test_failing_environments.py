@@ -37,7 +37,7 @@ CULPRIT = 1
 def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batch") -> SimulatorError:
     """The error of simulators of which one fails in step `at` (0: the reset) of its `episode`."""
     seed = episode_seed(RUN_SEED, CULPRIT, episode)
-    env = functools.partial(Failing, how, [seed], at, length=3)
+    env = functools.partial(Failing, how, [seed], at, lengths=[3])
     timeout = 1.0 if how.startswith("hang") else 20.0  # a busy machine is not a hanging environment
     settings = settings_for(env, num_simulators=4, env_timeout=timeout, resets=resets)
     simulators = make(settings, 5, groups=2, processes=processes)
@@ -73,6 +73,26 @@ def test_in_a_reset(how: str, processes: int, episode: int, resets: str) -> None
     run(how, processes, episode, at=0, resets=resets)
 
 
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan reward", 0), ("raise", 1), ("exit", 1)])
+def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> None:
+    """Also where the other simulators of its process have begun many episodes since."""
+    lengths = [1, 12]
+    seeds = [episode_seed(RUN_SEED, b, 0) for b in range(6)]
+    culprit = next(b for b, seed in enumerate(seeds) if seed % 2 == 1)
+    env = functools.partial(Failing, how, [seeds[culprit]], 9, lengths)
+    simulators = make(settings_for(env, num_simulators=6), 12, processes=processes)
+    try:
+        simulators.start()
+        with pytest.raises(SimulatorError) as caught:
+            for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
+                pass
+        assert simulators.trajectory.episode[8].max() > 2
+    finally:
+        simulators.close()
+    assert (caught.value.simulator, caught.value.seed) == (culprit, seeds[culprit])
+
+
 @pytest.mark.parametrize("processes", [0, 2])
 def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
     """The first is made to see its spaces, so it is the fourth of the simulators that cannot be made."""
@@ -89,7 +109,8 @@ def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
 def test_slow_is_not_hung() -> None:
     """Steps that take longer together than the deadline, each of them within it."""
     env = functools.partial(Slow, 0.5)
-    settings = settings_for(env, num_simulators=6, env_timeout=2.0)
+    # The deadline of the first look at them passes while the last of them is at work, as it was before the step.
+    settings = settings_for(env, num_simulators=3, env_timeout=1.25)
     simulators = make(settings, 6, groups=1, processes=1)
     try:
         simulators.start()

@@ -27,7 +27,7 @@ def play(
     how: str, seeds: list[int], at: int, processes: int, resets: str = "mid-batch", decorrelate: int = 0
 ) -> tuple[Slots, EpisodeBook, list[str]]:
     """All slots, the book of games and the notes of simulators of which those with these seeds fail in step `at`."""
-    env = functools.partial(Failing, how, seeds, at, length=LENGTH)
+    env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
     settings = settings_for(
         env,
         num_simulators=WIDTH,
@@ -113,8 +113,17 @@ def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("decorrelate", [0, 30])
-@pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan observation", 0), ("raise", 2)])
+@pytest.mark.parametrize(
+    ("how", "processes", "decorrelate"),
+    [
+        ("raise", 0, 0),
+        ("nan observation", 0, 0),
+        ("raise", 2, 0),
+        ("raise", 0, 30),
+        ("nan observation", 0, 30),
+        ("nan reward", 2, 30),
+    ],
+)
 def test_a_failed_start(how: str, processes: int, decorrelate: int) -> None:
     seeds, at = [episode_seed(RUN_SEED, 3, 0)], 1 if decorrelate else 0
     slots, _, notes = play(how, seeds, at, processes, decorrelate=decorrelate)

@@ -77,10 +77,12 @@ def test_decorrelation_is_a_prefix_that_can_be_played_again(processes: int) -> N
     for b in range(8):
         env = scripted()
         observation, _ = env.reset(seed=episode_seed(settings.run_seed, b, int(slot.episode[0, b])))
-        for action in prefixes[b]:
-            observation, _, terminated, truncated, _ = env.step(int(action))
+        total = 0.0
+        for action in prefixes[b].actions:
+            observation, reward, terminated, truncated, _ = env.step(int(action))
             assert not (terminated or truncated)
+            total += reward
         np.testing.assert_array_equal(slot.observation[""][0, b], observation)
-        assert slot.age[0, b] == len(prefixes[b])
+        assert slot.age[0, b] == len(prefixes[b].actions) and prefixes[b].score == total
     assert len({int(age) for age in slot.age[0]}) > 2
     simulators.close()

@@ -170,6 +170,11 @@ def _channels_last(shape: Sequence[int]) -> bool:
 
 def load_factory(name: str) -> TorsoFactory:
     """The function that `module:function` names."""
+    if "<" in name or name.startswith("__main__:"):
+        raise UsageError(
+            f"the run's network {name} was a callable that cannot be imported by its name: pass it again, "
+            "resume(run, network=...)"
+        )
     module_name, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -94,13 +94,15 @@ class CheckpointStore:
         return self._first_whole(sorted(self._newest_first(), key=_score, reverse=True), on_damaged)
 
     def _first_whole(self, paths: list[Path], on_damaged: Callable[[str], None]) -> Checkpoint:
+        problems = []
         for path in paths:
             try:
                 return self.load(path)
             except CheckpointError as error:
-                on_damaged(str(error))
+                problems.append(str(error))
+                on_damaged(problems[-1])
         found = (
-            f"none of the {len(paths)} checkpoints in {self.path} is whole"
+            f"none of the {len(paths)} checkpoints in {self.path} is whole ({problems[0]})"
             if paths
             else f"none in {self.path}"
         )

@@ -94,6 +94,8 @@ class RunDirectory:
         config = self._read_json(_CONFIG)
         if config is None:
             raise UsageError(f"{self.path} has no {_CONFIG}: it is not a veldt run")
+        if not isinstance(config.get("resolved"), dict):
+            raise UsageError(f"{self.path / _CONFIG} has no resolved settings: it is not as veldt wrote it")
         return config
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:

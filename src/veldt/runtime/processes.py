@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver as forkserver_module
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
@@ -20,11 +22,30 @@ from typing import Any
 _LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
 
 
+# What a terminal that closes, `timeout` or a job scheduler sends to every process of a run at once.
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def forkserver(preload: list[str]) -> ForkServerContext:
     """The context that starts processes from a small server with `preload` already imported (about 10 ms each)."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(preload)
+    for start in (resource_tracker.ensure_running, forkserver_module.ensure_running):
+        # They inherit the mask: a request to end is for this process, which needs them for its last checkpoint.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        try:
+            start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
+
+
+def leave_signals_to_parent() -> None:
+    """Called in a child: requests to end do nothing here, and what they are to an environment's own programs there."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _ENDINGS[1:]:
+        signal.signal(number, lambda *_: None)  # an ignored signal would stay ignored in those programs
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
 
 
 @contextlib.contextmanager
@@ -154,4 +175,12 @@ class Child:
         self.pipe.close()
 
 
-__all__ = ["Child", "Connection", "acquire", "exit_with_parent", "forkserver", "main_module_hidden"]
+__all__ = [
+    "Child",
+    "Connection",
+    "acquire",
+    "exit_with_parent",
+    "forkserver",
+    "leave_signals_to_parent",
+    "main_module_hidden",
+]

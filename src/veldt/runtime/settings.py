@@ -31,5 +31,6 @@ def check_values(config: Any) -> None:
             )
         if hint is int and not isinstance(value, int):
             raise UsageError(f"{flag} is {value!r}: it must be a whole number, such as 1_000_000")
-        if hint is float and not (isinstance(value, int | float) and math.isfinite(value)):
+        number = hint is float or (float in typing.get_args(hint) and value is not None)
+        if number and not (isinstance(value, int | float) and math.isfinite(value)):
             raise UsageError(f"{flag} is {value!r}: it must be a finite number")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
+from veldt.simulators.stepper import Prefix, Stepper, StepperSettings, Unfinished
 from veldt.simulators.trajectory import Trajectory
 
 
@@ -22,7 +22,7 @@ class Simulators(Protocol):
     trajectory: Trajectory
     groups: list[slice]
 
-    def start(self) -> dict[int, np.ndarray]:
+    def start(self) -> dict[int, Prefix]:
         """Begins everywhere; the random actions already played, by simulator (see `Stepper.start`)."""
 
     def step(self, group: int, t: int) -> None: ...
@@ -57,8 +57,8 @@ class InProcessSimulators:
             for part in self.groups
         ]
 
-    def start(self) -> dict[int, np.ndarray]:
-        return {b: actions for stepper in self._steppers for b, actions in stepper.start().items()}
+    def start(self) -> dict[int, Prefix]:
+        return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
 
     def step(self, group: int, t: int) -> None:
         self._steppers[group].step(t)

@@ -42,12 +42,20 @@ class Unfinished:
     actions: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class Prefix:
+    """What was played of an episode before the first row: random actions [age, ...], as stored, and their score."""
+
+    actions: np.ndarray
+    score: float
+
+
 class Stepper:
     """Simulators `first` to `first + count - 1` of the run.
 
-    Stepping is single-threaded and in order. `progress` int64 [3] is written with (simulator, episode) before each
-    simulator is touched, so that whoever waits can name the one that hangs; its third number grows with the steps that
-    fill no row (decorrelation, replay), so that many of them do not look like one that hangs.
+    Stepping is single-threaded and in order. `progress` int64 [3] is written before a simulator is touched, so that
+    whoever waits can name the one that hangs: the simulator, the episode if it begins one, and a number that grows with
+    every row and with the steps that fill none (decorrelation, replay), so that much work does not look like a hang.
     """
 
     def __init__(
@@ -69,10 +77,10 @@ class Stepper:
             except Exception as error:
                 raise self._error(index, "could not be made", error) from error
 
-    def start(self) -> dict[int, np.ndarray]:
+    def start(self) -> dict[int, Prefix]:
         """Begins the first episode of every simulator and plays its random decorrelation steps (section 5.2).
 
-        Returns, by simulator, the random actions that led to its first row.
+        Returns, by simulator, what led to its first row.
         """
         prefixes = {}
         for index in range(len(self._simulators)):
@@ -80,7 +88,7 @@ class Stepper:
                 prefixes[self._first + index] = self._begin(index)
             except Exception as error:
                 self._replace(index, "failed at its start", error, 0)
-                prefixes[self._first + index] = self._slot.spec.action.sample(np.random.default_rng(0), 0)
+                prefixes[self._first + index] = Prefix(self._slot.action[0, :0], 0.0)
         return prefixes
 
     def step(self, t: int) -> None:
@@ -97,6 +105,7 @@ class Stepper:
             actions = actions.tolist()  # Python ints step faster than numpy's
         rows, reward, ended = self._rows(t + 1), slot.reward[t, part], slot.ended[t, part].tolist()
         progress, simulators, first = self._progress, self._simulators, self._first
+        progress[2] += 1
         index = 0
         while index < len(simulators):  # entered again only after a failure that was restarted
             try:
@@ -122,6 +131,7 @@ class Stepper:
     def reset_ended(self) -> None:
         """Wait-reset: resets the simulators left out of the last rows, into the slot's `fresh` observations."""
         last = self._slot.steps
+        self._progress[2] += 1
         rows = [array[self._part] for array in self._slot.fresh.values()]
         for index in np.flatnonzero(self._slot.ended[last, self._part]):
             b = self._first + int(index)
@@ -179,26 +189,29 @@ class Stepper:
     def _touch(self, b: int, episode: int) -> None:
         self._progress[0], self._progress[1] = b, episode
 
-    def _begin(self, index: int) -> np.ndarray:
-        """Plays the first episode's random steps; returns the actions that led to the first row."""
+    def _begin(self, index: int) -> Prefix:
+        """Plays the first random steps; returns those that led to the first row."""
         b, slot, simulator = self._first + index, self._slot, self._simulators[index]
         seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
         rng = np.random.Generator(np.random.Philox(seed))
         most = self._settings.simulation.decorrelate
         steps = int(rng.integers(0, most + 1)) if most else 0
         actions = slot.spec.action.sample(rng, steps)
-        begin = 0
+        begin, score = 0, 0.0
         self._reset(index, self._rows(0), 0)
         for step, action in enumerate(actions):
             self._progress[2] += 1
             self._shift_history(index)
-            _, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
+            reward, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
             self._check_observation(self._rows(0), index)
+            score += float(np.float32(reward))  # as rows hold it
+            if np.isnan(score):
+                raise ValueError("the reward is NaN")
             if terminated or truncated:
-                begin = step + 1
+                begin, score = step + 1, 0.0
                 self._reset(index, self._rows(0), int(slot.episode[0, b]) + 1)
         slot.age[0, b] = steps - begin
-        return actions[begin:]
+        return Prefix(actions[begin:], score)
 
     def _reset(self, index: int, rows: list[np.ndarray], episode: int, t: int = 0) -> None:
         """Resets into `rows`, the observations of row `t`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -13,7 +12,7 @@ import numpy as np
 
 from veldt.errors import SimulatorError
 from veldt.runtime.cores import pin
-from veldt.runtime.processes import acquire, exit_with_parent
+from veldt.runtime.processes import acquire, exit_with_parent, leave_signals_to_parent
 from veldt.runtime.shared import SharedArrays
 from veldt.simulators.messages import pack, unpack
 from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
@@ -43,7 +42,7 @@ def run(
 ) -> None:
     """Entry point of the process."""
     exit_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the owner's to handle
+    leave_signals_to_parent()
     pin(wiring.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     progress = wiring.board["progress"][wiring.worker]
@@ -79,7 +78,9 @@ def _answer(stepper: Stepper, message: bytes) -> bytes:
     header, arrays = unpack(message)
     match header["call"]:
         case "start":
-            return pack({}, {str(b): actions for b, actions in stepper.start().items()})
+            prefixes = {str(b): prefix for b, prefix in stepper.start().items()}
+            scores = {b: prefix.score for b, prefix in prefixes.items()}
+            return pack({"scores": scores}, {b: prefix.actions for b, prefix in prefixes.items()})
         case "save":
             return pack({}, {str(b): np.frombuffer(state, np.uint8) for b, state in stepper.save().items()})
         case "notes":

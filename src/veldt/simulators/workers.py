@@ -22,7 +22,7 @@ from veldt.simulators.in_process import split
 from veldt.simulators.messages import pack, unpack
 from veldt.simulators.seeding import episode_seed
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.stepper import StepperSettings, Unfinished
+from veldt.simulators.stepper import Prefix, StepperSettings, Unfinished
 from veldt.simulators.trajectory import Trajectory
 from veldt.simulators.worker import CALL, RESET_ENDED, STEP, STOP, Wiring
 
@@ -94,9 +94,13 @@ class WorkerSimulators:
             raise
         self._by_group = [[i for i, w in enumerate(self._workers) if w.group == g] for g in range(groups)]
 
-    def start(self) -> dict[int, np.ndarray]:
+    def start(self) -> dict[int, Prefix]:
         answers = self._call_all("start")
-        return {int(b): actions for _, arrays in answers for b, actions in arrays.items()}
+        return {
+            int(b): Prefix(actions, header["scores"][b])
+            for header, arrays in answers
+            for b, actions in arrays.items()
+        }
 
     def step(self, group: int, t: int) -> None:
         command = self._board["command"]
@@ -218,7 +222,7 @@ class WorkerSimulators:
         """Waits for the command `what` on row `t`; if that was asked for, replaces a process that dies or hangs."""
         culprits: set[int] = set()
         while not self._finished(index):
-            failure = self._failure(index)
+            failure = self._failure(index, row=t if what == STEP else None)
             restarts = self._settings.simulation.on_env_error == "restart"
             if not restarts or self._board["failed"][index] or failure.simulator in culprits:
                 raise failure
@@ -247,8 +251,8 @@ class WorkerSimulators:
         self._board["command"][index] = what, t
         self._workers[index].go.release()
 
-    def _failure(self, index: int, message: bytes | None = None) -> SimulatorError:
-        """What became of a process, naming environment, simulator and seed."""
+    def _failure(self, index: int, message: bytes | None = None, row: int | None = None) -> SimulatorError:
+        """What became of a process (in a step of row `row`), naming environment, simulator and seed."""
         worker = self._workers[index]
         if message is None:
             message = worker.child.receive(0.5)
@@ -256,6 +260,8 @@ class WorkerSimulators:
             known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
             return SimulatorError(header["error"], **known)
         b, episode, _ = self._board["progress"][index].tolist()
+        if row is not None and not self.trajectory.ended[row, b]:
+            episode = int(self.trajectory.episode[row, b])
         seed = episode_seed(self._settings.run_seed, b, episode)
         timeout = self._settings.simulation.env_timeout
         if worker.child.alive():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from veldt.simulators.stepper import Prefix
 from veldt.simulators.trajectory import Trajectory
 
 _WINDOW = 100  # games over which a mean return is given
@@ -32,17 +33,19 @@ class Game:
 class EpisodeBook:
     """Follows every simulator's present episode through the rows of trajectories.
 
-    `prefixes` are random actions already played before the first row (start-state decorrelation).
+    `prefixes` are what was played before the first row (start-state decorrelation): part of those games, and of their
+    scores.
     """
 
-    def __init__(self, width: int, prefixes: Mapping[int, np.ndarray]) -> None:
+    def __init__(self, width: int, prefixes: Mapping[int, Prefix]) -> None:
         self._score = np.zeros(width)
         self._actions: list[list[np.ndarray]] = [[] for _ in range(width)]
         self._prefix = [0] * width
         self.games = 0
         self.recent: deque[float] = deque(maxlen=_WINDOW)
-        for b, actions in prefixes.items():
-            self._actions[b], self._prefix[b] = [actions], len(actions)
+        for b, prefix in prefixes.items():
+            self._actions[b], self._prefix[b] = [prefix.actions], len(prefix.actions)
+            self._score[b] = prefix.score
 
     def add(self, slot: Trajectory) -> list[Game]:
         """Takes a full trajectory; returns the games finished in it, in the order of their steps."""

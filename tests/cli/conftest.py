@@ -1,0 +1,59 @@
+"""The command line in this process, and a finished run to point it at."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import veldt
+from veldt.cli import main
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """A function: arguments and the expected exit code -> the one sentence on stderr."""
+
+    def run(*arguments: str, code: int = 2) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main(arguments)
+        shown = capsys.readouterr()
+        assert stopped.value.code == code, shown.err
+        assert shown.out == ""
+        assert shown.err.startswith("veldt: ") and shown.err.count("\n") == 1, shown.err
+        assert "Traceback" not in shown.err and "│" not in shown.err
+        return shown.err.removeprefix("veldt: ").strip()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of PPO with two checkpoints, not to be changed."""
+    path = tmp_path_factory.mktemp("runs") / "finished"
+    veldt.train(
+        "ppo",
+        env="CartPole-v1",
+        run_dir=path,
+        quiet=True,
+        steps=128,
+        num_simulators=4,
+        batch=64,
+        minibatches=2,
+        hidden=(8,),
+        checkpoint_every=64,
+        simulators="in-process",
+    )
+    assert len(list((path / "checkpoints").iterdir())) == 2
+    return path
+
+
+@pytest.fixture
+def run(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy of it to do anything to."""
+    shutil.copytree(finished_run, tmp_path / "run")
+    return tmp_path / "run"

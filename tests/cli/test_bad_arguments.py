@@ -1,0 +1,127 @@
+"""What a user can mistype is answered by one sentence that says what was given and what is allowed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from veldt import cli
+
+SEE = "(see `veldt train ppo --help`)"
+
+# Arguments after `veldt train ppo --env CartPole-v1`, and what the sentence has to say.
+SETTINGS = {
+    "--steps abc": f"--steps is 'abc': it must be a whole number {SEE}",
+    "--steps=abc": f"--steps is 'abc': it must be a whole number {SEE}",
+    "--steps 1.5": "--steps is '1.5': it must be a whole number",
+    "--steps": "--steps has no value: see `veldt train ppo --help`",
+    "--steps --seed 3": "--steps has no value",
+    "--steps 0": "--steps is 0: it must be more than 0",
+    "--steps -5": "--steps is -5: it must be more than 0",
+    "--until often": "--until is 'often': it must be a number",
+    "--until nan": "--until is nan: it must be a finite number",
+    "--learning-rate fast": "--learning-rate is 'fast': it must be a number",
+    "--learning-rate nan": "--learning-rate is nan: it must be a finite number",
+    "--precision fp8": "--precision is 'fp8': it must be one of auto, fp32, bf16",
+    "--resets wiat": "(did you mean 'wait'?)",
+    "--hidden 64 x": "--hidden is 'x': it must be a whole number",
+    "--hidden 0": "--hidden is (0,): give at least one layer",
+    "--compile=yes": "--compile takes no value: write --compile or --no-compile",
+    "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
+    "--no-compil": "no flag --no-compil (did you mean '--no-compile'?)",
+    "--horizon 5": "no flag --horizon",  # a2c's, not ppo's
+    "more": "'more' is one argument too many",
+    "--num-simulators 0": "--num-simulators is 0: it must be at least 1",
+    "--batch 100": "--batch 100 does not divide into --minibatches",
+    "--batch 96 --minibatches 4 --num-simulators 5": "--batch 96 does not divide among 5 simulators",
+    "--network dpn": "no network 'dpn' (did you mean 'dqn'?)",
+    "--network dqn": "network 'dqn' is for images",
+    "--network nosuch:net": "no network 'nosuch:net'",
+    "--device tpu": "--device tpu",
+    "--device cuda": "--device cuda is not here: this machine has 0 CUDA devices",
+    "--simulators atari": "--simulators atari is for Atari games, and CartPole-v1 is none",
+    "--processes 3 --num-simulators 2": "--processes is 3: it must be between 0 (automatic) and the number of",
+    "--env-kwargs {": "--env-kwargs is not JSON",
+    "--env-kwargs 3": "--env-kwargs is a JSON int: it must be an object",
+}
+
+
+@pytest.mark.parametrize("arguments", SETTINGS)
+def test_settings(arguments: str, refused: Any, in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert SETTINGS[arguments] in refused("train", "ppo", "--env", "CartPole-v1", *arguments.split())
+    assert not (in_tmp / "runs").exists(), "a run was made for nothing"
+
+
+WORDS = {
+    "trian ppo": "no verb 'trian' (did you mean 'train'?): known are train, resume",
+    "train": "which recipe? veldt train RECIPE --env ENV; known are a2c, ppo",
+    "train --env CartPole-v1": "which recipe?",
+    "train pp --env CartPole-v1": "no recipe 'pp' (did you mean 'ppo'?)",
+    "train ppo": "--env is missing: see `veldt train ppo --help`",
+    "train ppo --env CartPol-v1": "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)",
+    "train ppo --env ALE/Brekout-v5": "(did you mean 'ALE/Breakout-v5'?)",
+    "train ppo --env nosuch:make": "no module 'nosuch' for 'nosuch:make': write it as module:function",
+    "train ppo --env environments:scriptd": "(did you mean 'environments:scripted'?)",
+    "train ppo --env environments:no_environment": "returned str, not a gymnasium.Env",
+    "train ppo --env environments:text_action": "is not supported: allowed are Discrete, MultiDiscrete and Box",
+    "resume": "RUN is missing: see `veldt resume --help`",
+    "evaluate a b": "'b' is one argument too many",
+    "evaluate nowhere": "nowhere is not a veldt run: there is no such directory",
+    "resume nowhere": "nowhere is not a veldt run: there is no such directory",
+    "watch nowhere": "nowhere is not a veldt run: there is no such directory",
+    "report": "RUNS is missing",
+    "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",
+    "bench samplin": "'samplin' cannot be WHAT: it must be one of sampling, training (did you mean 'sampling'?)",
+}
+
+
+@pytest.mark.parametrize("arguments", WORDS)
+def test_words(arguments: str, refused: Any, in_tmp: Path) -> None:
+    assert WORDS[arguments] in refused(*arguments.split())
+    assert not (in_tmp / "runs").exists()
+
+
+def test_a_missing_extra(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    assert refused("train", "ppo", "--env", "ALE/Breakout-v5") == (
+        "ALE/Breakout-v5 needs ale-py, which is not installed: pip install 'veldt[atari]'"
+    )
+
+
+def test_a_run_directory_that_exists(refused: Any, run: Path) -> None:
+    said = refused("train", "ppo", "--env", "CartPole-v1", "--run-dir", str(run))
+    assert said == f"--run-dir {run} exists already: name a new directory, or `veldt resume {run}`"
+
+
+def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["train", "ppo", "--env", "CartPole-v1", "--steps", "0", "--debug"])
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown and shown.splitlines()[-1] == "veldt: --steps is 0: it must be more than 0"
+
+
+def test_the_unexpected_is_one_sentence_too(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def surprise(arguments: list[str]) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(cli, "_doctor", surprise)
+    assert refused("doctor", code=1) == "ZeroDivisionError: oh (unexpected; --debug shows where)"
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["doctor", "--debug"])
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", "train --help", "train ppo --help", "evaluate -h", "--version", ""]
+)
+def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        cli.main(arguments.split())
+    except SystemExit as stopped:
+        assert stopped.code in (0, None)
+    shown = capsys.readouterr()
+    assert "veldt" in shown.out and shown.err == ""

@@ -1,0 +1,85 @@
+"""Damaged and misplaced checkpoints are passed over or refused, by name and with exit code 1."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import veldt
+from veldt.cli import main
+
+
+def checkpoints(run: Path) -> list[Path]:
+    return sorted((run / "checkpoints").iterdir())
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def alter(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGE = {"truncated": truncate, "altered": alter, "missing": Path.unlink}
+
+
+@pytest.mark.parametrize("verb", ["resume", "evaluate"])
+@pytest.mark.parametrize("how", DAMAGE)
+def test_no_checkpoint_is_whole(how: str, verb: str, refused: Any, run: Path) -> None:
+    for checkpoint in checkpoints(run):
+        DAMAGE[how](checkpoint / "weights.safetensors")
+    said = refused(verb, str(run), code=1)
+    assert said.startswith("there is no checkpoint to load: none of the 2 checkpoints in ")
+    assert f"{checkpoints(run)[-1] / 'weights.safetensors'}" in said and how in said
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimiser.safetensors", "manifest.json"])
+def test_an_older_one_is_used(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    older, newest = checkpoints(run)
+    truncate(newest / name)
+    main(["evaluate", str(run), "--episodes", "2", "--json"])
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["checkpoint_step"] == int(older.name.removeprefix("step-"))
+    assert str(newest / name) in shown.err
+
+
+@pytest.mark.parametrize("verb", ["resume", "evaluate"])
+def test_of_another_recipe(verb: str, refused: Any, run: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "env": "CartPole-v1",
+        "quiet": True,
+        "hidden": (8,),
+        "simulators": "in-process",
+    }
+    other = veldt.train("a2c", run_dir=tmp_path / "a2c", steps=1000, num_simulators=4, **settings)
+    (misplaced,) = checkpoints(other.path)
+    shutil.copytree(misplaced, run / "checkpoints" / misplaced.name)
+    said = refused(verb, str(run), code=1)
+    assert "was written by recipe 'a2c', and this run's is 'ppo'" in said and misplaced.name in said
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"resolved": {}}', '{"resolved": 3}'])
+def test_a_damaged_configuration(text: str, refused: Any, run: Path) -> None:
+    (run / "config.json").write_text(text)
+    with pytest.raises(veldt.VeldtError) as caught:
+        veldt.load(run)
+    assert refused("resume", str(run), code=caught.value.exit_code) == str(caught.value)
+
+
+def test_a_run_that_is_being_trained(refused: Any, run: Path) -> None:
+    from veldt.runs.directory import RunDirectory
+
+    with RunDirectory.open(run).lock():
+        assert "is being trained by process" in refused("resume", str(run))
+
+
+def test_a_setting_that_cannot_change(run: Path) -> None:
+    with pytest.raises(veldt.UsageError, match="--seed cannot change when a run is resumed"):
+        veldt.resume(run, seed=3)

@@ -1,0 +1,35 @@
+"""Networks as a user writes them: a function from an observation's shape to a module with features [N, F]."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def flat(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 12), nn.ReLU())
+
+
+class OfFields(nn.Module):
+    """For a dictionary of observations."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict(
+            {name.replace("/", "-"): nn.Linear(math.prod(shape), 5) for name, shape in shapes.items()}
+        )
+
+    def forward(self, fields: dict[str, Tensor]) -> Tensor:
+        return torch.cat(
+            [self.parts[n.replace("/", "-")](x.flatten(1).float()) for n, x in fields.items()], -1
+        )
+
+
+def too_many_axes(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Identity() if len(shape) > 1 else nn.Unflatten(1, (2, 2))
+
+
+def no_module(shape: tuple[int, ...]) -> str:
+    return "a network"

@@ -1,0 +1,54 @@
+"""Evaluation plays whole games that a seed fixes, with the policy that `load` gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_state import SMALL
+
+import veldt
+from veldt.simulators.seeding import EVALUATION, derive_seed, episode_seed
+
+ATARI = {"num_simulators": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 25}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 128}),
+    "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 128}),
+    "SpaceInvaders": ("a2c", ATARI | {"env": "ALE/SpaceInvaders-v5", "steps": 60}),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_whole_games_by_seed(name: str, tmp_path: Path) -> None:
+    recipe, settings = RUNS[name]
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, simulators="in-process", **settings)
+    agent = veldt.load(run.path)
+    width = settings["num_simulators"]
+    episodes = 2 * width + 1
+    greedy = veldt.evaluate(agent, episodes=episodes, seed=7, greedy=True)
+    assert greedy == veldt.evaluate(run.path, episodes=episodes, seed=7, greedy=True)
+    # By hand: the first games of each simulator, one after the other.
+    env, seed = agent.make_env(), derive_seed(7, EVALUATION)
+    for game in range(episodes):
+        observation, _ = env.reset(seed=episode_seed(seed, game % width, game // width))
+        score, length, over = 0.0, 0, False
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(agent.act(observation, greedy=True))
+            score, length, over = score + float(reward), length + 1, terminated or truncated
+        assert (greedy.scores[game], greedy.lengths[game]) == (score, length), game
+
+
+def test_draws_are_fixed_by_the_seed(tmp_path: Path) -> None:
+    recipe, settings = RUNS["CartPole"]
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
+    one, again, other = (veldt.evaluate(run.path, episodes=9, seed=seed) for seed in (1, 1, 2))
+    assert one == again and one != other
+    assert len(one.scores) == len(one.lengths) == 9 and one.scores == [float(n) for n in one.lengths]
+    assert one.mean == sum(one.scores) / 9
+
+
+@pytest.mark.parametrize("episodes", [0, -1])
+def test_how_many_games(episodes: int, tmp_path: Path) -> None:
+    with pytest.raises(veldt.UsageError, match="--episodes is "):
+        veldt.evaluate(tmp_path, episodes=episodes)

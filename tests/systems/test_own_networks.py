@@ -1,0 +1,83 @@
+"""The user's own network, by callable and by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import own_networks
+import pytest
+from run_state import SMALL, assert_same_run, newest
+from torch import nn
+
+import veldt
+
+SETTINGS = {name: value for name, value in SMALL.items() if name != "hidden"} | {"simulators": "in-process"}
+
+
+def train(run: Path, **settings: Any) -> veldt.Run:
+    return veldt.train(
+        "ppo", run_dir=run, quiet=True, **({"steps": 192, "env": "CartPole-v1"} | SETTINGS | settings)
+    )
+
+
+def test_callable_and_name_are_the_same_run(tmp_path: Path) -> None:
+    train(tmp_path / "callable", network=own_networks.flat)
+    train(tmp_path / "name", network="own_networks:flat")
+    assert_same_run(tmp_path / "callable", tmp_path / "name")
+    shapes = {name: array.shape for name, array in newest(tmp_path / "name").groups["weights"].items()}
+    assert (12, 4) in shapes.values(), shapes
+    config = json.loads((tmp_path / "callable" / "config.json").read_text())
+    assert config["resolved"]["network"]["network"] == "own_networks:flat"
+
+
+def test_loaded_and_resumed_by_its_name(tmp_path: Path) -> None:
+    train(tmp_path / "whole", network=own_networks.flat, steps=320)
+    run = train(tmp_path / "run", network=own_networks.flat, steps=320, checkpoint_every=64, until=None)
+    for checkpoint in sorted((run.path / "checkpoints").iterdir())[1:]:
+        for file in checkpoint.iterdir():
+            file.unlink()
+        checkpoint.rmdir()
+    veldt.resume(run.path, quiet=True)
+    assert_same_run(tmp_path / "whole", run.path)
+    assert veldt.load(run.path).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
+
+
+def test_a_closure_is_asked_for_again(tmp_path: Path) -> None:
+    width = 9
+
+    def wide(shape: tuple[int, ...]) -> nn.Module:
+        return nn.Linear(shape[0], width)
+
+    run = train(tmp_path / "run", network=wide)
+    for again in (veldt.load, veldt.resume):
+        with pytest.raises(
+            veldt.UsageError, match="callable that cannot be imported by its name: pass it again"
+        ):
+            again(run.path)
+    assert veldt.load(run.path, network=wide).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
+    assert veldt.resume(run.path, network=wide, quiet=True, steps=256).reason == "steps"
+
+
+def test_of_a_dictionary(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", env="environments:dictionary", network=own_networks.OfFields)
+    names = {name for name in newest(run.path).groups["weights"] if "body-speed" in name}
+    assert names
+
+
+@pytest.mark.parametrize(
+    ("network", "sentence"),
+    [
+        (
+            own_networks.too_many_axes,
+            "returned .2, 2, 2. for a batch of 2 observations: it must return features",
+        ),
+        (own_networks.no_module, "the network factory returned str: it must return an nn.Module"),
+        ("own_networks:flatt", "no network 'own_networks:flatt'"),
+    ],
+)
+def test_what_is_no_network(network: Any, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(veldt.UsageError, match=sentence):
+        train(tmp_path / "run", network=network)
+    assert not (tmp_path / "run").exists()
