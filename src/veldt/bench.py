@@ -23,7 +23,8 @@ from veldt.algorithms.rollout import Observation
 from veldt.recipe_book import find
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import training_threads
-from veldt.simulators.choose import make_simulators, time_step
+from veldt.runtime.memory import keep_freed_memory
+from veldt.simulators.choose import time_step
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.source import EnvSource, resolve
 from veldt.simulators.stepper import StepperSettings
@@ -160,7 +161,7 @@ def _bare_limit(source: EnvSource, assembly: Assembly, seconds: float) -> float:
 def _simulators(assembly: Assembly) -> Simulators:
     config = assembly.config
     settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
-    return make_simulators(settings, assembly.spec, _ROWS, assembly.plan)
+    return assembly.simulators(settings, _ROWS)
 
 
 def _simulate_only(assembly: Assembly, seconds: float) -> float:
@@ -169,7 +170,7 @@ def _simulate_only(assembly: Assembly, seconds: float) -> float:
     try:
         simulators.start()
         slot, groups = simulators.trajectory, range(len(simulators.groups))
-        observations = SlotObservations(slot, torch.device("cpu"), assembly.stack_dtype)
+        observations = SlotObservations(slot, assembly.device)
         rng = np.random.default_rng(0)
 
         def work() -> int:
@@ -185,7 +186,7 @@ def _simulate_only(assembly: Assembly, seconds: float) -> float:
                         observations.row(t + 1, simulators.groups[group])
                         simulators.step(group, t + 1)
             steps = int(slot.valid.sum())
-            slot.carry_over()
+            simulators.carry_over()
             return steps
 
         return _rate(work, seconds)
@@ -215,7 +216,7 @@ def _blank(assembly: Assembly, rows: int) -> Observation:
     """A batch of zeros as the network takes it."""
     fields = {}
     for name, field in assembly.spec.observation.items():
-        dtype = assembly.stack_dtype if field.stack > 1 else getattr(torch, field.dtype)
+        dtype = getattr(torch, field.dtype)
         fields[name] = torch.zeros(rows, *field.network_shape, dtype=dtype, device=assembly.device)
         if field.stack > 1:
             fields[name] = fields[name].contiguous(memory_format=torch.channels_last)
@@ -224,6 +225,7 @@ def _blank(assembly: Assembly, rows: int) -> Observation:
 
 def _both(assembly: Assembly, seconds: float) -> float:
     """Sampling as training does it."""
+    keep_freed_memory()
     network, _ = assembly.network()
     simulators = _simulators(assembly)
     try:
@@ -236,13 +238,13 @@ def _both(assembly: Assembly, seconds: float) -> float:
             assembly.config.run.seed,
             StageClock(),
             inference=assembly.infer_threads,
-            stack_dtype=assembly.stack_dtype,
+            cores=assembly.inference_cores,
         )
 
         def work() -> int:
             sampler.sample()
             steps = int(simulators.trajectory.valid.sum())
-            simulators.trajectory.carry_over()
+            simulators.carry_over()
             return steps
 
         return _rate(work, seconds)

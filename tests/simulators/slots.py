@@ -29,11 +29,13 @@ def settings_for(
     return StepperSettings(resolve(env), run_seed, config, atari or AtariConfig())
 
 
-def make(settings: StepperSettings, steps: int, groups: int = 1, processes: int = 0) -> Simulators:
+def make(
+    settings: StepperSettings, steps: int, groups: int = 1, processes: int = 0, stacks: bool = False
+) -> Simulators:
     """In this process, or in `processes` of their own (all on one core: that changes no number)."""
     backend = "workers" if processes else "in-process"
     plan = Plan(backend, processes, groups, (0,) * processes, "for a test")
-    return make_simulators(settings, probe_spec(settings.source, settings.atari), steps, plan)
+    return make_simulators(settings, probe_spec(settings.source, settings.atari), steps, plan, stacks)
 
 
 def hashing_policy(action: ActionSpec) -> Policy:
@@ -75,7 +77,7 @@ def phases(
         if resets == "wait":
             simulators.reset_ended()
         yield slot
-        slot.carry_over()
+        simulators.carry_over()
         if resets == "wait":
             simulators.finish_resets()
 

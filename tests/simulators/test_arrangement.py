@@ -6,12 +6,16 @@ import functools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from environments import Failing, Slow, unmakeable
 from veldt.errors import SimulatorError, UsageError
 from veldt.simulators import choose
+from veldt.simulators.in_process import split
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.source import resolve
+from veldt.simulators.workers import deal
 
 
 def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> choose.Plan:
@@ -34,7 +38,7 @@ def test_what_is_chosen_can_be_asked_for(
             plan(accelerators=accelerators, **asked)
         return
     chosen = plan(accelerators=accelerators, **asked)
-    assert 1 <= chosen.processes <= simulators and chosen.processes % chosen.groups == 0
+    assert 1 <= chosen.processes <= simulators
     assert chosen.groups == 2 or alternate != "on"
     assert chosen.groups == 1 or alternate != "off"
     resolved = chosen.resolve(SimulationConfig(**asked))
@@ -42,9 +46,20 @@ def test_what_is_chosen_can_be_asked_for(
     assert (again.backend, again.processes, again.groups) == ("workers", chosen.processes, chosen.groups)
 
 
-def test_odd_processes_cannot_alternate() -> None:
-    with pytest.raises(UsageError, match="--alternate on needs an even number of processes: --processes 4"):
-        plan(simulators="workers", processes=3, alternate="on")
+@given(data=st.data(), groups=st.integers(1, 3), width=st.integers(3, 40))
+def test_processes_share_every_group(data: st.DataObject, groups: int, width: int) -> None:
+    """All simulators are dealt out, no process is idle or has two more than another, in all or in one group."""
+    processes = data.draw(st.integers(1, width))
+    parts = split(width, groups)
+    shares = deal(parts, processes)
+    assert len(shares) == processes
+    for group, part in enumerate(parts):
+        dealt = [b for share in shares for b in range(share[group].start, share[group].stop)]
+        assert dealt == list(range(part.start, part.stop))
+        sizes = [share[group].stop - share[group].start for share in shares]
+        assert max(sizes) - min(sizes) <= 1
+    totals = [sum(part.stop - part.start for part in share) for share in shares]
+    assert min(totals) >= 1 and max(totals) - min(totals) <= 1
 
 
 def test_the_cheap_environment_stays_and_the_expensive_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:

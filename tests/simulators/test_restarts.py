@@ -36,7 +36,7 @@ def play(
         on_env_error="restart",
         decorrelate=decorrelate,
     )
-    simulators = make(settings, HORIZON, groups=1, processes=processes)
+    simulators = make(settings, HORIZON, groups=2, processes=processes)
     slots = []
     try:
         book = EpisodeBook(WIDTH, simulators.start())

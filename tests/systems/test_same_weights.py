@@ -20,13 +20,13 @@ from veldt.simulators.source import resolve
 ARRANGEMENTS: dict[str, list[dict[str, Any]]] = {
     "one group": [
         {"simulators": "in-process", "alternate": "off"},
-        {"simulators": "workers", "processes": 1},
+        {"simulators": "workers", "processes": 1, "alternate": "off"},
         {"simulators": "workers", "processes": 3, "alternate": "off"},
     ],
     "two groups": [
         {"simulators": "in-process", "alternate": "on"},
-        {"simulators": "workers", "processes": 2},
-        {"simulators": "workers", "processes": 4, "alternate": "on"},
+        {"simulators": "workers", "processes": 1},
+        {"simulators": "workers", "processes": 3, "alternate": "on"},
     ],
 }
 ATARI = {"num_simulators": 4, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 8}

@@ -18,8 +18,6 @@ def stack_frames(
     stack: int,
     t_N: Tensor,
     b_N: Tensor,
-    dtype: torch.dtype = torch.uint8,
-    out: Tensor | None = None,
 ) -> Tensor:
     """The last `stack` frames of rows (t, b), oldest first; frames from before the episode's start are 0.
 
@@ -27,16 +25,12 @@ def stack_frames(
         frames: uint8 [stack - 1 + T, B, H, W]; row t's own frame is at t + stack - 1.
         age_TB: int32 [T, B], steps since the episode's first observation.
         t_N, b_N: int64 [N].
-        dtype: uint8, or bfloat16 (of the same values, 0 to 255) for a network that computes in it: on the CPU that
-            saves a pass over memory.
-        out: where to write, `dtype` [N, H, W, stack] on the same device; new memory if not given.
 
     Returns:
         [N, stack, H, W] in channels-last memory (the pixels of one place side by side), which is what the
         convolutions of both CPU and GPU want, and what makes the copy a single pass.
     """
-    if out is None:
-        out = torch.empty((len(t_N), *frames.shape[2:], stack), dtype=dtype, device=frames.device)
+    out = torch.empty((len(t_N), *frames.shape[2:], stack), dtype=torch.uint8, device=frames.device)
     if frames.device.type == "cpu":
         _stack_on_cpu(frames, age_TB, t_N, b_N, out)
     else:
@@ -48,25 +42,16 @@ def stack_frames(
 
 
 def _stack_on_cpu(frames: Tensor, age_TB: Tensor, t_N: Tensor, b_N: Tensor, out: Tensor) -> None:
-    from veldt.functional import frames_cpu
+    from veldt.simulators.stacks import write_stacks
 
-    four = out.shape[-1] == 4
-    if out.dtype == torch.bfloat16 and four:
-        kernel, target = frames_cpu.interleave_four_bf16, out
-    else:
-        kernel = frames_cpu.interleave_four if four else frames_cpu.interleave
-        target = out if out.dtype == torch.uint8 else torch.empty_like(out, dtype=torch.uint8)
-    bits = target.view(torch.uint16).numpy() if target.dtype == torch.bfloat16 else target.numpy()
-    inputs, t, b = (frames.numpy(), age_TB.numpy()), t_N.numpy(), b_N.numpy()
+    inputs, t, b, stacks = (frames.numpy(), age_TB.numpy()), t_N.numpy(), b_N.numpy(), out.numpy()
     threads = min(torch.get_num_threads(), len(t) // _ROWS_PER_THREAD)
     if threads > 1:
         edges = [len(t) * i // threads for i in range(threads + 1)]
         pieces = [slice(first, end) for first, end in itertools.pairwise(edges)]
-        list(_pool().map(lambda n: kernel(*inputs, t[n], b[n], bits[n]), pieces))
+        list(_pool().map(lambda n: write_stacks(*inputs, t[n], b[n], stacks[n]), pieces))
     else:
-        kernel(*inputs, t, b, bits)
-    if target is not out:
-        out.copy_(target)
+        write_stacks(*inputs, t, b, stacks)
 
 
 @functools.cache

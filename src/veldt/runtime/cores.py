@@ -7,7 +7,10 @@ container or a cluster job stays inside it.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+from collections.abc import Callable, Iterator, Sequence
 
 
 def allowed_cores() -> list[int]:
@@ -32,3 +35,24 @@ def pin(core: int) -> None:
     """Fixes the calling process to `core`, where the platform can."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
+
+
+@contextlib.contextmanager
+def taking_turns(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
+    """Yields what moves the calling thread to the next of `cores`; afterwards it may run where it could before.
+
+    Threads that are started meanwhile would be fixed to one core, too: nothing inside should start any.
+    """
+    if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
+        yield lambda: None
+        return
+    before, turns = os.sched_getaffinity(0), itertools.cycle(cores)
+    try:
+        yield lambda: os.sched_setaffinity(0, {next(turns)})
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def offer_core() -> None:
+    """Lets another process run on this core first, if one is waiting for it."""
+    os.sched_yield()

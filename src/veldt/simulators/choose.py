@@ -150,15 +150,8 @@ def plan(source: EnvSource, config: SimulationConfig, atari: AtariConfig, accele
         if not worth and config.processes == 0:
             return _in_process(config, reason)
     alternate = config.alternate != "off" and config.num_simulators >= 2
-    # With an accelerator each core serves both groups; without, inference itself needs the core that waits.
-    processes = config.processes or min(config.num_simulators, max(cores, 1) * (2 if accelerators else 1))
-    if config.alternate == "on" and processes % 2:
-        if config.processes:
-            raise UsageError(
-                f"--alternate on needs an even number of processes: --processes {processes + 1}, say"
-            )
-        processes += 1 if processes < config.num_simulators else -1
-    groups = 2 if alternate and processes % 2 == 0 else 1
+    processes = config.processes or min(config.num_simulators, max(cores, 1))
+    groups = 2 if alternate else 1
     return Plan("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
 
 
@@ -181,11 +174,17 @@ def _in_process(config: SimulationConfig, reason: str) -> Plan:
     return Plan("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
 
 
-def make_simulators(settings: StepperSettings, spec: SimulatorSpec, steps: int, plan: Plan) -> Simulators:
-    """The simulators of a plan, with a trajectory slot of `steps` rows."""
+def make_simulators(
+    settings: StepperSettings,
+    spec: SimulatorSpec,
+    steps: int,
+    plan: Plan,
+    stacks: bool = False,
+) -> Simulators:
+    """The simulators of a plan, with a trajectory slot of `steps` rows; `stacks` as in `Trajectory`."""
     if plan.backend == "in-process":
-        trajectory = Trajectory(spec, steps, settings.simulation.num_simulators, None)
+        trajectory = Trajectory(spec, steps, settings.simulation.num_simulators, None, stacks)
         return InProcessSimulators(settings, trajectory, plan.groups)
     from veldt.simulators.workers import WorkerSimulators
 
-    return WorkerSimulators(settings, spec, steps, plan.groups, plan.cores, _SPIN_S)
+    return WorkerSimulators(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, stacks)

@@ -32,6 +32,9 @@ class Simulators(Protocol):
     def reset_ended(self) -> None:
         """Begins the resets of the simulators that were left out (wait-reset); `finish_resets` ends them."""
 
+    def carry_over(self) -> None:
+        """Makes the trajectory's last row the first: the next rollout begins where this one ended."""
+
     def finish_resets(self) -> None: ...
 
     def save(self) -> dict[int, bytes]:
@@ -52,10 +55,7 @@ class InProcessSimulators:
     def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
         self.trajectory = trajectory
         self.groups = split(trajectory.width, groups)
-        self._steppers = [
-            Stepper(settings, trajectory, part.start, part.stop - part.start, np.zeros(3, np.int64))
-            for part in self.groups
-        ]
+        self._steppers = [Stepper(settings, trajectory, part, np.zeros(3, np.int64)) for part in self.groups]
 
     def start(self) -> dict[int, Prefix]:
         return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
@@ -69,6 +69,9 @@ class InProcessSimulators:
     def reset_ended(self) -> None:
         for stepper in self._steppers:
             stepper.reset_ended()
+
+    def carry_over(self) -> None:
+        self.trajectory.carry_over()
 
     def finish_resets(self) -> None:
         self.trajectory.finish_resets()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from veldt.errors import SimulatorError
+from veldt.runtime.cores import offer_core
 from veldt.simulators.seeding import DECORRELATION, derive_seed, episode_seed
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.simulator import Simulator, make_simulator
 from veldt.simulators.source import EnvSource
-from veldt.simulators.trajectory import Trajectory
+from veldt.simulators.trajectory import STEP_FLAGS, Trajectory
 
+_CLEAR = np.array([[name == "valid"] for name in STEP_FLAGS])  # a step's flags before anything happens in it
+# Inference may be waiting for this core, with all other simulators waiting for it; so a process whose steps take this
+# many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
+_SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
 
 
@@ -50,8 +57,24 @@ class Prefix:
     score: float
 
 
+class _Row(NamedTuple):
+    """The arrays that one step reads and writes, cut to a stepper's simulators once and not at every step."""
+
+    flags: np.ndarray
+    ended: np.ndarray
+    age: np.ndarray
+    episode: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    next_ended: np.ndarray
+    next_age: np.ndarray
+    next_episode: np.ndarray
+    next_observation: list[np.ndarray]
+    next_floats: list[np.ndarray]  # those that may hold NaN, flat
+
+
 class Stepper:
-    """Simulators `first` to `first + count - 1` of the run.
+    """The simulators `part` of the run.
 
     Stepping is single-threaded and in order. `progress` int64 [3] is written before a simulator is touched, so that
     whoever waits can name the one that hangs: the simulator, the episode if it begins one, and a number that grows with
@@ -59,10 +82,12 @@ class Stepper:
     """
 
     def __init__(
-        self, settings: StepperSettings, slot: Trajectory, first: int, count: int, progress: np.ndarray
+        self, settings: StepperSettings, slot: Trajectory, part: slice, progress: np.ndarray
     ) -> None:
         self._settings, self._slot = settings, slot
-        self._first, self._part = first, slice(first, first + count)
+        self._first, self._part = part.start, part
+        self._slow = False
+        self._members = np.arange(part.start, part.stop)
         self._progress = progress
         self._restarts_on_error = settings.simulation.on_env_error == "restart"
         self._wait_reset = settings.simulation.resets == "wait"
@@ -70,8 +95,9 @@ class Stepper:
         self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
         self.notes: list[str] = []
         self._simulators: list[Simulator] = []
-        for index in range(count):
-            self._touch(first + index, 0)
+        self._step_rows = [self._row(t) for t in range(slot.steps)]
+        for index in range(part.stop - part.start):
+            self._touch(self._first + index, 0)
             try:
                 self._simulators.append(self._make())
             except Exception as error:
@@ -89,22 +115,21 @@ class Stepper:
             except Exception as error:
                 self._replace(index, "failed at its start", error, 0)
                 prefixes[self._first + index] = Prefix(self._slot.action[0, :0], 0.0)
+        self._slot.stack(0, self._members)
         return prefixes
 
     def step(self, t: int) -> None:
         """Fills row `t` of rewards and flags, and row `t + 1` of observations, from the actions in row `t`."""
-        slot, part = self._slot, self._part
-        slot.valid[t, part] = True
-        for flags in (slot.terminated, slot.truncated, slot.life_lost, slot.cut):
-            flags[t, part] = False
-        np.add(slot.age[t, part], 1, out=slot.age[t + 1, part])
-        slot.ended[t + 1, part] = False
-        slot.episode[t + 1, part] = slot.episode[t, part]
-        actions: Any = slot.action[t, part]
-        if self._discrete:
-            actions = actions.tolist()  # Python ints step faster than numpy's
-        rows, reward, ended = self._rows(t + 1), slot.reward[t, part], slot.ended[t, part].tolist()
+        row = self._step_rows[t]
+        row.flags[...] = _CLEAR
+        np.add(row.age, 1, out=row.next_age)
+        row.next_ended.fill(False)
+        row.next_episode[...] = row.episode
+        # Python ints step faster than numpy's.
+        actions: Any = row.action.tolist() if self._discrete else row.action
+        rows, reward, ended = row.next_observation, row.reward, row.ended.tolist()
         progress, simulators, first = self._progress, self._simulators, self._first
+        slow, begin = self._slow, time.perf_counter()
         progress[2] += 1
         index = 0
         while index < len(simulators):  # entered again only after a failure that was restarted
@@ -118,15 +143,21 @@ class Stepper:
                         actions[index], rows, index
                     )
                     reward[index] = gained
+                    if slow:
+                        offer_core()
                     if terminated or truncated or life_lost:
                         self._flag(index, t, terminated, truncated, life_lost)
                 index += 1
             except Exception as error:
                 if not ended[index]:  # else the reset has noted which episode it was to begin
-                    progress[1] = slot.episode[t, first + index]
+                    progress[1] = row.episode[index]
                 self._failed(index, t, error)
                 index += 1
-        self._check_numbers(t, rows)
+        self._slow = time.perf_counter() - begin > _SLOW * len(simulators)
+        # A sum of squares is NaN if and only if a number is: the quickest way to ask.
+        if any(math.isnan(flat.dot(flat)) for flat in (reward, *row.next_floats)):
+            self._mend_numbers(t, rows)
+        self._slot.stack(t + 1, self._members)
 
     def reset_ended(self) -> None:
         """Wait-reset: resets the simulators left out of the last rows, into the slot's `fresh` observations."""
@@ -170,6 +201,7 @@ class Stepper:
                         f"simulator {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions: "
                         "the environment is not deterministic, so it begins a new episode"
                     )
+        slot.stack(t, self._members)
         return notes
 
     def close(self) -> None:
@@ -179,6 +211,23 @@ class Stepper:
 
     def _make(self) -> Simulator:
         return make_simulator(self._settings.source, self._settings.atari)
+
+    def _row(self, t: int) -> _Row:
+        slot, part = self._slot, self._part
+        rows = self._rows(t + 1)
+        return _Row(
+            flags=slot.flags[t, :, part],
+            ended=slot.ended[t, part],
+            age=slot.age[t, part],
+            episode=slot.episode[t, part],
+            action=slot.action[t, part],
+            reward=slot.reward[t, part],
+            next_ended=slot.ended[t + 1, part],
+            next_age=slot.age[t + 1, part],
+            next_episode=slot.episode[t + 1, part],
+            next_observation=rows,
+            next_floats=[rows[field].reshape(-1) for field in self._float_fields],
+        )
 
     def _rows(self, t: int) -> list[np.ndarray]:
         return self._slot.rows(t, self._part)
@@ -247,7 +296,7 @@ class Stepper:
         if any(np.isnan(rows[field][index]).any() for field in self._float_fields):
             raise ValueError("the observation contains NaN")
 
-    def _check_numbers(self, t: int, rows: list[np.ndarray]) -> None:
+    def _mend_numbers(self, t: int, rows: list[np.ndarray]) -> None:
         reward = self._slot.reward[t, self._part]
         while np.isnan(reward).any():
             self._bad_number(int(np.argmax(np.isnan(reward))), t, "the reward is NaN")

@@ -13,16 +13,23 @@ is all there is to know: stepping is a function from row t to row t+1 (besides w
     cut          [T, B] bool     the simulator was restarted after this step: a trajectory's end, but no game's
     valid        [T, B] bool     False for the phantom step that resets a simulator: no loss or return may use it
     version      [T, B] int64    policy version that chose the action
+    stacks       [R, B, H, W, K] uint8, where asked for: the stack of frames of row t, at t % R, as networks take it
+
+Stacks are made by whoever makes the row, so that the work is shared out as the simulators are; R is T + 1 while that is
+small (then they serve learning, too) and else 2: a row's, while the next is made.
 """
 
 from __future__ import annotations
 
 from multiprocessing.context import BaseContext
+from typing import Any
 
 import numpy as np
 
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.simulators.spec import SimulatorSpec
+
+_KEEP_ALL = 32 * 2**20  # bytes of stacks; beyond, making them again costs no more than reading them
 
 ROW_FIELDS = {"age": "int32", "ended": "bool", "episode": "int64"}
 STEP_FLAGS = ("terminated", "truncated", "life_lost", "cut", "valid")
@@ -33,9 +40,19 @@ class Trajectory:
 
     Simulators that are reset in the pause put their observations into `fresh` and their episodes into `fresh_episode`
     int64 [B], until the rows may change.
+
+    Args:
+        stacks: whether stacks are made here, and not on the device of the network (on a GPU).
     """
 
-    def __init__(self, spec: SimulatorSpec, steps: int, width: int, context: BaseContext | None) -> None:
+    def __init__(
+        self,
+        spec: SimulatorSpec,
+        steps: int,
+        width: int,
+        context: BaseContext | None,
+        stacks: bool = False,
+    ) -> None:
         self.spec, self.steps, self.width = spec, steps, width
         self.history = max(field.stack for field in spec.observation.values()) - 1
         rows = steps + 1
@@ -44,11 +61,18 @@ class Trajectory:
             layouts[f"observation/{name}"] = Layout((self.history + rows, width, *field.shape), field.dtype)
             layouts[f"fresh/{name}"] = Layout((width, *field.shape), field.dtype)
         layouts |= {name: Layout((rows, width), dtype) for name, dtype in ROW_FIELDS.items()}
-        layouts |= {name: Layout((steps, width), "bool") for name in STEP_FLAGS}
+        layouts["flags"] = Layout((steps, len(STEP_FLAGS), width), "bool")
         layouts["action"] = Layout((steps, width, *spec.action.shape), spec.action.dtype)
         layouts["reward"] = Layout((steps, width), "float32")
         layouts["version"] = Layout((steps, width), "int64")
         layouts |= {name: Layout((width,), "int64") for name in ("restarts", "fresh_episode")}
+        stacked = [name for name, field in spec.observation.items() if field.stack > 1 and stacks]
+        for name in stacked:
+            field = spec.observation[name]
+            row = Layout((width, *field.shape, field.stack), "uint8")
+            depth = rows if rows * row.nbytes <= _KEEP_ALL else 2
+            layouts[f"stacks/{name}"] = Layout((depth, *row.shape), row.dtype)
+        self._stacked = tuple(stacked)
         self._arrays = SharedArrays(layouts, context)
         self._name_arrays()
 
@@ -56,21 +80,24 @@ class Trajectory:
         names = self.spec.observation
         self.observation = {name: self._arrays[f"observation/{name}"] for name in names}
         self.fresh = {name: self._arrays[f"fresh/{name}"] for name in names}
+        self.stacks = {name: self._arrays[f"stacks/{name}"] for name in self._stacked}
         self.age, self.ended = self._arrays["age"], self._arrays["ended"]
         self.episode, self.restarts = self._arrays["episode"], self._arrays["restarts"]
         self.fresh_episode = self._arrays["fresh_episode"]
         self.action, self.reward, self.version = (
             self._arrays[name] for name in ("action", "reward", "version")
         )
-        self.terminated, self.truncated = self._arrays["terminated"], self._arrays["truncated"]
-        self.life_lost, self.cut = self._arrays["life_lost"], self._arrays["cut"]
-        self.valid = self._arrays["valid"]
+        # Side by side in the order of STEP_FLAGS, so that one assignment clears them all: for a small environment that
+        # is much of a step's cost.
+        self.flags = self._arrays["flags"]
+        self.terminated, self.truncated, self.life_lost, self.cut, self.valid = self.flags.swapaxes(0, 1)
 
-    def __getstate__(self) -> tuple[SimulatorSpec, int, int, int, SharedArrays]:
-        return self.spec, self.steps, self.width, self.history, self._arrays
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("spec", "steps", "width", "history", "_stacked", "_arrays")
+        return {name: getattr(self, name) for name in names}
 
-    def __setstate__(self, state: tuple[SimulatorSpec, int, int, int, SharedArrays]) -> None:
-        self.spec, self.steps, self.width, self.history, self._arrays = state
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
         self._name_arrays()
 
     def rows(self, t: int, part: slice) -> list[np.ndarray]:
@@ -81,12 +108,23 @@ class Trajectory:
         """Row `t` with its history: views [history + 1, B, ...]."""
         return {name: array[t : t + self.history + 1] for name, array in self.observation.items()}
 
+    def stack(self, t: int, b_N: np.ndarray) -> None:
+        """Makes the stacks of row `t`, simulators `b_N` int64 [N] (contiguous), from its frames."""
+        for name, array in self.stacks.items():
+            from veldt.simulators.stacks import write_stacks
+
+            frames = self.observation[name][self.history - self.spec.observation[name].stack + 1 :]
+            out = array[t % len(array), b_N[0] : b_N[-1] + 1]
+            write_stacks(frames, self.age, np.full_like(b_N, t), b_N, out)
+
     def carry_over(self) -> None:
         """Makes the last row (with its history) the first: the next batch begins where this one ended."""
         for array in self.observation.values():
             array[: self.history + 1] = array[self.steps :]
         for array in (self.age, self.ended, self.episode):
             array[0] = array[self.steps]
+        for array in self.stacks.values():
+            array[0] = array[self.steps % len(array)]
 
     def finish_resets(self) -> None:
         """Puts the observations of simulators that were reset in the pause into the first row."""
@@ -95,3 +133,5 @@ class Trajectory:
             array[self.history, ended] = self.fresh[name][ended]
         self.age[0, ended], self.ended[0, ended] = 0, False
         self.episode[0, ended] = self.fresh_episode[ended]
+        for b in ended:
+            self.stack(0, np.array([b]))

@@ -1,9 +1,11 @@
-"""The loop of a simulator process: wait for a row to step, step it, say so."""
+"""The loop of a simulator process: take the next command of any group, do it, say so."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Semaphore
@@ -18,73 +20,81 @@ from veldt.simulators.messages import pack, unpack
 from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
 from veldt.simulators.trajectory import Trajectory
 
-STEP, RESET_ENDED, CALL, STOP = range(4)  # commands
+STEP, RESET_ENDED, CALL, STOP = range(4)  # commands; only STEP is of one group
+
+
+RING = 4  # commands under way in one worker are at most one a group, and STOP
 
 
 @dataclass(frozen=True)
 class Wiring:
     """What a worker shares with its owner.
 
-    `board` holds, by worker, `command` int64 [W, 2] (command, row), `progress` int64 [W, 3] (see `Stepper`) and
-    `failed` bool [W]. `go` and `done` count commands given and finished.
+    `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 3] (see
+    `Stepper`) and `failed` bool [W]. `go` counts the commands given, `done` of a group those of it that are finished.
     """
 
     worker: int
     board: SharedArrays
     go: Semaphore
-    done: Semaphore
+    done: Sequence[Semaphore]
     core: int
     spin_s: float
 
 
 def run(
-    pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Trajectory, first: int, count: int
+    pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
 ) -> None:
-    """Entry point of the process."""
+    """Entry point of the process. `parts` are its simulators of each group."""
     exit_with_parent()
     leave_signals_to_parent()
     pin(wiring.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     progress = wiring.board["progress"][wiring.worker]
     try:
-        stepper = Stepper(settings, slot, first, count, progress)
+        steppers = [Stepper(settings, slot, part, progress) for part in parts]
     except Exception as error:
         pipe.send_bytes(_failure(error))
         return
     _one_thread()
     pipe.send_bytes(pack({"ready": True}))
-    command, failed = wiring.board["command"][wiring.worker], wiring.board["failed"]
-    while True:
+    commands, failed = wiring.board["commands"][wiring.worker], wiring.board["failed"]
+    for turn in itertools.cycle(range(RING)):
         while not acquire(wiring.go, 60.0, wiring.spin_s):
             pass  # the process ends with its parent, so an idle worker needs no deadline of its own
-        what, t = command.tolist()
+        what, group, t = commands[turn].tolist()
         if what == STOP:
-            stepper.close()
-            return
+            break
         try:
             if what == STEP:
-                stepper.step(t)
+                steppers[group].step(t)
             elif what == RESET_ENDED:
-                stepper.reset_ended()
+                for stepper in steppers:
+                    stepper.reset_ended()
             else:
-                pipe.send_bytes(_answer(stepper, pipe.recv_bytes()))
+                pipe.send_bytes(_answer(steppers, pipe.recv_bytes()))
         except Exception as error:
             failed[wiring.worker] = True
             pipe.send_bytes(_failure(error))
-        wiring.done.release()
+        wiring.done[group].release()
+    for stepper in steppers:
+        stepper.close()
 
 
-def _answer(stepper: Stepper, message: bytes) -> bytes:
+def _answer(steppers: Sequence[Stepper], message: bytes) -> bytes:
     header, arrays = unpack(message)
     match header["call"]:
         case "start":
-            prefixes = {str(b): prefix for b, prefix in stepper.start().items()}
+            prefixes = {str(b): prefix for stepper in steppers for b, prefix in stepper.start().items()}
             scores = {b: prefix.score for b, prefix in prefixes.items()}
             return pack({"scores": scores}, {b: prefix.actions for b, prefix in prefixes.items()})
         case "save":
-            return pack({}, {str(b): np.frombuffer(state, np.uint8) for b, state in stepper.save().items()})
+            states = {str(b): state for stepper in steppers for b, state in stepper.save().items()}
+            return pack({}, {b: np.frombuffer(state, np.uint8) for b, state in states.items()})
         case "notes":
-            notes, stepper.notes = stepper.notes, []
+            notes = [note for stepper in steppers for note in stepper.notes]
+            for stepper in steppers:
+                stepper.notes.clear()
             return pack({"notes": notes})
         case "rebuild":
             unfinished = {}
@@ -93,7 +103,10 @@ def _answer(stepper: Stepper, message: bytes) -> bytes:
                 unfinished[int(b)] = (
                     Unfinished(array.tobytes()) if kind == "state" else Unfinished(actions=array)
                 )
-            return pack({"notes": stepper.rebuild(unfinished, header["row"])})
+            rebuilt = [
+                stepper.rebuild(unfinished, t) for stepper, t in zip(steppers, header["rows"], strict=True)
+            ]
+            return pack({"notes": list(itertools.chain(*rebuilt))})
     raise ValueError(f"unknown call {header['call']}")
 
 

@@ -1,13 +1,14 @@
 """Simulators in worker processes: n processes of m simulators each (section 4.1 and figure 1 of Stooke & Abbeel).
 
-Actions and rows live in shared memory; a semaphore each way says whose turn it is. Each process serves one group, is
-fixed to one core and steps its simulators one after the other, so that a slow step of one is averaged over m.
+Actions and rows live in shared memory; a semaphore each way says whose turn it is. Each process is fixed to one core
+and steps its simulators one after the other, so that a slow step of one is averaged over m. It serves every group:
+while one group's actions are computed it steps the other's, so that a core never waits for a hand-over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
@@ -24,7 +25,7 @@ from veldt.simulators.seeding import episode_seed
 from veldt.simulators.spec import SimulatorSpec
 from veldt.simulators.stepper import Prefix, StepperSettings, Unfinished
 from veldt.simulators.trajectory import Trajectory
-from veldt.simulators.worker import CALL, RESET_ENDED, STEP, STOP, Wiring
+from veldt.simulators.worker import CALL, RESET_ENDED, RING, STEP, STOP, Wiring
 
 _PRELOAD = ["veldt.simulators.worker", "gymnasium"]
 _START_DEADLINE = (
@@ -39,19 +40,23 @@ def context_for(settings: StepperSettings) -> ForkServerContext:
 
 @dataclass
 class _Worker:
+    """A process with its simulators of each group, and the commands it has not finished, by group: (command, row)."""
+
     child: Child
     go: Semaphore
-    done: Semaphore
-    group: int
-    part: slice
+    done: list[Semaphore]
+    parts: list[slice]
+    turn: int = 0
+    pending: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class WorkerSimulators:
     """See `Simulators`.
 
     Args:
-        cores: the core of each process; its length is the number of processes, a multiple of `groups`.
+        cores: the core of each process; its length is the number of processes.
         spin_s: how long a worker looks for its next command before it sleeps.
+        stacks: see `Trajectory`.
     """
 
     def __init__(
@@ -62,16 +67,17 @@ class WorkerSimulators:
         groups: int,
         cores: Sequence[int],
         spin_s: float,
+        stacks: bool = False,
     ) -> None:
         self._settings, self._spin_s, self._cores = settings, spin_s, list(cores)
         self._context = context_for(settings)
         width = settings.simulation.num_simulators
-        self.trajectory = Trajectory(spec, steps, width, self._context)
+        self.trajectory = Trajectory(spec, steps, width, self._context, stacks)
         self.groups = split(width, groups)
         count = len(self._cores)
         self._board = SharedArrays(
             {
-                "command": Layout((count, 2), "int64"),
+                "commands": Layout((count, RING, 3), "int64"),
                 "progress": Layout((count, 3), "int64"),
                 "failed": Layout((count,), "bool"),
             },
@@ -81,18 +87,23 @@ class WorkerSimulators:
         self.actions_until: Callable[[int, int], np.ndarray | None] = lambda b, t: None
         self._notes: list[str] = []
         self._restarts_seen = 0
+        self._row = [0] * groups  # the row each group is at
+        self._culprits: set[tuple[int, int]] = (
+            set()
+        )  # (simulator, row) whose process was replaced in this rollout
         self._workers: list[_Worker] = []
         try:
-            for group, part in enumerate(self.groups):
-                for piece in split(part.stop - part.start, count // groups):
-                    whole = slice(part.start + piece.start, part.start + piece.stop)
-                    self._workers.append(self._start_worker(len(self._workers), group, whole))
+            for index, parts in enumerate(deal(self.groups, count)):
+                self._workers.append(self._start_worker(index, parts))
             for index in range(count):
                 self._await_ready(index)
         except BaseException:
             self.close()
             raise
-        self._by_group = [[i for i, w in enumerate(self._workers) if w.group == g] for g in range(groups)]
+        self._by_group = [
+            [i for i, worker in enumerate(self._workers) if _width(worker.parts[group])]
+            for group in range(groups)
+        ]
 
     def start(self) -> dict[int, Prefix]:
         answers = self._call_all("start")
@@ -103,23 +114,26 @@ class WorkerSimulators:
         }
 
     def step(self, group: int, t: int) -> None:
-        command = self._board["command"]
         for index in self._by_group[group]:
-            command[index] = STEP, t
-            self._workers[index].go.release()
+            self._post(index, group, STEP, t)
 
     def wait(self, group: int, t: int) -> None:
         for index in self._by_group[group]:
-            self._finish(index, STEP, t)
+            self._finish(index, group)
+        self._row[group] = t + 1
 
     def reset_ended(self) -> None:
-        for index, worker in enumerate(self._workers):
-            self._board["command"][index] = RESET_ENDED, 0
-            worker.go.release()
+        for index in range(len(self._workers)):
+            self._post(index, 0, RESET_ENDED, 0)
+
+    def carry_over(self) -> None:
+        self.trajectory.carry_over()
+        self._row = [0] * len(self.groups)
+        self._culprits.clear()
 
     def finish_resets(self) -> None:
         for index in range(len(self._workers)):
-            self._finish(index, RESET_ENDED, 0)
+            self._finish(index, 0)
         self.trajectory.finish_resets()
 
     def save(self) -> dict[int, bytes]:
@@ -129,9 +143,7 @@ class WorkerSimulators:
         return [
             note
             for index, worker in enumerate(self._workers)
-            for note in self._rebuild(
-                index, {b: u for b, u in unfinished.items() if _within(b, worker.part)}, 0
-            )
+            for note in self._rebuild(index, {b: u for b, u in unfinished.items() if b in _members(worker)})
         ]
 
     def notes(self) -> list[str]:
@@ -144,15 +156,21 @@ class WorkerSimulators:
 
     def close(self) -> None:
         """Asks the processes to end, and ends those that do not."""
-        for index, worker in enumerate(self._workers):
-            self._board["command"][index] = STOP, 0
-            worker.go.release()
+        for index in range(len(self._workers)):
+            self._post(index, 0, STOP, 0)
         for worker in self._workers:
             worker.child.end(deadline_s=1.0)
         self._workers = []
 
-    def _start_worker(self, index: int, group: int, part: slice) -> _Worker:
-        go, done = self._context.Semaphore(0), self._context.Semaphore(0)
+    def _post(self, index: int, group: int, what: int, t: int) -> None:
+        worker = self._workers[index]
+        self._board["commands"][index, worker.turn] = what, group, t
+        worker.turn = (worker.turn + 1) % RING
+        worker.pending[group] = what, t
+        worker.go.release()
+
+    def _start_worker(self, index: int, parts: list[slice]) -> _Worker:
+        go, done = self._context.Semaphore(0), [self._context.Semaphore(0) for _ in parts]
         wiring = Wiring(index, self._board, go, done, self._cores[index], self._spin_s)
         child = Child(
             self._context,
@@ -161,33 +179,37 @@ class WorkerSimulators:
             wiring,
             self._settings,
             self.trajectory,
-            part.start,
-            part.stop - part.start,
+            parts,
         )
-        return _Worker(child, go, done, group, part)
+        return _Worker(child, go, done, parts)
 
     def _await_ready(self, index: int) -> None:
         message = self._workers[index].child.receive(_START_DEADLINE + self._settings.simulation.env_timeout)
         if message is None or "error" in unpack(message)[0]:
             raise self._failure(index, message)
 
-    def _finished(self, index: int) -> bool:
+    def _finished(self, index: int, group: int) -> bool:
+        """Waits for a worker's command of a group. False if it failed, died or hangs."""
         worker = self._workers[index]
-        timeout = self._settings.simulation.env_timeout
-        before = self._board["progress"][index].copy()
-        while not acquire(worker.done, timeout, alive=worker.child.alive):
+        if not worker.done[group].acquire(False) and not self._awaited(index, worker, group):
+            return False
+        return not self._board["failed"][index]
+
+    def _awaited(self, index: int, worker: _Worker, group: int) -> bool:
+        timeout, progress = self._settings.simulation.env_timeout, self._board["progress"][index]
+        before = progress.copy()
+        while not acquire(worker.done[group], timeout, alive=worker.child.alive):
             # The deadline is for one simulator: a process still moving through its simulators is slow, not hung.
-            now = self._board["progress"][index].copy()
+            now = progress.copy()
             if not worker.child.alive() or np.array_equal(now, before):
                 return False
             before = now
-        return not self._board["failed"][index]
+        return True
 
     def _call_all(self, call: str) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
         for index, worker in enumerate(self._workers):
-            self._board["command"][index] = CALL, 0
             worker.child.pipe.send_bytes(pack({"call": call}))
-            worker.go.release()
+            self._post(index, 0, CALL, 0)
         return [self._reply(index) for index in range(len(self._workers))]
 
     def _reply(self, index: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -202,57 +224,63 @@ class WorkerSimulators:
         header, arrays = unpack(message)
         if "error" in header:
             raise self._failure(index, message)
-        acquire(worker.done, 1.0)
+        acquire(worker.done[0], 1.0)
+        worker.pending.pop(0, None)
         return header, arrays
 
-    def _rebuild(self, index: int, unfinished: Mapping[int, Unfinished], row: int) -> list[str]:
+    def _rebuild(self, index: int, unfinished: Mapping[int, Unfinished]) -> list[str]:
         arrays = {}
         for b, how in unfinished.items():
             if how.state is not None:
                 arrays[f"state/{b}"] = np.frombuffer(how.state, np.uint8)
             elif how.actions is not None:
                 arrays[f"actions/{b}"] = how.actions
-        worker = self._workers[index]
-        self._board["command"][index] = CALL, 0
-        worker.go.release()
-        worker.child.pipe.send_bytes(pack({"call": "rebuild", "row": row}, arrays))
+        self._post(index, 0, CALL, 0)
+        message = pack({"call": "rebuild", "rows": self._row}, arrays)
+        self._workers[index].child.pipe.send_bytes(message)
         return list(self._reply(index)[0]["notes"])
 
-    def _finish(self, index: int, what: int, t: int) -> None:
-        """Waits for the command `what` on row `t`; if that was asked for, replaces a process that dies or hangs."""
-        culprits: set[int] = set()
-        while not self._finished(index):
-            failure = self._failure(index, row=t if what == STEP else None)
+    def _finish(self, index: int, group: int) -> None:
+        """Waits for a worker's command of a group; if that was asked for, replaces a process that dies or hangs."""
+        while not self._finished(index, group):
+            failure = self._failure(index)
+            culprit = failure.simulator, self._row[self._group_of(failure.simulator)]
             restarts = self._settings.simulation.on_env_error == "restart"
-            if not restarts or self._board["failed"][index] or failure.simulator in culprits:
+            if not restarts or self._board["failed"][index] or culprit in self._culprits:
                 raise failure
-            culprits.add(failure.simulator)
-            self._recover(index, what, t, failure, culprits)
+            self._culprits.add(culprit)
+            self._recover(index, failure)
+        del self._workers[index].pending[group]
 
-    def _recover(self, index: int, what: int, t: int, failure: SimulatorError, culprits: set[int]) -> None:
-        """Puts a new process in the place of one, all simulators but the culprits back to row `t`, and tries again."""
-        worker, slot, culprit = self._workers[index], self.trajectory, failure.simulator
-        worker.child.kill()
-        self._workers[index] = self._start_worker(index, worker.group, worker.part)
+    def _recover(self, index: int, failure: SimulatorError) -> None:
+        """Puts a new process in the place of one, its simulators but the culprits back to their rows, and goes on."""
+        dead, slot, culprit = self._workers[index], self.trajectory, failure.simulator
+        dead.child.kill()
+        self._workers[index] = self._start_worker(index, dead.parts)
         self._await_ready(index)
         slot.restarts[culprit] += 1
         self._restarts_seen += 1
-        unfinished = {}
-        for b in range(worker.part.start, worker.part.stop):
-            actions = self.actions_until(b, t)
-            if b not in culprits and actions is not None:
-                unfinished[b] = Unfinished(actions=actions)
-        last = t if what == STEP else slot.steps
+        unfinished, resets = {}, (RESET_ENDED, 0) in dead.pending.values()
+        for part, row in zip(dead.parts, self._row, strict=True):
+            for b in range(part.start, part.stop):
+                actions = self.actions_until(b, row)
+                if (b, row) not in self._culprits and actions is not None:
+                    unfinished[b] = Unfinished(actions=actions)
+        last = slot.steps if resets else self._row[self._group_of(culprit)]
         if slot.ended[last, culprit]:
             slot.episode[last, culprit] += 1  # it failed in its reset: not that episode again
-        self._notes += [f"{failure}; it was restarted", *self._rebuild(index, unfinished, t)]
-        if what == RESET_ENDED:
-            slot.ended[slot.steps, worker.part] = slot.ended[0, worker.part]
-        self._board["command"][index] = what, t
-        self._workers[index].go.release()
+        self._notes += [f"{failure}; it was restarted", *self._rebuild(index, unfinished)]
+        if resets:
+            for part in dead.parts:
+                slot.ended[slot.steps, part] = slot.ended[0, part]
+        for group, (what, t) in dead.pending.items():
+            self._post(index, group, what, t)
 
-    def _failure(self, index: int, message: bytes | None = None, row: int | None = None) -> SimulatorError:
-        """What became of a process (in a step of row `row`), naming environment, simulator and seed."""
+    def _group_of(self, b: int) -> int:
+        return next(group for group, part in enumerate(self.groups) if part.start <= b < part.stop)
+
+    def _failure(self, index: int, message: bytes | None = None) -> SimulatorError:
+        """What became of a process, naming environment, simulator and seed."""
         worker = self._workers[index]
         if message is None:
             message = worker.child.receive(0.5)
@@ -260,7 +288,9 @@ class WorkerSimulators:
             known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
             return SimulatorError(header["error"], **known)
         b, episode, _ = self._board["progress"][index].tolist()
-        if row is not None and not self.trajectory.ended[row, b]:
+        group = self._group_of(b)
+        command, row = worker.pending.get(group, (CALL, 0))
+        if command == STEP and not self.trajectory.ended[row, b]:
             episode = int(self.trajectory.episode[row, b])
         seed = episode_seed(self._settings.run_seed, b, episode)
         timeout = self._settings.simulation.env_timeout
@@ -275,5 +305,28 @@ class WorkerSimulators:
         )
 
 
-def _within(b: int, part: slice) -> bool:
-    return bool(part.start <= b < part.stop)
+def deal(groups: Sequence[slice], processes: int) -> list[list[slice]]:
+    """Shares the simulators of each group out among processes: [process][group], contiguous slices.
+
+    A group's remainder goes to the processes after those that took the remainder of the group before, so that no
+    process has two simulators more than another, nor none while another has two.
+    """
+    shares: list[list[slice]] = [[] for _ in range(processes)]
+    first = 0
+    for group in groups:
+        each, more = divmod(group.stop - group.start, processes)
+        begin = group.start
+        for process, share in enumerate(shares):
+            end = begin + each + ((process - first) % processes < more)
+            share.append(slice(begin, end))
+            begin = end
+        first = (first + more) % processes
+    return shares
+
+
+def _width(part: slice) -> int:
+    return int(part.stop - part.start)
+
+
+def _members(worker: _Worker) -> set[int]:
+    return {b for part in worker.parts for b in range(part.start, part.stop)}

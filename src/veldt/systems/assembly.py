@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,13 @@ from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.build import TorsoFactory, is_image_spec
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, apply_precision, choose_precision
+from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads, training_threads
-from veldt.simulators.choose import Plan, plan, probe_spec
+from veldt.simulators.choose import Plan, make_simulators, plan, probe_spec
+from veldt.simulators.in_process import Simulators
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
+from veldt.simulators.stepper import StepperSettings
 
 # Up to this many parameters a second thread costs more in waking up than it computes.
 _SMALL_NETWORK = 200_000
@@ -54,13 +57,6 @@ class Assembly:
     def forward(self, network: ActorCritic, on_fallback: Callable[[str], None]) -> Forward:
         return CompiledForward(network, on_fallback) if self.config.run.compile else network
 
-    @property
-    def stack_dtype(self) -> torch.dtype:
-        """In which stacks of frames are made: on the CPU at once in what the torso computes in."""
-        own = self.network_factory is not None or ":" in self.config.network.network  # promised uint8
-        direct = self.device.type == "cpu" and self.config.run.precision == "bf16" and not own
-        return torch.bfloat16 if direct else torch.uint8
-
     def train_threads(self) -> None:
         """Gives training its threads."""
         if self.device.type == "cpu":
@@ -69,8 +65,22 @@ class Assembly:
     def infer_threads(self) -> None:
         """Gives inference its threads."""
         if self.device.type == "cpu":
-            workers = self.plan.backend == "workers"
-            torch.set_num_threads(inference_threads(self.threads, self.plan.groups, workers))
+            torch.set_num_threads(self._infer_threads)
+
+    @property
+    def inference_cores(self) -> Sequence[int]:
+        """The cores that inference takes in turn; none if it has one of its own, or several at once."""
+        cores = sorted(set(self.plan.cores))
+        alone = self.device.type == "cpu" and self.plan.groups > 1 and self._infer_threads == 1
+        return cores if alone and cores == allowed_cores() else ()
+
+    @property
+    def _infer_threads(self) -> int:
+        return inference_threads(self.threads, self.plan.groups, self.plan.backend == "workers")
+
+    def simulators(self, settings: StepperSettings, steps: int) -> Simulators:
+        """The simulators of the plan; on the CPU they stack frames, an accelerator does it itself."""
+        return make_simulators(settings, self.spec, steps, self.plan, stacks=self.device.type == "cpu")
 
 
 def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> Assembly:

@@ -43,7 +43,7 @@ def evaluate(agent: Agent, plan: Plan, *, episodes: int, seed: int, greedy: bool
     settings = StepperSettings(agent.source, run_seed, simulation, config.atari)
     wanted = [len(range(b, episodes, simulators_count)) for b in range(simulators_count)]
     played: dict[tuple[int, int], tuple[float, int]] = {}
-    simulators = make_simulators(settings, agent.spec, _ROWS, plan)
+    simulators = make_simulators(settings, agent.spec, _ROWS, plan, stacks=True)
     try:
         slot = simulators.trajectory
         book = EpisodeBook(slot.width, simulators.start())
@@ -61,7 +61,7 @@ def evaluate(agent: Agent, plan: Plan, *, episodes: int, seed: int, greedy: bool
             for game in book.add(slot):
                 if game.episode < wanted[game.simulator]:
                     played[game.episode, game.simulator] = game.score, game.length
-            slot.carry_over()
+            simulators.carry_over()
             first_step += _ROWS
     finally:
         simulators.close()

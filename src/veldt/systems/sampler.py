@@ -9,7 +9,7 @@ exact: which group acts first changes no number, because noise belongs to simula
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward
 from veldt.algorithms.rollout import Rollout
+from veldt.runtime.cores import taking_turns
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.seeding import ACTION, uniform
 from veldt.simulators.trajectory import STEP_FLAGS
@@ -31,7 +32,8 @@ class Sampler:
         forward: the network's forward pass.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
         inference: called before each rollout; gives inference its threads.
-        stack_dtype: in which stacks of frames are made.
+        cores: which inference takes in turn. Where simulators are fixed to all of them, inference on one alone would
+            hold up that one's simulators at every step, and all others would wait for them.
     """
 
     def __init__(
@@ -44,13 +46,13 @@ class Sampler:
         clock: StageClock,
         phase: int = 0,
         inference: Callable[[], None] = lambda: None,
-        stack_dtype: torch.dtype = torch.uint8,
+        cores: Sequence[int] = (),
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
         self._trajectory = simulators.trajectory
-        self._observations = SlotObservations(self._trajectory, device, stack_dtype)
+        self._observations = SlotObservations(self._trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
-        self._inference = inference
+        self._inference, self._cores = inference, cores
         self._extras: dict[str, Tensor] = {}
         self.phase = phase
         self.version = 0
@@ -67,14 +69,17 @@ class Sampler:
             self._inference()
             noise_TBK = self._noise()
             trajectory.version[:] = self.version
-        for group in groups:
-            self._act(group, 0, noise_TBK)
-        for t in range(trajectory.steps):
+        with taking_turns(self._cores) as next_core:
             for group in groups:
-                with self._clock("simulate"):
-                    simulators.wait(group, t)
-                if t + 1 < trajectory.steps:
-                    self._act(group, t + 1, noise_TBK)
+                next_core()
+                self._act(group, 0, noise_TBK)
+            for t in range(trajectory.steps):
+                for group in groups:
+                    with self._clock("simulate"):
+                        simulators.wait(group, t)
+                    if t + 1 < trajectory.steps:
+                        next_core()
+                        self._act(group, t + 1, noise_TBK)
         self.phase += 1
         return self._rollout()
 

@@ -25,7 +25,6 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runtime.memory import keep_freed_memory
-from veldt.simulators.choose import make_simulators
 from veldt.simulators.seeding import SHUFFLE, derive_seed
 from veldt.simulators.stepper import StepperSettings
 from veldt.simulators.workers import WorkerSimulators
@@ -62,7 +61,7 @@ class Synchronous:
         self._forward = forward
         self._learner = Learner(self._algorithm, network, forward, parameters, OneLearner())
         settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
-        self._simulators = make_simulators(settings, assembly.spec, assembly.horizon, assembly.plan)
+        self._simulators = assembly.simulators(settings, assembly.horizon)
         try:
             self._slot = self._simulators.trajectory
             prefixes = {} if checkpoint else self._simulators.start()
@@ -75,7 +74,7 @@ class Synchronous:
                 config.run.seed,
                 self._clock,
                 inference=assembly.infer_threads,
-                stack_dtype=assembly.stack_dtype,
+                cores=assembly.inference_cores,
             )
             if isinstance(self._simulators, WorkerSimulators):
                 self._simulators.actions_until = lambda b, t: self._book.actions_until(self._slot, b, t)
@@ -137,7 +136,7 @@ class Synchronous:
                 self._monitor.update(self._learner.update(batch, progress, learning_rate))
         self._sampler.version = self._learner.updates
         self._monitor.rollout(slot, lag)
-        slot.carry_over()
+        self._simulators.carry_over()
         if waits:
             self._simulators.finish_resets()
         for note in self._simulators.notes():
