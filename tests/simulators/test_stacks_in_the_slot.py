@@ -15,7 +15,7 @@ from veldt.systems.observations import SlotObservations
 STEPS, PHASES = 7, 4
 
 
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [0, 2, 3])  # of three processes, some have no simulator of a group
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
 def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
     """In every row that is kept, over games that end, and after each carry-over."""

@@ -83,10 +83,7 @@ class InProcessSimulators:
         return [note for stepper in self._steppers for note in stepper.rebuild(unfinished, 0)]
 
     def notes(self) -> list[str]:
-        notes = [note for stepper in self._steppers for note in stepper.notes]
-        for stepper in self._steppers:
-            stepper.notes.clear()
-        return notes
+        return [note for stepper in self._steppers for note in stepper.take_notes()]
 
     def close(self) -> None:
         for stepper in self._steppers:

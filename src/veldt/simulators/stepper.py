@@ -87,13 +87,12 @@ class Stepper:
         self._settings, self._slot = settings, slot
         self._first, self._part = part.start, part
         self._slow = False
-        self._members = np.arange(part.start, part.stop)
         self._progress = progress
         self._restarts_on_error = settings.simulation.on_env_error == "restart"
         self._wait_reset = settings.simulation.resets == "wait"
         self._discrete = slot.spec.action.kind == "discrete"
         self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
-        self.notes: list[str] = []
+        self._notes: list[str] = []
         self._simulators: list[Simulator] = []
         self._step_rows = [self._row(t) for t in range(slot.steps)]
         for index in range(part.stop - part.start):
@@ -115,7 +114,7 @@ class Stepper:
             except Exception as error:
                 self._replace(index, "failed at its start", error, 0)
                 prefixes[self._first + index] = Prefix(self._slot.action[0, :0], 0.0)
-        self._slot.stack(0, self._members)
+        self._slot.stack(0, self._part)
         return prefixes
 
     def step(self, t: int) -> None:
@@ -157,7 +156,7 @@ class Stepper:
         # A sum of squares is NaN if and only if a number is: the quickest way to ask.
         if any(math.isnan(flat.dot(flat)) for flat in (reward, *row.next_floats)):
             self._mend_numbers(t, rows)
-        self._slot.stack(t + 1, self._members)
+        self._slot.stack(t + 1, self._part)
 
     def reset_ended(self) -> None:
         """Wait-reset: resets the simulators left out of the last rows, into the slot's `fresh` observations."""
@@ -175,6 +174,11 @@ class Stepper:
                 except Exception as again:
                     raise self._error(int(index), _AGAIN, again) from again
             self._slot.fresh_episode[b] = self._progress[1]
+
+    def take_notes(self) -> list[str]:
+        """Sentences about restarts since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def save(self) -> dict[int, bytes]:
         """States of the simulators that have one to save."""
@@ -201,7 +205,7 @@ class Stepper:
                         f"simulator {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions: "
                         "the environment is not deterministic, so it begins a new episode"
                     )
-        slot.stack(t, self._members)
+        slot.stack(t, self._part)
         return notes
 
     def close(self) -> None:
@@ -329,7 +333,7 @@ class Stepper:
     def _renew(self, index: int, what: str, error: Exception) -> None:
         if not self._restarts_on_error:
             raise self._error(index, what, error) from error
-        self.notes.append(str(self._error(index, f"{what} and was restarted", error)))
+        self._notes.append(str(self._error(index, f"{what} and was restarted", error)))
         with contextlib.suppress(Exception):
             self._simulators[index].close()
         self._slot.restarts[self._first + index] += 1

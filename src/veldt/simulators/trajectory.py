@@ -108,14 +108,14 @@ class Trajectory:
         """Row `t` with its history: views [history + 1, B, ...]."""
         return {name: array[t : t + self.history + 1] for name, array in self.observation.items()}
 
-    def stack(self, t: int, b_N: np.ndarray) -> None:
-        """Makes the stacks of row `t`, simulators `b_N` int64 [N] (contiguous), from its frames."""
+    def stack(self, t: int, part: slice) -> None:
+        """Makes the stacks of row `t`, simulators `part`, from its frames."""
         for name, array in self.stacks.items():
             from veldt.simulators.stacks import write_stacks
 
             frames = self.observation[name][self.history - self.spec.observation[name].stack + 1 :]
-            out = array[t % len(array), b_N[0] : b_N[-1] + 1]
-            write_stacks(frames, self.age, np.full_like(b_N, t), b_N, out)
+            b_N = np.arange(part.start, part.stop)
+            write_stacks(frames, self.age, np.full_like(b_N, t), b_N, array[t % len(array), part])
 
     def carry_over(self) -> None:
         """Makes the last row (with its history) the first: the next batch begins where this one ended."""
@@ -134,4 +134,4 @@ class Trajectory:
         self.age[0, ended], self.ended[0, ended] = 0, False
         self.episode[0, ended] = self.fresh_episode[ended]
         for b in ended:
-            self.stack(0, np.array([b]))
+            self.stack(0, slice(b, b + 1))

@@ -21,8 +21,6 @@ from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
 from veldt.simulators.trajectory import Trajectory
 
 STEP, RESET_ENDED, CALL, STOP = range(4)  # commands; only STEP is of one group
-
-
 RING = 4  # commands under way in one worker are at most one a group, and STOP
 
 
@@ -92,10 +90,7 @@ def _answer(steppers: Sequence[Stepper], message: bytes) -> bytes:
             states = {str(b): state for stepper in steppers for b, state in stepper.save().items()}
             return pack({}, {b: np.frombuffer(state, np.uint8) for b, state in states.items()})
         case "notes":
-            notes = [note for stepper in steppers for note in stepper.notes]
-            for stepper in steppers:
-                stepper.notes.clear()
-            return pack({"notes": notes})
+            return pack({"notes": [note for stepper in steppers for note in stepper.take_notes()]})
         case "rebuild":
             unfinished = {}
             for name, array in arrays.items():
@@ -103,10 +98,8 @@ def _answer(steppers: Sequence[Stepper], message: bytes) -> bytes:
                 unfinished[int(b)] = (
                     Unfinished(array.tobytes()) if kind == "state" else Unfinished(actions=array)
                 )
-            rebuilt = [
-                stepper.rebuild(unfinished, t) for stepper, t in zip(steppers, header["rows"], strict=True)
-            ]
-            return pack({"notes": list(itertools.chain(*rebuilt))})
+            each = zip(steppers, header["rows"], strict=True)
+            return pack({"notes": [note for stepper, t in each for note in stepper.rebuild(unfinished, t)]})
     raise ValueError(f"unknown call {header['call']}")
 
 
