@@ -19,17 +19,15 @@ from rich.console import Console
 from rich.table import Table
 
 from veldt import api
-from veldt.algorithms.rollout import Observation
 from veldt.recipe_book import find
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import training_threads
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.choose import time_step
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.source import EnvSource, resolve
 from veldt.simulators.stepper import StepperSettings
 from veldt.systems.assembly import Assembly, assemble
-from veldt.systems.observations import SlotObservations
+from veldt.systems.observations import SlotObservations, blank_observation
 from veldt.systems.sampler import Sampler
 from veldt.systems.stages import StageClock
 
@@ -195,12 +193,11 @@ def _simulate_only(assembly: Assembly, seconds: float) -> float:
 
 
 def _infer_only(assembly: Assembly, seconds: float) -> float:
-    """Actions for batches of one group, with every core."""
+    """Actions for batches of one group, on one core or on all, whichever is quicker."""
     network, _ = assembly.network()
     algorithm = assembly.algorithm()
     width = assembly.config.simulation.num_simulators // assembly.plan.groups
-    torch.set_num_threads(training_threads(assembly.threads))
-    observation = _blank(assembly, width)
+    observation = blank_observation(assembly.spec, width, assembly.device)
     noise = algorithm.prepare_noise(torch.full((width, algorithm.noise), 0.5)).to(assembly.device)
 
     @torch.no_grad()
@@ -209,18 +206,11 @@ def _infer_only(assembly: Assembly, seconds: float) -> float:
             algorithm.act(network, observation, noise)[0].cpu()
         return 20 * width
 
-    return _rate(work, seconds)
-
-
-def _blank(assembly: Assembly, rows: int) -> Observation:
-    """A batch of zeros as the network takes it."""
-    fields = {}
-    for name, field in assembly.spec.observation.items():
-        dtype = getattr(torch, field.dtype)
-        fields[name] = torch.zeros(rows, *field.network_shape, dtype=dtype, device=assembly.device)
-        if field.stack > 1:
-            fields[name] = fields[name].contiguous(memory_format=torch.channels_last)
-    return fields if assembly.spec.is_dict else fields[""]
+    rates = []
+    for threads in {1, len(allowed_cores())} if assembly.device.type == "cpu" else {torch.get_num_threads()}:
+        torch.set_num_threads(threads)
+        rates.append(_rate(work, seconds))
+    return max(rates)
 
 
 def _both(assembly: Assembly, seconds: float) -> float:

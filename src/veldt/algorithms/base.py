@@ -30,6 +30,9 @@ class Algorithm(Protocol):
     def horizon(self, num_simulators: int) -> int:
         """Steps each simulator makes between optimisation phases. UsageError where sizes do not divide."""
 
+    def update_rows(self, num_simulators: int) -> int:
+        """Rows of one update: what the network is given at once when it learns."""
+
     def network(self, build_torso: Callable[[], nn.Module], shared: bool) -> nn.Module:
         """Torso and heads."""
 

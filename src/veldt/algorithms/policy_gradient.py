@@ -115,6 +115,9 @@ class PolicyGradient(ABC):
     def horizon(self, num_simulators: int) -> int: ...
 
     @abstractmethod
+    def update_rows(self, num_simulators: int) -> int: ...
+
+    @abstractmethod
     def minibatches(
         self, forward: Forward, rollout: Rollout, generator: torch.Generator
     ) -> Iterator[Batch]: ...

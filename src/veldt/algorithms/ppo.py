@@ -80,6 +80,9 @@ class PPO(PolicyGradient):
             )
         return self.config.batch // num_simulators
 
+    def update_rows(self, num_simulators: int) -> int:
+        return self.config.batch // self.config.minibatches
+
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
         batch = self.targets(forward, rollout)
         device = batch.action.device

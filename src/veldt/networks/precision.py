@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 from torch import nn
 
 from veldt.networks.actor_critic import ActorCritic
-from veldt.networks.build import Custom
 from veldt.networks.flat import FlatParameters
 
 
@@ -18,34 +16,6 @@ def apply_precision(network: ActorCritic, precision: str, device: torch.device) 
     """Puts `network` on `device` in "fp32" or "bf16", with flat fp32 masters."""
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return FlatParameters(network, network.low_precision_parts() if precision == "bf16" else ())
-
-
-def choose_precision(
-    make_network: Callable[[], ActorCritic], observation: Callable[[], Any], device: torch.device
-) -> tuple[str, str]:
-    """The faster of fp32 and bf16 for a forward and backward pass, and the measurement in words.
-
-    A user's own module is left in fp32: what it does with its inputs is not known.
-    """
-    seconds = {}
-    for precision in ("fp32", "bf16"):
-        network = make_network()
-        if isinstance(network.torso, Custom):
-            return "fp32", "the network is the user's own"
-        parameters = apply_precision(network, precision, device)
-        inputs = observation()
-        timings = []
-        for _ in range(4):
-            begin = time.perf_counter()
-            policy, value = network(inputs)
-            parameters.backward(policy.square().mean() + value.square().mean())
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            timings.append(time.perf_counter() - begin)
-        seconds[precision] = min(timings[1:])
-    chosen = min(seconds, key=seconds.__getitem__)
-    measured = ", ".join(f"{name} {value * 1e3:.1f} ms" for name, value in seconds.items())
-    return chosen, f"forward and backward: {measured}"
 
 
 class CompiledForward:

@@ -60,12 +60,21 @@ class ConvolutionalTorso(nn.Module):
         x = image.to(dtype=_dtype(self.full))
         for index, convolution in enumerate(self.convolutions):
             x = F.relu(_convolve_scaled(convolution, x, self.scale) if index == 0 else convolution(x))
-        return F.relu(self.full(x.flatten(1)))
+        return F.relu(self.full(_flatten(x)))
 
 
 def _convolve_scaled(convolution: nn.Conv2d, x: Tensor, scale: float) -> Tensor:
     """The convolution of `scale` x: the weights are scaled, a thousandth of the pixels' work."""
     return F.conv2d(x, convolution.weight * scale, convolution.bias, convolution.stride, convolution.padding)
+
+
+def _flatten(x: Tensor) -> Tensor:
+    """[N, C, H, W] to [N, H W C]: a view of channels-last memory, and a gradient that comes back in the same layout.
+
+    The usual order, C H W, costs a copy, and its gradient meets an activation of the other layout in the ReLU before
+    it, which then is 20 times as slow.
+    """
+    return x.permute(0, 2, 3, 1).flatten(1)
 
 
 def a3c_net(shape: Sequence[int]) -> ConvolutionalTorso:
@@ -138,4 +147,4 @@ class ImpalaTorso(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """[N, C, H, W] of any dtype to [N, features]."""
         x = self.stages(image.to(dtype=_dtype(self.full)) * self.scale)
-        return F.relu(self.full(F.relu(x).flatten(1)))
+        return F.relu(self.full(_flatten(F.relu(x))))

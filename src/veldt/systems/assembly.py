@@ -14,19 +14,18 @@ from veldt.agent import make_network
 from veldt.algorithms.base import Algorithm, Forward
 from veldt.config import TrainConfig
 from veldt.networks.actor_critic import ActorCritic
-from veldt.networks.build import TorsoFactory, is_image_spec
+from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
-from veldt.networks.precision import CompiledForward, apply_precision, choose_precision
+from veldt.networks.precision import CompiledForward, apply_precision
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import choose_device, inference_threads, training_threads
+from veldt.runtime.devices import choose_device, inference_threads
 from veldt.simulators.choose import Plan, make_simulators, plan, probe_spec
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
 from veldt.simulators.stepper import StepperSettings
-
-# Up to this many parameters a second thread costs more in waking up than it computes.
-_SMALL_NETWORK = 200_000
+from veldt.systems.arithmetic import choose_arithmetic
+from veldt.systems.observations import blank_observation
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class Assembly:
     device: torch.device
     network_factory: TorsoFactory | None
     decisions: tuple[str, ...]
-    threads: int
 
     @property
     def horizon(self) -> int:
@@ -60,7 +58,7 @@ class Assembly:
     def train_threads(self) -> None:
         """Gives training its threads."""
         if self.device.type == "cpu":
-            torch.set_num_threads(self.threads)
+            torch.set_num_threads(self.config.run.threads)
 
     def infer_threads(self) -> None:
         """Gives inference its threads."""
@@ -76,7 +74,7 @@ class Assembly:
 
     @property
     def _infer_threads(self) -> int:
-        return inference_threads(self.threads, self.plan.groups, self.plan.backend == "workers")
+        return inference_threads(self.config.run.threads, self.plan.groups, self.plan.backend == "workers")
 
     def simulators(self, settings: StepperSettings, steps: int) -> Simulators:
         """The simulators of the plan; on the CPU they stack frames, an accelerator does it itself."""
@@ -100,14 +98,17 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
     # The device as asked stays in the configuration where it was explicit: a run moves to another machine as it is.
     config = _replace_run(config, device=str(device))
-    if config.run.precision == "auto":
-        precision, reason = _measure_precision(config, spec, network, device)
-        decisions.append(f"precision {precision} ({reason})")
-        config = _replace_run(config, precision=precision)
-    small = _parameters(config, spec, network) < _SMALL_NETWORK
-    threads = config.run.threads or (1 if small else training_threads(0))
-    config = _replace_run(config, threads=threads)
-    return Assembly(config, source, spec, chosen, device, network, tuple(decisions), threads)
+    rows = algorithm.update_rows(config.simulation.num_simulators)
+    arithmetic = choose_arithmetic(
+        lambda: make_network(config, spec, network),
+        blank_observation(spec, rows, device),
+        device,
+        config.run.precision,
+        config.run.threads,
+    )
+    config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
+    decisions += arithmetic.reasons
+    return Assembly(config, source, spec, chosen, device, network, tuple(decisions))
 
 
 def versions() -> dict[str, str]:
@@ -125,25 +126,6 @@ def versions() -> dict[str, str]:
 
 def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, run=dataclasses.replace(config.run, **changes))
-
-
-def _parameters(config: TrainConfig, spec: SimulatorSpec, network: TorsoFactory | None) -> int:
-    return sum(p.numel() for p in make_network(config, spec, network).parameters())
-
-
-def _measure_precision(
-    config: TrainConfig, spec: SimulatorSpec, network: TorsoFactory | None, device: torch.device
-) -> tuple[str, str]:
-    if not is_image_spec(spec):
-        return "fp32", "vectors are too small to gain from less"
-    rows = 64
-    torch.set_num_threads(training_threads(config.run.threads))
-    fields = {
-        name: torch.zeros(rows, *field.network_shape, dtype=getattr(torch, field.dtype), device=device)
-        for name, field in spec.observation.items()
-    }
-    observation = fields if spec.is_dict else fields[""]
-    return choose_precision(lambda: make_network(config, spec, network), lambda: observation, device)
 
 
 def _say(chosen: Plan, simulators: int, horizon: int) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from veldt.algorithms.rollout import Observation
 from veldt.functional.frames import stack_frames
+from veldt.simulators.spec import SimulatorSpec
 from veldt.simulators.trajectory import Trajectory
 
 
@@ -85,3 +86,15 @@ class SlotObservations:
 
     def _observation(self, fields: dict[str, Any]) -> Observation:
         return fields if self._trajectory.spec.is_dict else fields[""]
+
+
+def blank_observation(spec: SimulatorSpec, rows: int, device: torch.device) -> Observation:
+    """Zeros as the network takes them, [rows, ...], in the memory layout that they have in training."""
+    fields = {}
+    for name, field in spec.observation.items():
+        fields[name] = torch.zeros(
+            rows, *field.network_shape, dtype=getattr(torch, field.dtype), device=device
+        )
+        if field.stack > 1:
+            fields[name] = fields[name].contiguous(memory_format=torch.channels_last)
+    return fields if spec.is_dict else fields[""]

@@ -1,0 +1,94 @@
+"""The precision and the threads that train a network fastest, by measuring an update's two passes here and now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from veldt.algorithms.rollout import Observation
+from veldt.networks.actor_critic import ActorCritic
+from veldt.networks.build import Custom
+from veldt.networks.precision import apply_precision
+from veldt.runtime.devices import training_threads
+
+# Up to this many parameters a second thread costs more in waking up than it computes.
+_SMALL_NETWORK = 200_000
+# Several threads wait for each other, busily, after every operation: when another process takes one of their cores they
+# are several times as slow as one thread alone. They have to be worth that.
+_WORTH_THREADS = 1.4
+_PASSES = 6
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How to compute. `reasons` are sentences for the user."""
+
+    precision: str
+    threads: int
+    reasons: tuple[str, ...]
+
+
+def choose_arithmetic(
+    make_network: Callable[[], ActorCritic],
+    observation: Observation,
+    device: torch.device,
+    precision: str,
+    threads: int,
+) -> Arithmetic:
+    """Decides what is left open: `precision` "auto", `threads` 0 (which matter on the CPU only).
+
+    Args:
+        make_network: an untrained one.
+        observation: the input of one update, [N, ...] on `device`.
+
+    A user's own module is left in fp32: what it does with its inputs is not known.
+    """
+    network = make_network()
+    small = sum(p.numel() for p in network.parameters()) < _SMALL_NETWORK
+    own = isinstance(network.torso, Custom)
+    many = threads or training_threads(0)
+    few = threads or 1
+    reasons = []
+
+    def seconds(precision: str, threads: int) -> float:
+        return _pass_seconds(make_network(), observation, device, precision, threads)
+
+    if precision == "auto" and (small or own):
+        precision = "fp32"
+        reasons.append(
+            f"precision fp32 ({'the network is your own' if own else 'too small to gain from less'})"
+        )
+    elif precision == "auto":
+        timed = {name: seconds(name, few) for name in ("fp32", "bf16")}
+        precision = min(timed, key=timed.__getitem__)
+        measured = ", ".join(f"{name} {value * 1e3:.1f} ms" for name, value in timed.items())
+        reasons.append(f"precision {precision} (forward and backward: {measured})")
+    if device.type != "cpu" or small or many == few:
+        return Arithmetic(precision, few, tuple(reasons))
+    one, all_ = seconds(precision, few), seconds(precision, many)
+    chosen = many if one / all_ >= _WORTH_THREADS else few
+    said = f"threads {chosen} (one {one * 1e3:.1f} ms, {many} {all_ * 1e3:.1f} ms"
+    gain = "" if chosen == many else f"; not {_WORTH_THREADS:g} times as quick"
+    return Arithmetic(precision, chosen, (*reasons, f"{said}{gain})"))
+
+
+def _pass_seconds(
+    network: ActorCritic, observation: Observation, device: torch.device, precision: str, threads: int
+) -> float:
+    """Median seconds of forward and backward pass (so that neighbours who take cores now are counted)."""
+    if device.type == "cpu":
+        torch.set_num_threads(threads)
+    parameters = apply_precision(network, precision, device)
+    timings = []
+    for _ in range(1 + _PASSES):
+        begin = time.perf_counter()
+        policy, value = network(observation)
+        parameters.backward(policy.square().mean() + value.square().mean())
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        timings.append(time.perf_counter() - begin)
+    return median(timings[1:])
