@@ -135,6 +135,25 @@ def forgetful() -> gymnasium.Env[Any, Any]:
     return Forgetful([(50, "terminated")])
 
 
+class Offended(Scripted):
+    """Not deterministic: an episode that is played again takes another course, where the first action is an error."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        mark = Path(f"seed-{seed}")
+        self._known = mark.exists()
+        mark.touch()
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Step:
+        if self._known:
+            raise ValueError("illegal move")
+        return super().step(action)
+
+
+def offended() -> gymnasium.Env[Any, Any]:
+    return Offended([(50, "terminated")])
+
+
 class Failing(Scripted):
     """Fails in the way `how` says, in step `at` (0: in the reset) of the episodes whose seeds are given."""
 

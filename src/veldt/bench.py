@@ -130,7 +130,9 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
 def _bare_limit(source: EnvSource, assembly: Assembly, seconds: float) -> float:
     """Steps per second of one simulator in one core, with nothing around it."""
     if not source.is_atari:
-        return 1.0 / min(time_step(source, assembly.config.atari) for _ in range(3))
+        return 1.0 / min(
+            time_step(source, assembly.config.atari, assembly.config.simulation.env_timeout) for _ in range(3)
+        )
     from ale_py import ALEInterface
 
     from veldt.simulators.atari import rom_path

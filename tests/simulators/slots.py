@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from veldt.simulators.in_process import Simulators
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.source import resolve
 from veldt.simulators.spec import ActionSpec
-from veldt.simulators.stepper import StepperSettings
+from veldt.simulators.stepper import ActionsUntil, StepperSettings
 from veldt.simulators.trajectory import ROW_FIELDS, STEP_FLAGS, Trajectory
 
 RUN_SEED = 5
@@ -30,12 +31,25 @@ def settings_for(
 
 
 def make(
-    settings: StepperSettings, steps: int, groups: int = 1, processes: int = 0, stacks: bool = False
+    settings: StepperSettings,
+    steps: int,
+    groups: int = 1,
+    processes: int = 0,
+    stacks: bool = False,
+    actions_until: ActionsUntil = lambda b, t: None,
 ) -> Simulators:
     """In this process, or in `processes` of their own (all on one core: that changes no number)."""
     backend = "workers" if processes else "in-process"
     plan = Plan(backend, processes, groups, (0,) * processes, "for a test")
-    return make_simulators(settings, probe_spec(settings.source, settings.atari), steps, plan, stacks)
+    spec = probe_spec(settings.source, settings.atari)
+    return make_simulators(settings, spec, steps, plan, stacks, actions_until)
+
+
+def kill_child(name: str) -> None:
+    """Kills the process of this name, at once."""
+    (child,) = (child for child in multiprocessing.active_children() if child.name == name)
+    child.kill()
+    child.join(10)
 
 
 def hashing_policy(action: ActionSpec) -> Policy:

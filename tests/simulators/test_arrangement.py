@@ -66,14 +66,14 @@ def test_the_cheap_environment_stays_and_the_expensive_one_goes(monkeypatch: pyt
     monkeypatch.setattr(choose, "allowed_cores", lambda: [0, 1])
     monkeypatch.setattr(choose, "time_hand_over", lambda: 30e-6)
     for step, backend in ((1e-6, "in-process"), (1e-3, "workers")):
-        monkeypatch.setattr(choose, "time_step", lambda source, atari, step=step: step)
+        monkeypatch.setattr(choose, "time_step", lambda source, atari, timeout, step=step: step)
         chosen = plan()
         assert chosen.backend == backend and f"{step * 1e6:.0f} µs" in chosen.reason
 
 
 def test_the_measurement_steps_the_environment() -> None:
     source = resolve(functools.partial(Slow, 0.0))
-    assert 0 < choose.time_step(source, AtariConfig()) < 1
+    assert 0 < choose.time_step(source, AtariConfig(), timeout=10.0) < 1
 
 
 def test_an_environment_that_cannot_be_made_is_named() -> None:

@@ -7,11 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-from slots import RUN_SEED, hashing_policy, make, phases, settings_for
+from slots import RUN_SEED, hashing_policy, kill_child, make, phases, settings_for
 
 from environments import Failing, Slow, UnmakeableAfter
 from veldt.errors import SimulatorError
+from veldt.simulators.choose import time_step
 from veldt.simulators.seeding import episode_seed
+from veldt.simulators.settings import AtariConfig
+from veldt.simulators.source import resolve
 
 # In these ways an environment fails by itself; in the others only a process around it can notice.
 RAISES = {
@@ -22,12 +25,12 @@ RAISES = {
     "no number": "the reward is NaN",
 }
 TAKES_PROCESS = {
-    "hang": r"did not answer within 1 s \(--env-timeout\) and counts as hung",
+    "hang": r"answer within 1 s \(--env-timeout\).* counts as hung",
     "hang in native code": "counts as hung",
     "exit": "took its process with it, which exited with code 7",
     "kill": "took its process with it, which was killed by SIGKILL",
 }
-CASES = [(how, 0) for how in RAISES] + [(how, 2) for how in (*RAISES, *TAKES_PROCESS)]
+CASES = [(how, 0) for how in (*RAISES, "hang")] + [(how, 2) for how in (*RAISES, *TAKES_PROCESS)]
 IN_RESET = [
     case for case in CASES if case[0] not in ("nan reward", "no number", "hang in native code", "kill")
 ]
@@ -106,15 +109,36 @@ def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(40)
-def test_slow_is_not_hung() -> None:
+@pytest.mark.parametrize("processes", [0, 1])
+def test_slow_is_not_hung(processes: int) -> None:
     """Steps that take longer together than the deadline, each of them within it."""
     env = functools.partial(Slow, 0.5)
     # The deadline of the first look at them passes while the last of them is at work, as it was before the step.
     settings = settings_for(env, num_simulators=3, env_timeout=1.25)
-    simulators = make(settings, 6, groups=1, processes=1)
+    simulators = make(settings, 6, groups=1, processes=processes)
     try:
         simulators.start()
         for slot in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
             assert slot.restarts.sum() == 0
     finally:
         simulators.close()
+
+
+@pytest.mark.timeout(40)
+def test_a_process_that_dies_while_it_has_nothing_to_do() -> None:
+    """Its pipe is broken when it is next asked for something, and that has to be an error of the environment."""
+    simulators = make(settings_for(functools.partial(Slow, 0.0), num_simulators=2), 4, processes=2)
+    try:
+        simulators.start()
+        kill_child("simulator process 1")
+        with pytest.raises(SimulatorError, match=r"simulator 1 .*killed by SIGKILL"):
+            simulators.save()
+    finally:
+        simulators.close()
+
+
+@pytest.mark.timeout(40)
+def test_an_environment_that_hangs_where_its_speed_is_measured() -> None:
+    env = functools.partial(Slow, 60.0)
+    with pytest.raises(SimulatorError, match=r"speed was measured.*TimeoutError.*counts as hung"):
+        time_step(resolve(env), AtariConfig(), timeout=1.0)

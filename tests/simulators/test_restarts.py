@@ -6,13 +6,12 @@ import functools
 
 import numpy as np
 import pytest
-from slots import RUN_SEED, copy_of, hashing_policy, make, phases, settings_for
+from slots import RUN_SEED, copy_of, hashing_policy, kill_child, make, phases, settings_for
 
 from environments import Failing, Forgetful
 from veldt.errors import SimulatorError
 from veldt.simulators.seeding import episode_seed
 from veldt.simulators.spec import ActionSpec
-from veldt.simulators.workers import WorkerSimulators
 from veldt.systems.episodes import EpisodeBook
 
 POLICY = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
@@ -24,7 +23,13 @@ Slots = list[dict[str, np.ndarray]]
 
 
 def play(
-    how: str, seeds: list[int], at: int, processes: int, resets: str = "mid-batch", decorrelate: int = 0
+    how: str,
+    seeds: list[int],
+    at: int,
+    processes: int,
+    resets: str = "mid-batch",
+    decorrelate: int = 0,
+    slots: int = SLOTS,
 ) -> tuple[Slots, EpisodeBook, list[str]]:
     """All slots, the book of games and the notes of simulators of which those with these seeds fail in step `at`."""
     env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
@@ -36,19 +41,23 @@ def play(
         on_env_error="restart",
         decorrelate=decorrelate,
     )
-    simulators = make(settings, HORIZON, groups=2, processes=processes)
-    slots = []
+    simulators = make(
+        settings,
+        HORIZON,
+        groups=2,
+        processes=processes,
+        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+    )
+    copies = []
     try:
         book = EpisodeBook(WIDTH, simulators.start())
-        if isinstance(simulators, WorkerSimulators):
-            simulators.actions_until = lambda b, t: book.actions_until(simulators.trajectory, b, t)
-        for slot in phases(simulators, POLICY, SLOTS, resets):
-            slots.append(copy_of(slot))
+        for slot in phases(simulators, POLICY, slots, resets):
+            copies.append(copy_of(slot))
             book.add(slot)
         notes = simulators.notes()  # not in between: there, resets may be under way
     finally:
         simulators.close()
-    return slots, book, notes
+    return copies, book, notes
 
 
 def check_others(slots: Slots, undisturbed: Slots, culprits: list[int]) -> None:
@@ -161,11 +170,15 @@ def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
     """They died with the process of the culprit, and their next rows belong to other episodes."""
     env = functools.partial(ForgetfulNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
     settings = settings_for(env, num_simulators=WIDTH, on_env_error="restart")
-    simulators = make(settings, HORIZON, groups=1, processes=2)
+    simulators = make(
+        settings,
+        HORIZON,
+        groups=1,
+        processes=2,
+        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+    )
     try:
         book = EpisodeBook(WIDTH, simulators.start())
-        assert isinstance(simulators, WorkerSimulators)
-        simulators.actions_until = lambda b, t: book.actions_until(simulators.trajectory, b, t)
         (slot,) = (copy_of(slot) for slot in phases(simulators, POLICY, 1))
         notes = simulators.notes()
     finally:
@@ -174,3 +187,45 @@ def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
     assert np.argwhere(~slot["valid"]).tolist() == [[2, 0], [2, 1]]
     assert slot["restarts"].tolist() == [0, 1, 0, 0]
     assert any("simulator 0 did not repeat" in note for note in notes)
+
+
+@pytest.mark.timeout(60)
+def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
+    """All its simulators are back where the first row has them when they are next asked for something."""
+    env = functools.partial(Failing, "raise", [], 3, lengths=[LENGTH])
+    settings = settings_for(env, num_simulators=WIDTH, on_env_error="restart")
+    simulators = make(
+        settings,
+        HORIZON,
+        processes=2,
+        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+    )
+    try:
+        book = EpisodeBook(WIDTH, simulators.start())
+        slots = []
+        for slot in phases(simulators, POLICY, SLOTS):
+            book.add(slot)
+            slots.append(copy_of(slot))
+            if len(slots) == 1:
+                kill_child("simulator process 0")
+                simulators.save()
+        notes = simulators.notes()
+    finally:
+        simulators.close()
+    assert len(notes) == 1 and "killed by SIGKILL; it was restarted" in notes[0], notes
+    restarted = np.flatnonzero(slots[-1]["restarts"])
+    assert len(restarted) == 1
+    check_others(slots, play("raise", [], 3, 0)[0], restarted.tolist())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan reward", 0), ("raise", 2), ("exit", 1)])
+def test_an_environment_that_fails_in_every_first_step_is_not_restarted_for_ever(
+    how: str, processes: int
+) -> None:
+    seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
+    with pytest.raises(SimulatorError, match="simulator 1 "):
+        play(how, seeds, 1, processes, slots=20)
+    # The same, each time after a step that can be learned from, is a nuisance, but goes on.
+    _, _, notes = play(how, seeds, 2, processes, slots=6)
+    assert len(notes) > 10

@@ -21,6 +21,7 @@ WORKERS = {"simulators": "workers", "processes": 2}
 CASES = [
     ("raise", IN_PROCESS),
     ("nan reward", IN_PROCESS),
+    ("hang", IN_PROCESS),
     ("raise", WORKERS),
     ("hang", WORKERS),
     ("kill", WORKERS),

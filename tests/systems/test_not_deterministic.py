@@ -13,15 +13,19 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 
 
+@pytest.mark.parametrize("env", ["forgetful", "offended"])
 @pytest.mark.parametrize(
     "where",
     [{"simulators": "in-process"}, {"simulators": "workers", "processes": 2}],
     ids=["in-process", "workers"],
 )
-def test_noticed_on_resume(where: dict[str, Any], tmp_path: Path) -> None:
+def test_noticed_on_resume(
+    where: dict[str, Any], env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     settings = SMALL | where | {"num_simulators": 3, "batch": 60}
     run = veldt.train(
-        "ppo", env="environments:forgetful", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
+        "ppo", env=f"environments:{env}", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
     )
     before = len(RunDirectory.open(run.path).read_events())
     again = veldt.resume(run.path, quiet=True, steps=300)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,3 @@ class Algorithm(Protocol):
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of one update, and figures to log (without gradient)."""
-
-
-Config = Any  # an algorithm's own frozen dataclass

@@ -36,8 +36,8 @@ def training_threads(asked: int) -> int:
 def inference_threads(training: int, groups: int, workers: bool) -> int:
     """Threads for inference on the CPU.
 
-    While one group awaits its actions, its share of the cores is idle: that is what inference may use. More would take
-    cores from the group that steps.
+    Simulators in processes step one group while another awaits its actions. Inference that took all cores would hold up
+    all of them, for the few rows of one group.
     """
     return max(1, training // groups) if workers and groups > 1 else training
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver as forkserver_module
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
@@ -131,10 +130,6 @@ class Child:
             self._process.start()
         theirs.close()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid or -1
-
     def alive(self) -> bool:
         return self._process.is_alive()
 
@@ -177,7 +172,6 @@ class Child:
 
 __all__ = [
     "Child",
-    "Connection",
     "acquire",
     "exit_with_parent",
     "forkserver",

@@ -16,16 +16,18 @@ import numpy as np
 
 from veldt.errors import SimulatorError, UsageError, VeldtError
 from veldt.runtime.cores import allowed_cores, worker_cores
+from veldt.runtime.watchdog import within
 from veldt.simulators.in_process import InProcessSimulators, Simulators
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.simulator import Simulator, make_simulator
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.stepper import StepperSettings
+from veldt.simulators.stepper import ActionsUntil, StepperSettings
 from veldt.simulators.trajectory import Trajectory
 
 _PROBE_SECONDS, _CHUNKS = 0.04, 5
 _SPIN_S = 50e-6
+_MAKE_DEADLINE = 120.0  # seconds
 # A hand-over must cost less than a tenth of what a process does between two of them.
 _WORTH = 10.0
 
@@ -52,38 +54,50 @@ class Plan:
 
 def probe_spec(source: EnvSource, atari: AtariConfig) -> SimulatorSpec:
     """The schema of the environment, from one instance of it. SimulatorError if it cannot be made."""
-    with _named(source, "could not be made"):
+    with (
+        _named(source, "could not be made"),
+        within(_MAKE_DEADLINE, lambda: 0, f"environment {source.name} hangs when it is made"),
+    ):
         simulator = make_simulator(source, atari)
         simulator.close()
         return simulator.spec
 
 
-def time_step(source: EnvSource, atari: AtariConfig) -> float:
-    """Seconds that one simulator takes for a step with random actions, resets included. SimulatorError if it fails."""
-    with _named(source, "failed when its speed was measured with random actions"):
+def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
+    """Seconds that one simulator takes for a step with random actions, resets included.
+
+    SimulatorError if it fails, or if a reset or a step takes longer than `timeout` seconds.
+    """
+    what, done = "failed when its speed was measured with random actions", [0]
+    with (
+        _named(source, what),
+        within(timeout, done.copy, f"environment {source.name} {what}: it counts as hung"),
+    ):
         simulator = make_simulator(source, atari)
         try:
-            return _time_step(simulator)
+            return _time_step(simulator, done)
         finally:
             simulator.close()
 
 
-def _time_step(simulator: Simulator) -> float:
+def _time_step(simulator: Simulator, done: list[int]) -> float:
+    """`done` counts the steps."""
     rng = np.random.default_rng(0)
     rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
     actions = simulator.spec.action.sample(rng, 64)
     actions = actions.tolist() if simulator.spec.action.kind == "discrete" else actions
     simulator.reset(0, rows, 0)
-    done, ended = 0, False
+    ended = False
 
     def chunk() -> float:
-        nonlocal done, ended
+        nonlocal ended
         steps, begin = 0, time.perf_counter()
         while (elapsed := time.perf_counter() - begin) < _PROBE_SECONDS / _CHUNKS or steps < 2:
             if ended:
-                simulator.reset(done, rows, 0)
-            _, terminated, truncated, _ = simulator.step(actions[done % 64], rows, 0)
-            ended, steps, done = terminated or truncated, steps + 1, done + 1
+                simulator.reset(done[0], rows, 0)
+            _, terminated, truncated, _ = simulator.step(actions[done[0] % 64], rows, 0)
+            ended, steps = terminated or truncated, steps + 1
+            done[0] += 1
         return elapsed / steps
 
     # The quickest of several: on a machine that others use too, the rest measures the others.
@@ -160,7 +174,7 @@ def _worth_processes(
 ) -> tuple[bool, str]:
     """Whether steps take so much longer than a hand-over that processes pay, and why."""
     try:
-        step, hand_over = time_step(source, atari), time_hand_over()
+        step, hand_over = time_step(source, atari, config.env_timeout), time_hand_over()
     except SimulatorError as error:
         if config.on_env_error == "stop":
             raise
@@ -180,11 +194,15 @@ def make_simulators(
     steps: int,
     plan: Plan,
     stacks: bool = False,
+    actions_until: ActionsUntil = lambda b, t: None,
 ) -> Simulators:
-    """The simulators of a plan, with a trajectory slot of `steps` rows; `stacks` as in `Trajectory`."""
+    """The simulators of a plan, with a trajectory slot of `steps` rows.
+
+    `stacks` as in `Trajectory`; `actions_until` as in `WorkerSimulators`.
+    """
     if plan.backend == "in-process":
         trajectory = Trajectory(spec, steps, settings.simulation.num_simulators, None, stacks)
         return InProcessSimulators(settings, trajectory, plan.groups)
     from veldt.simulators.workers import WorkerSimulators
 
-    return WorkerSimulators(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, stacks)
+    return WorkerSimulators(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, actions_until, stacks)

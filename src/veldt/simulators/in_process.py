@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
 
-from veldt.simulators.stepper import Prefix, Stepper, StepperSettings, Unfinished
+from veldt.runtime.watchdog import Watchdog
+from veldt.simulators.stepper import Prefix, Stepper, StepperSettings, Unfinished, hung
 from veldt.simulators.trajectory import Trajectory
 
 
@@ -25,9 +27,11 @@ class Simulators(Protocol):
     def start(self) -> dict[int, Prefix]:
         """Begins everywhere; the random actions already played, by simulator (see `Stepper.start`)."""
 
-    def step(self, group: int, t: int) -> None: ...
+    def step(self, group: int, t: int) -> None:
+        """Begins step `t` of a group: from row t and its actions to row t + 1."""
 
-    def wait(self, group: int, t: int) -> None: ...
+    def wait(self, group: int, t: int) -> None:
+        """Returns when row t + 1 of a group is there. SimulatorError if an environment failed."""
 
     def reset_ended(self) -> None:
         """Begins the resets of the simulators that were left out (wait-reset); `finish_resets` ends them."""
@@ -35,7 +39,8 @@ class Simulators(Protocol):
     def carry_over(self) -> None:
         """Makes the trajectory's last row the first: the next rollout begins where this one ended."""
 
-    def finish_resets(self) -> None: ...
+    def finish_resets(self) -> None:
+        """Waits for `reset_ended`, and puts the first observations into the first row."""
 
     def save(self) -> dict[int, bytes]:
         """Saved states by simulator; those without one are rebuilt from their actions."""
@@ -46,7 +51,8 @@ class Simulators(Protocol):
     def notes(self) -> list[str]:
         """Sentences about restarts since the last call."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends all simulators, and the processes they ran in."""
 
 
 class InProcessSimulators:
@@ -55,20 +61,37 @@ class InProcessSimulators:
     def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
         self.trajectory = trajectory
         self.groups = split(trajectory.width, groups)
-        self._steppers = [Stepper(settings, trajectory, part, np.zeros(3, np.int64)) for part in self.groups]
+        self._progress = np.zeros(3, np.int64)
+        self._watchdog = Watchdog(
+            settings.simulation.env_timeout,
+            self._progress.tobytes,
+            lambda: str(hung(settings, self._progress)),
+        )
+        try:
+            with self._watched():
+                self._steppers = [Stepper(settings, trajectory, part, self._progress) for part in self.groups]
+        except BaseException:
+            self._watchdog.close()
+            raise
 
     def start(self) -> dict[int, Prefix]:
-        return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
+        with self._watched():
+            return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
 
     def step(self, group: int, t: int) -> None:
-        self._steppers[group].step(t)
+        self._watchdog.watching = True  # not by a context manager: this is a tenth of a small step's time
+        try:
+            self._steppers[group].step(t)
+        finally:
+            self._watchdog.watching = False
 
     def wait(self, group: int, t: int) -> None:
         pass
 
     def reset_ended(self) -> None:
-        for stepper in self._steppers:
-            stepper.reset_ended()
+        with self._watched():
+            for stepper in self._steppers:
+                stepper.reset_ended()
 
     def carry_over(self) -> None:
         self.trajectory.carry_over()
@@ -80,7 +103,8 @@ class InProcessSimulators:
         return {b: state for stepper in self._steppers for b, state in stepper.save().items()}
 
     def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
-        return [note for stepper in self._steppers for note in stepper.rebuild(unfinished, 0)]
+        with self._watched():
+            return [note for stepper in self._steppers for note in stepper.rebuild(unfinished, 0)]
 
     def notes(self) -> list[str]:
         return [note for stepper in self._steppers for note in stepper.take_notes()]
@@ -88,6 +112,15 @@ class InProcessSimulators:
     def close(self) -> None:
         for stepper in self._steppers:
             stepper.close()
+        self._watchdog.close()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._watchdog.watching = True
+        try:
+            yield
+        finally:
+            self._watchdog.watching = False
 
 
 def split(count: int, parts: int) -> list[slice]:

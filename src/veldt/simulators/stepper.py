@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from veldt.errors import SimulatorError
 from veldt.runtime.cores import offer_core
+from veldt.simulators.patience import Patience
 from veldt.simulators.seeding import DECORRELATION, derive_seed, episode_seed
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.simulator import Simulator, make_simulator
@@ -25,6 +26,7 @@ _CLEAR = np.array([[name == "valid"] for name in STEP_FLAGS])  # a step's flags 
 # many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
 _SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
+_FOR_EVER = "failed in the first step of ten episodes in a row, the last time with"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Unfinished:
 
     state: bytes | None = None
     actions: np.ndarray | None = None
+
+
+# Of (simulator, row): the actions of the episode that is unfinished there, or None if they are not known.
+ActionsUntil = Callable[[int, int], np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class Stepper:
         self._first, self._part = part.start, part
         self._slow = False
         self._progress = progress
+        self._patience = Patience()
         self._restarts_on_error = settings.simulation.on_env_error == "restart"
         self._wait_reset = settings.simulation.resets == "wait"
         self._discrete = slot.spec.action.kind == "discrete"
@@ -196,15 +203,17 @@ class Stepper:
             how = unfinished.get(b, Unfinished())
             if how.state is not None:
                 simulator.restore(how.state)
-            elif how.actions is None or not self._replay(index, how.actions, t):
+                continue
+            difference = None if how.actions is None else self._replay(index, how.actions, t)
+            if how.actions is None or difference is not None:
                 if t > 0 and slot.valid[t - 1, b]:
                     slot.cut[t - 1, b] = True
                 slot.ended[t, b] = True
-                if how.actions is not None:
-                    notes.append(
-                        f"simulator {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions: "
-                        "the environment is not deterministic, so it begins a new episode"
-                    )
+            if difference is not None:
+                notes.append(
+                    f"simulator {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions "
+                    f"({difference}): the environment is not deterministic, so it begins a new episode"
+                )
         slot.stack(t, self._part)
         return notes
 
@@ -317,7 +326,10 @@ class Stepper:
     def _failed(self, index: int, t: int, error: Exception) -> None:
         """A simulator failed in step `t`: ends the run, or cuts its trajectory off and restarts it."""
         b = self._first + index
-        step = f"failed in step {int(self._slot.age[t, b])}"
+        age = int(self._slot.age[t, b])
+        if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b]), age):
+            raise self._error(index, _FOR_EVER, error) from error
+        step = f"failed in step {age}"
         self._replace(index, "failed to reset" if self._slot.ended[t, b] else step, error, t + 1)
         self.cut_off(b, t)
 
@@ -350,20 +362,31 @@ class Stepper:
         if t > 0 and slot.valid[t - 1, b] and not slot.ended[t, b]:
             slot.cut[t - 1, b] = True
 
-    def _replay(self, index: int, actions: np.ndarray, t: int) -> bool:
-        """Plays an episode again; True if its last observation is the one in row `t`."""
+    def _replay(self, index: int, actions: np.ndarray, t: int) -> str | None:
+        """Plays an unfinished episode again; None if it comes out as in row `t`, else what is different."""
         simulator, b = self._simulators[index], self._first + index
         rows = [np.empty_like(row) for row in self._rows(t)]
-        simulator.reset(self._seed(b, int(self._slot.episode[t, b])), rows, index)
-        for step, action in enumerate(actions.tolist() if self._discrete else actions):
-            self._progress[2] += 1
-            _, terminated, truncated, _ = simulator.step(action, rows, index)
-            if (terminated or truncated) and step < len(actions) - 1:
-                return False
-        return all(
+        try:
+            simulator.reset(self._seed(b, int(self._slot.episode[t, b])), rows, index)
+            for step, action in enumerate(actions.tolist() if self._discrete else actions):
+                self._progress[2] += 1
+                _, terminated, truncated, _ = simulator.step(action, rows, index)
+                if terminated or truncated:
+                    return f"it ended after {step + 1} steps"
+        except Exception as error:
+            # Another course of the game may be one in which an action is an error.
+            with contextlib.suppress(Exception):
+                simulator.close()
+            try:
+                self._simulators[index] = self._make()
+            except Exception as again:
+                raise self._error(index, "could not be made", again) from again
+            return f"{type(error).__name__}: {error}"
+        same = all(
             np.array_equal(row[index], had[index], equal_nan=row.dtype != np.uint8)
             for row, had in zip(rows, self._rows(t), strict=True)
         )
+        return None if same else "its last observation is another"
 
     def _shift_history(self, index: int) -> None:
         for array in self._slot.observation.values():
@@ -373,13 +396,20 @@ class Stepper:
     def _error(self, index: int, what: str, error: Exception) -> SimulatorError:
         if isinstance(error, SimulatorError):
             return error
-        b = self._first + index
-        seed = self._seed(b, int(self._progress[1]))
         details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
-        return SimulatorError(
-            f"environment {self._settings.source.name}, simulator {b} (seed {seed}) {what}: "
-            f"{type(error).__name__}: {error}",
-            simulator=b,
-            seed=seed,
-            details=details,
-        )
+        what = f"{what}: {type(error).__name__}: {error}"
+        return named(self._settings, self._first + index, int(self._progress[1]), what, details)
+
+
+def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> SimulatorError:
+    """The error that says of which environment, simulator and seed this is true."""
+    seed = episode_seed(settings.run_seed, b, episode)
+    message = f"environment {settings.source.name}, simulator {b} (seed {seed}) {what}"
+    return SimulatorError(message, simulator=b, seed=seed, details=details)
+
+
+def hung(settings: StepperSettings, progress: np.ndarray) -> SimulatorError:
+    """The error of the simulator that `progress` (see `Stepper`) names."""
+    b, episode = progress[:2].tolist()
+    seconds = f"{settings.simulation.env_timeout:g} s (--env-timeout)"
+    return named(settings, b, episode, f"did not answer within {seconds} and counts as hung")

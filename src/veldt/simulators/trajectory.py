@@ -104,10 +104,6 @@ class Trajectory:
         """The observation arrays of row `t`, simulators `part`: views to write to, one a field."""
         return [array[self.history + t, part] for array in self.observation.values()]
 
-    def stacked_rows(self, t: int) -> dict[str, np.ndarray]:
-        """Row `t` with its history: views [history + 1, B, ...]."""
-        return {name: array[t : t + self.history + 1] for name, array in self.observation.items()}
-
     def stack(self, t: int, part: slice) -> None:
         """Makes the stacks of row `t`, simulators `part`, from its frames."""
         for name, array in self.stacks.items():

@@ -29,7 +29,8 @@ class Wiring:
     """What a worker shares with its owner.
 
     `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 3] (see
-    `Stepper`) and `failed` bool [W]. `go` counts the commands given, `done` of a group those of it that are finished.
+    `Stepper`) and `failed` bool [W]. `go` counts the commands given, `done` of a group those of it that are finished
+    (a call is answered through the pipe instead).
     """
 
     worker: int
@@ -74,7 +75,8 @@ def run(
         except Exception as error:
             failed[wiring.worker] = True
             pipe.send_bytes(_failure(error))
-        wiring.done[group].release()
+        if what != CALL:
+            wiring.done[group].release()
     for stepper in steppers:
         stepper.close()
 

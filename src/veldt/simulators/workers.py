@@ -7,7 +7,7 @@ while one group's actions are computed it steps the other's, so that a core neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
@@ -21,9 +21,9 @@ from veldt.runtime.shared import Layout, SharedArrays
 from veldt.simulators import worker as worker_process
 from veldt.simulators.in_process import split
 from veldt.simulators.messages import pack, unpack
-from veldt.simulators.seeding import episode_seed
+from veldt.simulators.patience import Patience
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.stepper import Prefix, StepperSettings, Unfinished
+from veldt.simulators.stepper import ActionsUntil, Prefix, StepperSettings, Unfinished, hung, named
 from veldt.simulators.trajectory import Trajectory
 from veldt.simulators.worker import CALL, RESET_ENDED, RING, STEP, STOP, Wiring
 
@@ -34,8 +34,12 @@ _START_DEADLINE = (
 
 
 def context_for(settings: StepperSettings) -> ForkServerContext:
-    """The context whose server has the simulator's modules (and their compiled kernels) already loaded."""
-    return forkserver(_PRELOAD + (["veldt.simulators.atari"] if settings.source.is_atari else []))
+    """The context whose server has the simulator's modules already loaded.
+
+    Torch is not among them: simulators do not need it, and a server that loads it keeps every run waiting for a second.
+    """
+    atari = ["veldt.simulators.atari", "veldt.simulators.stacks"]
+    return forkserver(_PRELOAD + (atari if settings.source.is_atari else []))
 
 
 @dataclass
@@ -56,6 +60,7 @@ class WorkerSimulators:
     Args:
         cores: the core of each process; its length is the number of processes.
         spin_s: how long a worker looks for its next command before it sleeps.
+        actions_until: what simulators are rebuilt from when their process died.
         stacks: see `Trajectory`.
     """
 
@@ -67,6 +72,7 @@ class WorkerSimulators:
         groups: int,
         cores: Sequence[int],
         spin_s: float,
+        actions_until: ActionsUntil,
         stacks: bool = False,
     ) -> None:
         self._settings, self._spin_s, self._cores = settings, spin_s, list(cores)
@@ -83,9 +89,10 @@ class WorkerSimulators:
             },
             self._context,
         )
-        # Set by the sampler: the actions of a simulator's unfinished episode up to a row, to rebuild a dead worker's.
-        self.actions_until: Callable[[int, int], np.ndarray | None] = lambda b, t: None
+        self._actions_until = actions_until
         self._notes: list[str] = []
+        self._restarts = settings.simulation.on_env_error == "restart"
+        self._patience = Patience()
         self._restarts_seen = 0
         self._row = [0] * groups  # the row each group is at
         self._culprits: set[tuple[int, int]] = (
@@ -166,7 +173,8 @@ class WorkerSimulators:
         worker = self._workers[index]
         self._board["commands"][index, worker.turn] = what, group, t
         worker.turn = (worker.turn + 1) % RING
-        worker.pending[group] = what, t
+        if what in (STEP, RESET_ENDED):  # a call is answered through the pipe
+            worker.pending[group] = what, t
         worker.go.release()
 
     def _start_worker(self, index: int, parts: list[slice]) -> _Worker:
@@ -208,9 +216,17 @@ class WorkerSimulators:
 
     def _call_all(self, call: str) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
         for index, worker in enumerate(self._workers):
-            worker.child.pipe.send_bytes(pack({"call": call}))
-            self._post(index, 0, CALL, 0)
+            if not worker.child.alive() and self._restarts:
+                self._restart(index, self._failure(index))
+            self._send(index, pack({"call": call}))
         return [self._reply(index) for index in range(len(self._workers))]
+
+    def _send(self, index: int, message: bytes) -> None:
+        try:
+            self._workers[index].child.pipe.send_bytes(message)
+        except OSError:
+            raise self._failure(index) from None
+        self._post(index, 0, CALL, 0)
 
     def _reply(self, index: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         worker = self._workers[index]
@@ -224,8 +240,6 @@ class WorkerSimulators:
         header, arrays = unpack(message)
         if "error" in header:
             raise self._failure(index, message)
-        acquire(worker.done[0], 1.0)
-        worker.pending.pop(0, None)
         return header, arrays
 
     def _rebuild(self, index: int, unfinished: Mapping[int, Unfinished]) -> list[str]:
@@ -235,22 +249,27 @@ class WorkerSimulators:
                 arrays[f"state/{b}"] = np.frombuffer(how.state, np.uint8)
             elif how.actions is not None:
                 arrays[f"actions/{b}"] = how.actions
-        self._post(index, 0, CALL, 0)
-        message = pack({"call": "rebuild", "rows": self._row}, arrays)
-        self._workers[index].child.pipe.send_bytes(message)
+        self._send(index, pack({"call": "rebuild", "rows": self._row}, arrays))
         return list(self._reply(index)[0]["notes"])
 
     def _finish(self, index: int, group: int) -> None:
         """Waits for a worker's command of a group; if that was asked for, replaces a process that dies or hangs."""
         while not self._finished(index, group):
             failure = self._failure(index)
-            culprit = failure.simulator, self._row[self._group_of(failure.simulator)]
-            restarts = self._settings.simulation.on_env_error == "restart"
-            if not restarts or self._board["failed"][index] or culprit in self._culprits:
+            if not self._restarts or self._board["failed"][index]:
                 raise failure
-            self._culprits.add(culprit)
-            self._recover(index, failure)
+            self._restart(index, failure)
         del self._workers[index].pending[group]
+
+    def _restart(self, index: int, failure: SimulatorError) -> None:
+        """Replaces a process that died or hangs, unless its culprit did that before in the same row, or for ever."""
+        b = failure.simulator
+        row = self._row[self._group_of(b)]
+        age, episode = int(self.trajectory.age[row, b]), int(self.trajectory.episode[row, b])
+        if (b, row) in self._culprits or self._patience.is_over(b, episode, age):
+            raise failure
+        self._culprits.add((b, row))
+        self._recover(index, failure)
 
     def _recover(self, index: int, failure: SimulatorError) -> None:
         """Puts a new process in the place of one, its simulators but the culprits back to their rows, and goes on."""
@@ -263,7 +282,7 @@ class WorkerSimulators:
         unfinished, resets = {}, (RESET_ENDED, 0) in dead.pending.values()
         for part, row in zip(dead.parts, self._row, strict=True):
             for b in range(part.start, part.stop):
-                actions = self.actions_until(b, row)
+                actions = self._actions_until(b, row)
                 if (b, row) not in self._culprits and actions is not None:
                     unfinished[b] = Unfinished(actions=actions)
         last = slot.steps if resets else self._row[self._group_of(culprit)]
@@ -292,16 +311,10 @@ class WorkerSimulators:
         command, row = worker.pending.get(group, (CALL, 0))
         if command == STEP and not self.trajectory.ended[row, b]:
             episode = int(self.trajectory.episode[row, b])
-        seed = episode_seed(self._settings.run_seed, b, episode)
-        timeout = self._settings.simulation.env_timeout
         if worker.child.alive():
-            what = f"did not answer within {timeout:g} s (--env-timeout) and counts as hung"
-        else:
-            what = f"took its process with it, which {worker.child.cause_of_death()}"
-        return SimulatorError(
-            f"environment {self._settings.source.name}, simulator {b} (seed {seed}) {what}",
-            simulator=b,
-            seed=seed,
+            return hung(self._settings, np.array([b, episode]))
+        return named(
+            self._settings, b, episode, f"took its process with it, which {worker.child.cause_of_death()}"
         )
 
 

@@ -23,7 +23,7 @@ from veldt.simulators.choose import Plan, make_simulators, plan, probe_spec
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.stepper import StepperSettings
+from veldt.simulators.stepper import ActionsUntil, StepperSettings
 from veldt.systems.arithmetic import choose_arithmetic
 from veldt.systems.observations import blank_observation
 
@@ -76,9 +76,15 @@ class Assembly:
     def _infer_threads(self) -> int:
         return inference_threads(self.config.run.threads, self.plan.groups, self.plan.backend == "workers")
 
-    def simulators(self, settings: StepperSettings, steps: int) -> Simulators:
-        """The simulators of the plan; on the CPU they stack frames, an accelerator does it itself."""
-        return make_simulators(settings, self.spec, steps, self.plan, stacks=self.device.type == "cpu")
+    def simulators(
+        self, settings: StepperSettings, steps: int, actions_until: ActionsUntil = lambda b, t: None
+    ) -> Simulators:
+        """The simulators of the plan, with a slot of `steps` rows; see `make_simulators`.
+
+        On the CPU they stack frames; an accelerator does it itself.
+        """
+        stacks = self.device.type == "cpu"
+        return make_simulators(settings, self.spec, steps, self.plan, stacks, actions_until)
 
 
 def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> Assembly:
@@ -96,7 +102,6 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     chosen = plan(source, config.simulation, config.atari, accelerators)
     decisions.append(_say(chosen, config.simulation.num_simulators, horizon))
     config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
-    # The device as asked stays in the configuration where it was explicit: a run moves to another machine as it is.
     config = _replace_run(config, device=str(device))
     rows = algorithm.update_rows(config.simulation.num_simulators)
     arithmetic = choose_arithmetic(

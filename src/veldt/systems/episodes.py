@@ -83,9 +83,14 @@ class EpisodeBook:
         """Mean raw score of the last 100 games (of fewer while there are fewer); None before the first."""
         return float(np.mean(self.recent)) if self.recent else None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether 100 games have been finished."""
+        return len(self.recent) == _WINDOW
+
     def reached(self, score: float) -> bool:
         """Whether 100 games have been finished and the last 100 have this mean."""
-        return len(self.recent) == _WINDOW and float(np.mean(self.recent)) >= score
+        return self.is_full and float(np.mean(self.recent)) >= score
 
     def actions(self, b: int) -> np.ndarray | None:
         """Actions of the present episode up to the end of the last trajectory."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward
 from veldt.algorithms.rollout import Batch
@@ -21,19 +21,18 @@ class Learner:
     """Owns the parameters and the update rule's state.
 
     Args:
-        network: on its device, with its parts already in the precision they compute in.
-        forward: its forward pass, possibly compiled.
+        forward: the network's forward pass, possibly compiled, in the precision it computes in.
+        parameters: the network's.
     """
 
     def __init__(
         self,
         algorithm: Algorithm,
-        network: nn.Module,
         forward: Forward,
         parameters: FlatParameters,
         edge: GradientEdge,
     ) -> None:
-        self._algorithm, self._network, self._forward, self._edge = algorithm, network, forward, edge
+        self._algorithm, self._forward, self._edge = algorithm, forward, edge
         self._parameters = parameters
         self._rule_state = algorithm.rule.state(parameters.master)
         self.updates = 0

@@ -56,20 +56,20 @@ class Monitor:
         self._figures: dict[str, Tensor] = {}
         self._figure_count = 0
         self._restarts_here = 0
-        self._lag_sum = float(counters.get("lag_sum", 0.0))
+        self._lag_sum, self._lag_count = (
+            float(counters.get("lag_sum", 0.0)),
+            int(counters.get("lag_count", 0)),
+        )
+        self._interval_lag = 0.0
 
     @property
     def seconds(self) -> float:
         """Training seconds, those before a resume included."""
         return self._seconds_before + time.perf_counter() - self._began
 
-    def rollout(self, slot: Trajectory, lag: float) -> None:
-        """Takes a full trajectory: counts its steps and writes down its finished games.
-
-        `lag` is the mean number of updates between the policy that acted and the one that learned from it.
-        """
+    def rollout(self, slot: Trajectory) -> None:
+        """Takes a full trajectory: counts its steps and writes down its finished games."""
         valid = int(slot.valid.sum())
-        self._lag_sum += lag * valid
         self.steps += valid
         self._phantoms += slot.valid.size - valid
         self._restarts_here = int(slot.restarts.sum())
@@ -86,9 +86,14 @@ class Monitor:
                 prefix=game.prefix,
             )
 
-    def update(self, figures: Mapping[str, Tensor]) -> None:
-        """Takes an update's figures; they are averaged over the interval, without waiting for the device."""
+    def update(self, figures: Mapping[str, Tensor], lag: float) -> None:
+        """Takes an update's figures; they are averaged over the interval, without waiting for the device.
+
+        `lag` is the mean number of updates between the parameters that acted and those that are updated.
+        """
         self._figure_count += 1
+        self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + 1
+        self._interval_lag += lag
         for name, value in figures.items():
             self._figures[name] = self._figures[name] + value if name in self._figures else value
 
@@ -105,7 +110,7 @@ class Monitor:
         self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
         self._logged_at = self._interval_began = now
         self._interval_steps, self._interval_games = self.steps, []
-        self._figures, self._figure_count = {}, 0
+        self._figures, self._figure_count, self._interval_lag = {}, 0, 0.0
 
     def check_finite(self, figures: Mapping[str, Any] | None = None) -> None:
         """VeldtError if training has diverged: nothing learned after that is worth a minute or a checkpoint."""
@@ -131,6 +136,7 @@ class Monitor:
             "simulator_restarts": self._restarts + self._restarts_here,
             "solved_at_seconds": self.solved_at_seconds,
             "lag_sum": self._lag_sum,
+            "lag_count": self._lag_count,
             "stages": dict(self._clock.seconds),
             "episode_log": list(self._episodes.position()),
         }
@@ -153,7 +159,7 @@ class Monitor:
             "episodes": self._book.games,
             "return_mean_100": self._book.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
-            "policy_lag_mean": self._lag_sum / max(self.steps, 1),
+            "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
             "seconds_per_stage": self._stage_seconds(),
         }
         self._directory.write_summary(summary)
@@ -177,7 +183,7 @@ class Monitor:
             "return_mean_100": self._book.mean_return,
             "return_mean": float(np.mean([game.score for game in games])) if games else None,
             "length_mean": float(np.mean([game.length for game in games])) if games else None,
-            "policy_lag_mean": self._lag_sum / max(self.steps, 1),
+            "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
             "phantom_steps": self._phantoms,
             "simulator_restarts": self._restarts + self._restarts_here,
             **self._interval_stages(),

@@ -4,7 +4,8 @@
     group 1             act | step ........ | act | step ...
 
 While one group steps, the other's actions are computed, so that the quicker of the two is hidden. The exchange is
-exact: which group acts first changes no number, because noise belongs to simulators and steps and not to batches.
+exact: which group acts first changes no action, because noise belongs to simulators and steps and not to batches. (A
+network's own arithmetic may round differently in batches of another size; the same arrangement repeats bit for bit.)
 """
 
 from __future__ import annotations
@@ -60,11 +61,8 @@ class Sampler:
     @torch.no_grad()
     def sample(self) -> Rollout:
         """T steps of every simulator from where the last rollout ended."""
-        trajectory, simulators, groups = (
-            self._trajectory,
-            self._simulators,
-            range(len(self._simulators.groups)),
-        )
+        trajectory, simulators = self._trajectory, self._simulators
+        groups = range(len(simulators.groups))
         with self._clock("infer"):
             self._inference()
             noise_TBK = self._noise()

@@ -4,8 +4,8 @@
         ^                   |                                               |
         +------actions------+ <-----------------same parameters-------------+
 
-One process holds sampler and learner; simulators run beside it. Nothing is ever older than one optimisation phase, and
-the policy that acts is the one that has just been updated: the lag is 0.
+One process holds sampler and learner; simulators run beside it. Nothing is ever older than one optimisation phase: the
+policy that acts is the one that has just been updated, and the lag is the updates since in the same phase (0 for A2C).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from veldt.runs.progress import Progress
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.seeding import SHUFFLE, derive_seed
 from veldt.simulators.stepper import StepperSettings
-from veldt.simulators.workers import WorkerSimulators
 from veldt.systems import snapshot
 from veldt.systems.assembly import Assembly
 from veldt.systems.episodes import EpisodeBook
@@ -53,15 +52,17 @@ class Synchronous:
     ) -> None:
         keep_freed_memory()
         self._config = config = assembly.config
-        self._assembly, self._directory = assembly, directory
+        self._assembly = assembly
         self._clock = StageClock()
         self._algorithm = assembly.algorithm()
         network, parameters = assembly.network()
         forward = assembly.forward(network, progress.note)
         self._forward = forward
-        self._learner = Learner(self._algorithm, network, forward, parameters, OneLearner())
+        self._learner = Learner(self._algorithm, forward, parameters, OneLearner())
         settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
-        self._simulators = assembly.simulators(settings, assembly.horizon)
+        self._simulators = assembly.simulators(
+            settings, assembly.horizon, lambda b, t: self._book.actions_until(self._slot, b, t)
+        )
         try:
             self._slot = self._simulators.trajectory
             prefixes = {} if checkpoint else self._simulators.start()
@@ -76,8 +77,6 @@ class Synchronous:
                 inference=assembly.infer_threads,
                 cores=assembly.inference_cores,
             )
-            if isinstance(self._simulators, WorkerSimulators):
-                self._simulators.actions_until = lambda b, t: self._book.actions_until(self._slot, b, t)
             counters = checkpoint.meta["monitor"] if checkpoint else None
             frames = assembly.spec.frames_per_step
             self._monitor = Monitor(config, directory, self._book, self._clock, progress, frames, counters)
@@ -102,8 +101,10 @@ class Synchronous:
                         self._save()
             return Outcome(reason, self._monitor.summary())
         finally:
-            self._simulators.close()
-            self._monitor.close()
+            try:
+                self._simulators.close()
+            finally:
+                self._monitor.close()
 
     def _reason(self, stop: threading.Event) -> str | None:
         """Why to stop now, if there is a reason."""
@@ -118,13 +119,10 @@ class Synchronous:
 
     def _phase(self) -> float:
         """One rollout and the optimisation on it. Returns the learning rate used."""
-        config, slot, progress = (
-            self._config.run,
-            self._slot,
-            min(1.0, self._monitor.steps / self._config.run.steps),
-        )
+        config, slot = self._config.run, self._slot
+        progress = min(1.0, self._monitor.steps / config.steps)
         rollout = self._sampler.sample()
-        lag = float((self._learner.updates - slot.version).mean())
+        acted = float(slot.version.mean())
         waits = self._config.simulation.resets == "wait"
         if waits:
             self._simulators.reset_ended()  # goes on in the workers while this process learns
@@ -133,9 +131,10 @@ class Synchronous:
             self._assembly.train_threads()
             generator = torch.Generator().manual_seed(derive_seed(config.seed, SHUFFLE, self._sampler.phase))
             for batch in self._algorithm.minibatches(self._forward, rollout, generator):
-                self._monitor.update(self._learner.update(batch, progress, learning_rate))
+                lag = self._learner.updates - acted
+                self._monitor.update(self._learner.update(batch, progress, learning_rate), lag)
         self._sampler.version = self._learner.updates
-        self._monitor.rollout(slot, lag)
+        self._monitor.rollout(slot)
         self._simulators.carry_over()
         if waits:
             self._simulators.finish_resets()
@@ -149,7 +148,8 @@ class Synchronous:
             self._learner, self._sampler, self._simulators, self._book, self._monitor
         )
         meta["recipe"] = self._config.recipe
-        self._store.save(self._monitor.steps, groups, meta, score=self._book.mean_return)
+        score = self._book.mean_return if self._book.is_full else None  # not the best by a few lucky games
+        self._store.save(self._monitor.steps, groups, meta, score=score)
         self._saved_at = self._monitor.steps
 
     def _restore(self, checkpoint: Checkpoint) -> None:
