@@ -59,9 +59,13 @@ class Page(HTMLParser):
 def make_run(
     root: Path, name: str, *, rows: int = 60, finished: bool = True, **settings: Any
 ) -> RunDirectory:
-    settings = {"recipe": "ppo", "env": "CartPole-v1", "seed": 1, "learning": {"rate": 2.5e-4}} | settings
+    run_settings = {"seed": settings.pop("seed", 1), "device": "cpu", "precision": "fp32"}
+    settings = {"recipe": "ppo", "env": "CartPole-v1", "learning": {"rate": 2.5e-4}} | settings
+    settings["run"] = run_settings
     run = RunDirectory.create(root, name)
-    run.write_config({"seed": settings["seed"]}, settings, ["veldt", "train", "it's"], {"veldt": "0.1"})
+    run.write_config(
+        {"run": {"seed": run_settings["seed"]}}, settings, ["veldt", "train", "it's"], {"veldt": "0.1"}
+    )
     log = MetricsLog(run.path)
     for i in range(1, rows + 1):
         row = {"step": 1000 * i, "frames": 1000 * i, "seconds": 0.5 * i, "sps": 2000.0, "episodes": 5 * i}
@@ -77,7 +81,7 @@ def make_run(
         summary = {
             "recipe": settings["recipe"],
             "env": settings["env"],
-            "seed": settings["seed"],
+            "seed": run_settings["seed"],
             "steps": 60_000,
         }
         stages = {"simulate": 18.0, "train": 6.0, "<other>": 1.0}
@@ -118,7 +122,8 @@ def test_a_finished_run(tmp_path: Path) -> None:
 
 def test_a_killed_run_has_what_its_rows_say(tmp_path: Path) -> None:
     page = report(tmp_path, make_run(tmp_path, "mine", finished=False))
-    assert "Stopped early" in page.text
+    for part in ("Stopped early", "seed 1", "device cpu", "precision fp32"):
+        assert part in page.text
     assert "simulate\n75%, 18s" in page.text
 
 
@@ -159,8 +164,8 @@ def test_seeds_are_averaged_and_other_runs_are_not(tmp_path: Path) -> None:
     for part in ("ppo (3 seeds)", "impala", "3 finished", "1 stopped early", "mean of the seeds"):
         assert part in page.text
     differing = re.findall(r'<tr class="differs"><td><code>([^<]*)', page.source)
-    assert differing == ["recipe", "seed", "learning.rate"]
-    assert "1 settings are the same" in page.text
+    assert differing == ["recipe", "learning.rate", "run.seed"]
+    assert "3 settings are the same" in page.text
 
 
 def test_runs_of_the_same_seed_are_shown_apart(tmp_path: Path) -> None:

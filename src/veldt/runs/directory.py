@@ -77,7 +77,7 @@ class RunDirectory:
     ) -> None:
         """Write config.json: the settings as given and as resolved, the command line, versions and hardware.
 
-        `hardware` (a GPU's name, say) is added to what this process can tell by itself: processor, cores, memory.
+        `hardware` (cores, a GPU's name) is added to what is known without it: processor, memory, operating system.
         """
         config = {
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -1,4 +1,4 @@
-"""What a figure was measured on: processor, cores, memory, system. Written into every run's config.json."""
+"""What a figure was measured on: processor, memory, system. Written into every run's config.json."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ from pathlib import Path
 
 
 def describe_machine() -> dict[str, str | int]:
-    """Processor name, cores this process may use, memory in GB (decimal), operating system, host name."""
+    """Processor name, memory in GB (decimal), operating system, host name."""
     return {
         "processor": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
-        "cores": _cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
         "system": platform.platform(terse=True),
         "host": platform.node(),
     }
-
-
-def _cores() -> int:
-    # Containers and job schedulers give a process fewer cores than the machine has; macOS cannot tell.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _field(path: str, name: str) -> str:

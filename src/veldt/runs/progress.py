@@ -7,6 +7,7 @@ screen that goes away (closed terminal, broken pipe) makes it quiet; it never st
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import time
@@ -36,15 +37,13 @@ class Progress:
         total_steps: int,
         until: float | None = None,
         stream: TextIO | None = None,
-        force_plain: bool = False,
     ) -> None:
         self._title, self._total_steps, self._until = title, max(1, total_steps), until
         self._stream = sys.stderr if stream is None else stream
         self._quiet = False
         self._shown_at = -float("inf")
         self._live: Live | None = None
-        if not force_plain:
-            self._safely(self._start_panel)
+        self._safely(self._start_panel)
 
     def update(self, row: Mapping[str, Any]) -> None:
         """Show `row`, unless something was shown a moment ago. Costs next to nothing when it does not show."""
@@ -58,10 +57,8 @@ class Progress:
         """Print a line above the panel (a restarted simulator, a saved checkpoint)."""
         self._safely(lambda: self._print(text))
 
-    def close(self, final_row: Mapping[str, Any] | None = None) -> None:
-        """Show `final_row` and give the screen back; closing twice is allowed."""
-        if final_row is not None:
-            self._safely(lambda: self._show(final_row))
+    def close(self) -> None:
+        """Give the screen back; closing twice is allowed."""
         live, self._live = self._live, None
         if live is not None:
             self._safely(live.stop)
@@ -124,3 +121,10 @@ class Progress:
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, self._stream.fileno())
                 os.close(null)
+
+
+class Silent(io.StringIO):
+    """A stream that shows nothing and keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)

@@ -67,7 +67,8 @@ def _encode(command: list[str], frames: Iterable[np.ndarray], first: np.ndarray,
                     process.stdin.write(np.ascontiguousarray(frame).data)
                 process.stdin.close()
             except BrokenPipeError:
-                pass  # The encoder gave up; its exit code and message say why.
+                if process.wait(_FINISH_SECONDS) == 0:
+                    raise  # not the encoder's: whoever makes the frames has lost a pipe of its own
             code = process.wait(_FINISH_SECONDS)
         finally:
             if process.poll() is None:

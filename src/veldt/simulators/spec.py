@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -148,6 +147,10 @@ class ObservationCodec:
     def __init__(self, space: spaces.Space[Any]) -> None:
         self._leaves: dict[str, tuple[tuple[str, ...], spaces.Space[Any]]] = {}
         self._collect(space, ())
+        if not self._leaves:
+            raise UsageError(
+                f"the observation space {space} is empty: give it at least one field, for a policy to act on"
+            )
         self.spec = {name: self._array_spec(leaf) for name, (_, leaf) in self._leaves.items()}
         leaves = list(self._leaves.values())
         path, leaf = leaves[0]
@@ -158,9 +161,20 @@ class ObservationCodec:
     def _collect(self, space: spaces.Space[Any], path: tuple[str, ...]) -> None:
         if isinstance(space, spaces.Dict):
             for key, child in space.spaces.items():
-                self._collect(child, (*path, str(key)))
+                if not isinstance(key, str) or not key:
+                    raise UsageError(
+                        f"a field of the observation space is named {key!r}: names must be strings and not empty; "
+                        "rename it with gymnasium.wrappers.TransformObservation"
+                    )
+                self._collect(child, (*path, key))
         elif isinstance(space, spaces.Box) or space.is_np_flattenable:
-            self._leaves["/".join(path)] = (path, space)
+            name = "/".join(path)
+            if name in self._leaves:
+                raise UsageError(
+                    f"two fields of the observation space are named '{name}', once nested and once with a slash: "
+                    "rename one with gymnasium.wrappers.TransformObservation"
+                )
+            self._leaves[name] = (path, space)
         else:
             raise UsageError(
                 f"the observation space {space} is not supported: allowed are Box, Discrete, MultiDiscrete, "
@@ -199,8 +213,3 @@ class ObservationCodec:
 def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -> str:
     field = f" '{name}'" if name else ""
     return f"the observation{field} has shape {got}, but the observation space declares {declared}"
-
-
-def probe(env: gymnasium.Env[Any, Any]) -> SimulatorSpec:
-    """The schema of a Gymnasium environment."""
-    return SimulatorSpec(ObservationCodec(env.observation_space).spec, action_spec(env.action_space))

@@ -40,11 +40,10 @@ class RunData:
         return cls(name, run.read_config(), summary or {}, read_metrics(run.path), run.read_events(), state)
 
     def setting(self, key: str) -> str:
-        """`recipe`, `env`, `seed` and the like as text, "" if unknown; a nested setting goes by its name."""
-        for source in (self.summary, self.config.get("resolved"), self.config.get("given")):
+        """`recipe`, `env`, `seed` and the like as text, "" if unknown."""
+        resolved = self.config["resolved"]
+        for source in (self.summary, resolved, resolved.get("run")):
             value = source.get(key) if isinstance(source, dict) else None
-            if isinstance(value, dict):
-                value = value.get("name", value.get("id"))
             if value is not None:
                 return str(value)
         return ""
