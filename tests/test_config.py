@@ -15,9 +15,9 @@ import veldt
 from veldt.algorithms.a2c import A2CConfig
 from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPOConfig
-from veldt.api import with_settings
 from veldt.config import NetworkConfig, RunConfig, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
+from veldt.given import with_settings
 from veldt.recipe_book import RECIPES
 from veldt.runtime.settings import Unit
 from veldt.simulators.settings import AtariConfig, SimulationConfig

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from veldt.algorithms.base import Algorithm
+from veldt.algorithms.rollout import Observation
 from veldt.config import TrainConfig
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.build import TorsoFactory, build_torso
@@ -26,18 +27,17 @@ def make_network(
     """The network of a run, with its initial weights (a function of the run's seed)."""
     algorithm = config.make_algorithm(spec.action)
     chosen = config.network.network if network is None else network
-    image = "dqn" if config.network.network == "dqn" else "a3c"
     # An orthogonal matrix comes out differently with another number of threads.
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
-        build = functools.partial(build_torso, chosen, spec, config.network.hidden, image)
+        build = functools.partial(build_torso, chosen, spec, config.network.hidden)
         built = algorithm.network(build, config.network.shared)
     assert isinstance(built, ActorCritic)
     return built
 
 
 class Agent:
-    """Acts in one environment or in a batch of them.
+    """Acts in one environment: one observation, one action.
 
     `act` takes an observation as the run's environment gives it: for a Gymnasium environment exactly its observation,
     for Atari the stacked frames, uint8 [stack, H, W] (`make_env()` gives an environment that returns these).
@@ -69,7 +69,7 @@ class Agent:
                 sequence of calls.
         """
         fields = self._encode(observation)
-        inputs = {name: torch.from_numpy(array[None]).to(self._device) for name, array in fields.items()}
+        inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
         noise = uniform(
             self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self._algorithm.noise
         )
@@ -78,8 +78,12 @@ class Agent:
         return self.spec.action.to_env(stored)
 
     @torch.no_grad()
-    def choose(self, observation: Any, noise_NK: np.ndarray, greedy: bool) -> np.ndarray:
-        """Stored actions [N, ...] for a batch of network inputs and uniform noise [N, noise]."""
+    def choose(self, observation: Observation, noise_NK: np.ndarray, greedy: bool) -> np.ndarray:
+        """Stored actions [N, ...] for a batch of network inputs [N, ...] on any device and uniform noise [N, noise]."""
+        if isinstance(observation, dict):
+            observation = {name: array.to(self._device) for name, array in observation.items()}
+        else:
+            observation = observation.to(self._device)
         if greedy:
             action = self._algorithm.best_action(self._network, observation)
         else:

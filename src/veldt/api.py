@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,17 +15,22 @@ from torch import nn
 
 from veldt.agent import Agent, make_network
 from veldt.config import TrainConfig, from_dict, to_dict
-from veldt.errors import CheckpointError, UsageError, did_you_mean
+from veldt.errors import CheckpointError, UsageError
+from veldt.given import by_section, refuse_unread, refuse_unread_hidden
+from veldt.given import with_settings as with_settings  # for whoever builds a configuration
+from veldt.networks.build import is_own
 from veldt.networks.precision import apply_precision
 from veldt.recipe_book import RECIPES, find
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.runs.progress import Progress
+from veldt.runs.progress import Progress, Silent
+from veldt.runtime.cores import allowed_cores
+from veldt.runtime.devices import choose_device
 from veldt.simulators.choose import plan, probe_spec
 from veldt.simulators.settings import SimulationConfig
 from veldt.simulators.source import EnvSource, resolve
-from veldt.systems.assembly import assemble, versions
+from veldt.systems.assembly import Assembly, assemble, versions
 from veldt.systems.evaluator import Evaluation
 from veldt.systems.evaluator import evaluate as play
 from veldt.systems.learner import load_weights
@@ -37,12 +40,22 @@ Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | Callable[[Any], nn.Module]
 
 
+# What may change when a run is resumed: how long it runs and how it is recorded, but not what it is.
+RESUMABLE = ("steps", "until", "checkpoint_every", "keep_checkpoints", "log_every")
+
+
 @dataclass(frozen=True)
 class Run:
-    """A run that has stopped: where it is, why it stopped ("steps", "until" or "interrupted"), its figures."""
+    """A run that has stopped.
+
+    `path` is its directory. `reason` is why it stopped: "steps" (all done), "until" (the score was reached) or
+    "interrupted". `until` is the score it was to reach (None: none was asked for); whoever needs it reached looks at
+    `reason`. `summary` has the figures of summary.json (docs/metrics.md).
+    """
 
     path: Path
     reason: str
+    until: float | None
     summary: Mapping[str, Any] = field(repr=False)
 
 
@@ -61,23 +74,26 @@ def train(
     Args:
         recipe: "a2c" or "ppo"; see `veldt recipes`.
         env: a Gymnasium id, "module:function", or a callable returning an environment.
-        env_kwargs: passed to whatever makes the environment.
+        env_kwargs: JSON values, passed to whatever makes the environment.
         network: a name, "module:function", or a callable from an observation's shape to an `nn.Module` that maps
-            observations [N, ...] to features [N, F].
+            observations [N, ...] to float32 features [N, F].
         run_dir: the directory to make for the run; default `runs/<recipe>-<env>-<seed>`.
         quiet: shows no progress.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
 
     Raises:
-        UsageError: something asked for cannot be done as asked.
+        UsageError: something asked for cannot be done as asked, or would have no effect; nothing was written.
         SimulatorError: the environment failed.
+        VeldtError: training diverged, or the disk refused; checkpoints already written are whole.
     """
     source = resolve(env, env_kwargs)
+    if isinstance(network, str):
+        settings["network"] = network
     config = with_settings(find(recipe).config(source.name), settings)
     config = dataclasses.replace(config, env_kwargs=dict(env_kwargs or {}))
-    if isinstance(network, str):
-        config = with_settings(config, {"network": network})
-    return train_config(config, source, None if isinstance(network, str) else network, run_dir, quiet)
+    own = None if network is None or isinstance(network, str) else network
+    refuse_unread(settings, config, source, own is not None or is_own(config.network.network))
+    return train_config(config, source, own, run_dir, quiet, given=settings)
 
 
 def train_config(
@@ -86,24 +102,38 @@ def train_config(
     network: Callable[[Any], nn.Module] | None = None,
     run_dir: str | Path | None = None,
     quiet: bool = False,
+    *,
+    given: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Trains as a whole configuration says; `source` and `network` where they are not named by it."""
-    source = source or resolve(config.env, config.env_kwargs)
+    """Trains as a whole configuration says.
+
+    Args:
+        source, network: where they are not named by the configuration.
+        run_dir, quiet: as for `train`.
+        given: settings by name that the user gave, rather than the recipe; they are recorded as such.
+
+    Raises:
+        VeldtError: as for `train`.
+    """
+    source, given = source or resolve(config.env, config.env_kwargs), given or {}
     assembly = assemble(config, source, network)
-    directory = _create(run_dir, config)
-    given = to_dict(config)
+    if "hidden" in given:
+        refuse_unread_hidden(config, make_network(assembly.config, assembly.spec, network))
+    resolved, recorded = to_dict(assembly.config), dict(given)
     if network is not None:
-        given["network"]["network"] = f"{network.__module__}:{getattr(network, '__qualname__', network)}"
-    hardware = {"gpu": torch.cuda.get_device_name()} if assembly.device.type == "cuda" else {}
-    resolved = to_dict(assembly.config)
-    resolved["network"]["network"] = given["network"]["network"]
-    directory.write_config(given, resolved, sys.argv, versions(), hardware)
+        name = f"{network.__module__}:{getattr(network, '__qualname__', network)}"
+        recorded["network"] = resolved["network"]["network"] = name
+    directory = _create(run_dir, config)
+    asked = {"env": config.env, "env_kwargs": config.env_kwargs, **by_section(config, recorded)}
+    hardware: dict[str, Any] = {"cores": len(allowed_cores())}
+    if assembly.device.type == "cuda":
+        hardware["gpu"] = torch.cuda.get_device_name(assembly.device)
+    directory.write_config(asked, resolved, sys.argv, versions(), hardware)
     with directory.lock(), _progress(assembly.config, quiet) as progress:
         progress.note(f"{config.recipe} on {config.env}: {directory.path}")
         for decision in assembly.decisions:
             progress.note(decision)
-        outcome = Synchronous(assembly, directory, progress, None).run()
-    return Run(directory.path, outcome.reason, outcome.summary)
+        return _run(assembly, directory, progress, None)
 
 
 def resume(
@@ -116,28 +146,35 @@ def resume(
 ) -> Run:
     """Goes on from a run's newest whole checkpoint, on the CPU bit for bit as if it had never stopped.
 
-    `env` and `network` are needed again where they were callables that cannot be imported by name. `settings` may
-    change how long it runs (`steps`, `until`) and how it is recorded.
+    Args:
+        run: its directory.
+        env, network: needed again where they were callables that cannot be imported by name.
+        quiet: shows no progress.
+        settings: changes to how long it runs (`steps`, `until`) and how it is recorded (`checkpoint_every`,
+            `keep_checkpoints`, `log_every`).
+
+    Raises:
+        UsageError: there is no such run, another process trains it, or something cannot change.
+        CheckpointError: no checkpoint is whole, or the newest is of another recipe.
+        SimulatorError: the environment failed.
     """
     directory = RunDirectory.open(Path(run))
-    stored = from_dict(directory.read_config()["resolved"])
-    unchangeable = set(settings) - {"steps", "until", "checkpoint_every", "keep_checkpoints", "log_every"}
-    if unchangeable:
+    if fixed := sorted(set(settings) - set(RESUMABLE)):
         raise UsageError(
-            f"--{sorted(unchangeable)[0].replace('_', '-')} cannot change when a run is resumed: only steps, until, "
-            "checkpoint-every, keep-checkpoints and log-every can; start a new run instead"
+            f"--{fixed[0].replace('_', '-')} cannot change when a run is resumed: only {', '.join(RESUMABLE)} can; "
+            "start a new run instead"
         )
-    config = with_settings(stored, settings)
-    source = _source_again(config, env)
-    notes: list[str] = []
-    checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
-    _check_recipe(checkpoint, config)
-    assembly = assemble(config, source, network)
-    with directory.lock(), _progress(assembly.config, quiet) as progress:
-        for note in notes:
-            progress.note(note)
-        outcome = Synchronous(assembly, directory, progress, checkpoint).run()
-    return Run(directory.path, outcome.reason, outcome.summary)
+    # The lock comes first: whoever trains in it now goes on writing checkpoints.
+    with directory.lock():
+        config = with_settings(from_dict(directory.read_config()["resolved"]), settings)
+        notes: list[str] = []
+        checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
+        _check_recipe(checkpoint, config)
+        assembly = assemble(config, _source_again(config, env), network)
+        with _progress(assembly.config, quiet) as progress:
+            for note in notes:
+                progress.note(note)
+            return _run(assembly, directory, progress, checkpoint)
 
 
 def load(
@@ -148,7 +185,20 @@ def load(
     network: Callable[[Any], nn.Module] | None = None,
     device: str = "cpu",
 ) -> Agent:
-    """The policy of a run's newest (or best) whole checkpoint."""
+    """The policy of a run's newest whole checkpoint.
+
+    Args:
+        run: its directory.
+        best: the checkpoint with the best mean return of 100 games instead (the newest if none has 100 games).
+        env, network: needed again where they were callables that cannot be imported by name.
+        device: where the policy computes: "auto", "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        UsageError: there is no such run or device, or `env` or `network` is needed.
+        CheckpointError: no checkpoint is whole, or it is of another recipe.
+        SimulatorError: the environment, of which one is made for its spaces, failed.
+    """
+    target = choose_device(device)
     directory = RunDirectory.open(Path(run))
     config = from_dict(directory.read_config()["resolved"])
     source = _source_again(config, env)
@@ -160,7 +210,6 @@ def load(
     _check_recipe(checkpoint, config)
     spec = probe_spec(source, config.atari)
     policy = make_network(config, spec, network)
-    target = torch.device(device)
     load_weights(apply_precision(policy, config.run.precision, target), checkpoint.groups["weights"])
     return Agent(config, source, spec, policy, path=directory.path, step=checkpoint.step, device=target)
 
@@ -168,7 +217,20 @@ def load(
 def evaluate(
     run: str | Path | Agent, *, episodes: int = 30, seed: int = 0, greedy: bool = False, best: bool = False
 ) -> Evaluation:
-    """Plays whole games with a run's policy and returns their raw scores. `seed` fixes the games."""
+    """Plays whole games with a run's policy and returns their raw scores and their lengths (agent steps).
+
+    Args:
+        run: a run's directory, or what `load` returned, which stays on its device.
+        episodes: games to play, at least 1.
+        seed: 0 or more; fixes the games.
+        greedy: the likeliest action instead of a draw from the policy.
+        best: as for `load`; an agent is what it is.
+
+    Raises:
+        UsageError: a number is out of its range, or as for `load`.
+        CheckpointError: as for `load`.
+        SimulatorError: the environment failed.
+    """
     if episodes < 1:
         raise UsageError(f"--episodes is {episodes}: it must be at least 1")
     if seed < 0:
@@ -185,34 +247,11 @@ def recipes() -> dict[str, str]:
     return {name: recipe.summary for name, recipe in RECIPES.items()}
 
 
-def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
-    """`config` with settings replaced by name, in whichever section each belongs."""
-    sections = ("run", "learn", "network", "simulation", "atari")
-    fields = {section: {f.name for f in dataclasses.fields(getattr(config, section))} for section in sections}
-    known = sorted(set().union(*fields.values()))
-    changes: dict[str, dict[str, Any]] = {}
-    for name, value in settings.items():
-        owners = [section for section in sections if name in fields[section]]
-        if not owners:
-            raise UsageError(
-                f"no setting '{name}'{did_you_mean(name, known)}: see `veldt recipes {config.recipe}`"
-            )
-        changes.setdefault(owners[0], {})[name] = value
-    replaced = {s: dataclasses.replace(getattr(config, s), **values) for s, values in changes.items()}
-    return dataclasses.replace(config, **replaced)
-
-
-def parse_kwargs(text: str) -> dict[str, Any]:
-    """Keyword arguments of an environment given as a JSON object."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"--env-kwargs is not JSON ({error}): write it as '{{\"name\": value}}'") from None
-    if not isinstance(values, dict):
-        raise UsageError(
-            f"--env-kwargs is a JSON {type(values).__name__}: it must be an object, '{{\"name\": value}}'"
-        )
-    return values
+def _run(
+    assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
+) -> Run:
+    outcome = Synchronous(assembly, directory, progress, checkpoint).run()
+    return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
 
 
 def _create(run_dir: str | Path | None, config: TrainConfig) -> RunDirectory:
@@ -227,14 +266,7 @@ def _create(run_dir: str | Path | None, config: TrainConfig) -> RunDirectory:
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:
     title = f"{config.recipe} · {config.env} · seed {config.run.seed}"
-    return Progress(title, config.run.steps, config.run.until, stream=_Silent() if quiet else None)
-
-
-class _Silent(io.StringIO):
-    """A stream that shows nothing and keeps nothing."""
-
-    def write(self, text: str) -> int:
-        return len(text)
+    return Progress(title, config.run.steps, config.run.until, stream=Silent() if quiet else None)
 
 
 def _source_again(config: TrainConfig, env: Env | None) -> EnvSource:

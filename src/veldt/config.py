@@ -32,7 +32,7 @@ class NetworkConfig:
     network: str = "auto"
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
-    """Layers of the MLP (auto: for vectors)."""
+    """Layers of the MLP (auto: for vectors). Only for a network that has one."""
     shared: bool = True
     """Policy and value stand on one torso."""
 
@@ -48,17 +48,20 @@ class RunConfig:
     steps: Annotated[int, Unit("steps")] = 10_000_000
     """Agent steps of all simulators together; also what schedules are stretched over."""
     until: Annotated[float | None, Unit("return")] = None
-    """Stop once the mean return of the last 100 games reaches this."""
+    """Stop once the mean return of the last 100 games reaches this. The run ends at --steps all the same, with exit
+    code 0 and a sentence that says so."""
     seed: int = 1
     """Everything random derives from it."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Arithmetic of the torso; auto takes what measures faster here. Masters and heads are fp32 always."""
+    """Arithmetic of the torso; auto takes what measures faster here. Masters, heads and a network of your own are fp32
+    always."""
     compile: bool = False
     """Compile the network with torch.compile (falls back, with a note, where that fails)."""
     threads: Annotated[int, Unit("threads")] = 0
-    """Threads that train on the CPU; 0 means one for each core that may be used."""
+    """Threads that train on the CPU; 0 measures: one, or one for each core that may be used where that is at least 1.4
+    times as quick here. Small networks get one."""
     checkpoint_every: Annotated[int, Unit("steps")] = 250_000
     """A checkpoint each time this many steps are done, and at the end."""
     keep_checkpoints: Annotated[int, Unit("checkpoints")] = 3
@@ -100,6 +103,13 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
+        try:
+            json.dumps(self.env_kwargs)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"--env-kwargs is {self.env_kwargs!r}, which cannot be written into the run as JSON ({error}): give "
+                "numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
+            ) from None
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         return ALGORITHMS[self.algorithm][1](self.learn, action)

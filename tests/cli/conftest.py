@@ -46,6 +46,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         minibatches=2,
         hidden=(8,),
         checkpoint_every=64,
+        keep_checkpoints=2,
         simulators="in-process",
     )
     assert len(list((path / "checkpoints").iterdir())) == 2

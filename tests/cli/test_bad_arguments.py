@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from veldt import cli
+from veldt.cli import entry
 
 SEE = "(see `veldt train ppo --help`)"
 
@@ -18,8 +21,8 @@ SETTINGS = {
     "--steps abc": f"--steps is 'abc': it must be a whole number {SEE}",
     "--steps=abc": f"--steps is 'abc': it must be a whole number {SEE}",
     "--steps 1.5": "--steps is '1.5': it must be a whole number",
-    "--steps": "--steps has no value: see `veldt train ppo --help`",
-    "--steps --seed 3": "--steps has no value",
+    "--steps": f"--steps: expected one argument {SEE}",
+    "--steps --seed 3": "--steps: expected one argument",
     "--steps 0": "--steps is 0: it must be more than 0",
     "--steps -5": "--steps is -5: it must be more than 0",
     "--until often": "--until is 'often': it must be a number",
@@ -30,12 +33,15 @@ SETTINGS = {
     "--resets wiat": "(did you mean 'wait'?)",
     "--hidden 64 x": "--hidden is 'x': it must be a whole number",
     "--hidden 0": "--hidden is (0,): give at least one layer",
-    "--compile=yes": "--compile takes no value: write --compile or --no-compile",
+    "--compile=yes": "--compile: ignored explicit argument 'yes'",
     "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "--no-compil": "no flag --no-compil (did you mean '--no-compile'?)",
     "--horizon 5": "no flag --horizon",  # a2c's, not ppo's
     "more": "'more' is one argument too many",
     "--num-simulators 0": "--num-simulators is 0: it must be at least 1",
+    "--num_simulators=0": "--num-simulators is 0: it must be at least 1",
+    "--until -1e3 --steps 0": "--steps is 0",  # the number before it was understood
+    "--until None --steps 0": "--steps is 0",
     "--batch 100": "--batch 100 does not divide into --minibatches",
     "--batch 96 --minibatches 4 --num-simulators 5": "--batch 96 does not divide among 5 simulators",
     "--network dpn": "no network 'dpn' (did you mean 'dqn'?)",
@@ -44,6 +50,11 @@ SETTINGS = {
     "--device tpu": "--device tpu",
     "--device cuda": "--device cuda is not here: this machine has 0 CUDA devices",
     "--simulators atari": "--simulators atari is for Atari games, and CartPole-v1 is none",
+    "--processes 2 --simulators in-process": "--processes is 2, and --simulators in-process has none",
+    "--sticky-actions 0.25": "--sticky-actions is for Atari games (ALE/...), and CartPole-v1 is none",
+    "--frame-skip 4": "--frame-skip is for Atari games",  # also where it is the default
+    "--life-loss-ends": "--life-loss-ends is for Atari games",
+    "--hidden 8 --network mlp --frame-stack 2": "--frame-stack is for Atari games",
     "--processes 3 --num-simulators 2": "--processes is 3: it must be between 0 (automatic) and the number of",
     "--env-kwargs {": "--env-kwargs is not JSON",
     "--env-kwargs 3": "--env-kwargs is a JSON int: it must be an object",
@@ -65,8 +76,8 @@ WORDS = {
     "train ppo": "--env is missing: see `veldt train ppo --help`",
     "train ppo --env CartPol-v1": "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)",
     "train ppo --env ALE/Brekout-v5": "(did you mean 'ALE/Breakout-v5'?)",
-    "train ppo --env nosuch:make": "no module 'nosuch' for 'nosuch:make': write it as module:function",
-    "train ppo --env environments:scriptd": "(did you mean 'environments:scripted'?)",
+    "train ppo --env nosuch:make": "no environment 'nosuch:make': there is no module 'nosuch'; write it as",
+    "train ppo --env environments:scriptd": "(did you mean 'scripted'?)",
     "train ppo --env environments:no_environment": "returned str, not a gymnasium.Env",
     "train ppo --env environments:text_action": "is not supported: allowed are Discrete, MultiDiscrete and Box",
     "resume": "RUN is missing: see `veldt resume --help`",
@@ -75,6 +86,9 @@ WORDS = {
     "resume nowhere": "nowhere is not a veldt run: there is no such directory",
     "watch nowhere": "nowhere is not a veldt run: there is no such directory",
     "report": "RUNS is missing",
+    "train ppo --env environments:dictionary --network nosuch:net": "no network 'nosuch:net': there is no module",
+    'train ppo --env ALE/Pong-v5 --env-kwargs {"mode":1}': "--env-kwargs is {'mode': 1}, and ALE/Pong-v5 is played",
+    "train a2c --env ALE/Pong-v5 --hidden 8 --simulators in-process": "--hidden is 8, and no part of this network is",
     "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",
     "bench samplin": "'samplin' cannot be WHAT: it must be one of sampling, training (did you mean 'sampling'?)",
 }
@@ -105,14 +119,30 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" in shown and shown.splitlines()[-1] == "veldt: --steps is 0: it must be more than 0"
 
 
-def test_the_unexpected_is_one_sentence_too(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def surprise(arguments: list[str]) -> None:
-        raise ZeroDivisionError("oh")
+@pytest.mark.parametrize("surprise", [ZeroDivisionError("oh"), BrokenPipeError("oh")])
+def test_the_unexpected_is_one_sentence_too(
+    surprise: Exception, refused: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken pipe as well: it may be a worker's, and the run has not ended well then."""
 
-    monkeypatch.setattr(cli, "_doctor", surprise)
-    assert refused("doctor", code=1) == "ZeroDivisionError: oh (unexpected; --debug shows where)"
-    with pytest.raises(ZeroDivisionError):
+    def fail(arguments: list[str]) -> str:
+        raise surprise
+
+    monkeypatch.setitem(entry.VERBS, "doctor", fail)  # type: ignore[arg-type]
+    name = type(surprise).__name__
+    assert refused("doctor", code=1) == f"{name}: oh (unexpected; --debug shows where)"
+    with pytest.raises(type(surprise)):
         cli.main(["doctor", "--debug"])
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["recipes", "ppo"]])
+def test_a_reader_of_the_output_may_go(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "veldt", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

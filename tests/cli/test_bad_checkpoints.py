@@ -59,7 +59,7 @@ def test_of_another_recipe(verb: str, refused: Any, run: Path, tmp_path: Path) -
         "simulators": "in-process",
     }
     other = veldt.train("a2c", run_dir=tmp_path / "a2c", steps=1000, num_simulators=4, **settings)
-    (misplaced,) = checkpoints(other.path)
+    *_, misplaced = checkpoints(other.path)
     shutil.copytree(misplaced, run / "checkpoints" / misplaced.name)
     said = refused(verb, str(run), code=1)
     assert "was written by recipe 'a2c', and this run's is 'ppo'" in said and misplaced.name in said
@@ -77,6 +77,10 @@ def test_a_run_that_is_being_trained(refused: Any, run: Path) -> None:
     from veldt.runs.directory import RunDirectory
 
     with RunDirectory.open(run).lock():
+        assert "is being trained by process" in refused("resume", str(run))
+        # Whoever trains in it is just replacing its checkpoints: they are not looked at before that is known.
+        for checkpoint in checkpoints(run):
+            shutil.rmtree(checkpoint)
         assert "is being trained by process" in refused("resume", str(run))
 
 

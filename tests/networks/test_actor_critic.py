@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 def network(field: ArraySpec, action: ActionSpec, shared: bool) -> ActorCritic:
     torch.manual_seed(0)
-    return ActorCritic(lambda: build_torso("auto", single(field), (32, 32), "a3c"), action, shared)
+    return ActorCritic(lambda: build_torso("auto", single(field), (32, 32)), action, shared)
 
 
 def observations(field: ArraySpec) -> torch.Tensor:

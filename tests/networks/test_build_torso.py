@@ -17,7 +17,7 @@ BATCH = 3
 
 
 def build(network: object, wanted: SimulatorSpec) -> nn.Module:
-    return build_torso(network, wanted, (32, 16), "a3c")  # type: ignore[arg-type]
+    return build_torso(network, wanted, (32, 16))  # type: ignore[arg-type]
 
 
 def inputs(wanted: SimulatorSpec) -> Tensor | dict[str, Tensor]:
@@ -42,11 +42,8 @@ def test_auto_gives_vectors_an_mlp() -> None:
 
 
 @pytest.mark.parametrize("field", [ATARI, COLOUR, FLAT_IMAGE])
-def test_auto_gives_images_the_algorithms_network(field: ArraySpec) -> None:
+def test_auto_gives_images_a3c_net(field: ArraySpec) -> None:
     assert filters(build("auto", single(field))) == [16, 32]
-    assert filters(build_torso("auto", single(field), (32,), "dqn"))[:1] == (
-        [32] if field != FLAT_IMAGE else [16]
-    )
 
 
 def test_auto_gives_images_of_a_few_pixels_the_small_network() -> None:

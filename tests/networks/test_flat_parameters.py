@@ -19,7 +19,7 @@ FIELDS = pytest.mark.parametrize("field", [VECTOR, ATARI], ids=["vector", "atari
 
 def network(field: ArraySpec, seed: int = 0) -> ActorCritic:
     torch.manual_seed(seed)
-    return ActorCritic(lambda: build_torso("auto", single(field), (16, 16), "a3c"), DISCRETE, True)
+    return ActorCritic(lambda: build_torso("auto", single(field), (16, 16)), DISCRETE, True)
 
 
 def observations(field: ArraySpec) -> Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from run_state import SMALL
 
 import veldt
@@ -46,6 +47,50 @@ def test_draws_are_fixed_by_the_seed(tmp_path: Path) -> None:
     assert one == again and one != other
     assert len(one.scores) == len(one.lengths) == 9 and one.scores == [float(n) for n in one.lengths]
     assert one.mean == sum(one.scores) / 9
+
+
+class Reached(Exception):
+    """The network was called."""
+
+
+@pytest.mark.parametrize("name", ["CartPole", "dictionary"])
+def test_observations_are_brought_to_the_policys_device(name: str, tmp_path: Path) -> None:
+    recipe, settings = RUNS[name]
+    agent = veldt.load(veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings).path)
+    agent._device = torch.device("meta")  # a device that every machine has, and where nothing else is
+
+    def network(observation: Any) -> Any:
+        fields = observation.values() if isinstance(observation, dict) else [observation]
+        assert {array.device.type for array in fields} == {"meta"}
+        raise Reached
+
+    agent._network = network  # type: ignore[assignment]
+    with pytest.raises(Reached):
+        veldt.evaluate(agent, episodes=1, greedy=True)
+    with pytest.raises(Reached):
+        agent.act(agent.make_env().reset(seed=1)[0], greedy=True)
+
+
+def test_a_device_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    recipe, settings = RUNS["CartPole"]
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
+    with pytest.raises(veldt.UsageError, match="--device cuda is not here"):
+        veldt.load(run.path, device="cuda")
+    with pytest.raises(veldt.UsageError, match="--device warp"):
+        veldt.load(run.path, device="warp")
+    assert veldt.load(run.path, device="auto").act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("name", RUNS)
+def test_on_a_gpu(name: str, tmp_path: Path) -> None:
+    recipe, settings = RUNS[name]
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
+    agent = veldt.load(run.path, device="cuda")
+    assert len(veldt.evaluate(agent, episodes=3).scores) == 3
 
 
 @pytest.mark.parametrize("episodes", [0, -1])

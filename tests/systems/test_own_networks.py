@@ -81,3 +81,11 @@ def test_what_is_no_network(network: Any, sentence: str, tmp_path: Path) -> None
     with pytest.raises(veldt.UsageError, match=sentence):
         train(tmp_path / "run", network=network)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("network", [own_networks.flat, "own_networks:flat"])
+def test_is_not_computed_in_less_precision(network: Any, tmp_path: Path) -> None:
+    """What it does with its inputs is not known: a linear layer of bf16 weights would refuse float32 vectors."""
+    with pytest.raises(veldt.UsageError, match="--precision is bf16, and what your own network does"):
+        train(tmp_path / "run", network=network, precision="bf16")
+    assert not (tmp_path / "run").exists()

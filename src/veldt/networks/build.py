@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from veldt.by_name import load_function
 from veldt.errors import UsageError, did_you_mean
 from veldt.networks.torsos import MLP, PIXEL, ImpalaTorso, a3c_net, dqn_net, small_net
 from veldt.simulators.spec import ArraySpec, SimulatorSpec
@@ -88,19 +87,24 @@ class Custom(nn.Module):
         return self.module(observation)
 
 
-def build_torso(
-    network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequence[int], image: str
-) -> nn.Module:
+def is_own(network: str | TorsoFactory) -> bool:
+    """Whether that is the user's own network: a callable, or `module:function`."""
+    return not isinstance(network, str) or ":" in network
+
+
+def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequence[int]) -> nn.Module:
     """The torso for `spec`.
 
     Args:
         network: a name of `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
             dictionary of shapes for a Dict) and returns a module from observations [N, ...] to features [N, F].
-        hidden: layers of an MLP.
-        image: the network that "auto" means for images of ordinary size.
+        hidden: units of each layer of an MLP.
+
+    Raises:
+        UsageError: there is no such network, or it does not fit the observation.
     """
-    if not isinstance(network, str) or ":" in network:
-        factory = network if not isinstance(network, str) else load_factory(network)
+    if not isinstance(network, str) or is_own(network):
+        factory = network if not isinstance(network, str) else _load_factory(network)
         shapes = {name: field.network_shape for name, field in spec.observation.items()}
         module = factory(shapes if spec.is_dict else shapes[""])  # type: ignore[arg-type]
         if not isinstance(module, nn.Module):
@@ -119,24 +123,23 @@ def build_torso(
             f"network '{network}' is for images, and this environment's observation has the shape {shapes_text}: "
             "use --network auto or mlp"
         )
-    torsos = {name: _field_torso(network, field, hidden, image) for name, field in spec.observation.items()}
+    torsos = {name: _field_torso(network, field, hidden) for name, field in spec.observation.items()}
     return Fields(torsos) if spec.is_dict else torsos[""]
 
 
-def _field_torso(network: str, field: ArraySpec, hidden: Sequence[int], image: str) -> nn.Module:
+def _field_torso(network: str, field: ArraySpec, hidden: Sequence[int]) -> nn.Module:
     shape = field.network_shape
     scale = PIXEL if field.dtype == "uint8" else 1.0
     is_image = field.dtype == "uint8" and _may_be_image(field)
     if network == "mlp" or (not is_image and (network == "auto" or not _may_be_image(field))):
-        inputs = 1
-        for size in shape:
-            inputs *= size
-        return MLP(inputs, hidden, scale)
+        return MLP(math.prod(shape), hidden, scale)
     side = min(image_shape(shape)[1:])
     if network == "auto":
-        network = image if side >= _SMALLEST_IMAGE[image] else "small" if side >= 3 else "mlp"
+        # The largest that the image has enough pixels for.
+        fits = (name for name in ("a3c", "small") if side >= _SMALLEST_IMAGE[name])
+        network = next(fits, "mlp")
         if network == "mlp":
-            return _field_torso("mlp", field, hidden, image)
+            return MLP(math.prod(shape), hidden, scale)
     if side < _SMALLEST_IMAGE[network]:
         raise UsageError(
             f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
@@ -168,18 +171,10 @@ def _channels_last(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
 
 
-def load_factory(name: str) -> TorsoFactory:
-    """The function that `module:function` names."""
+def _load_factory(name: str) -> TorsoFactory:
     if "<" in name or name.startswith("__main__:"):
         raise UsageError(
             f"the run's network {name} was a callable that cannot be imported by its name: pass it again, "
             "resume(run, network=...)"
         )
-    module_name, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        function = getattr(importlib.import_module(module_name), attribute)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise UsageError(f"no network '{name}': {error}; write it as module:function") from None
-    return function
+    return load_function(name, "network")

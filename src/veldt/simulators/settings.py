@@ -50,7 +50,7 @@ class SimulationConfig:
     num_simulators: Annotated[int, Unit("simulators")] = 16
     """How many simulators step together (the batch's width)."""
     processes: Annotated[int, Unit("processes")] = 0
-    """Simulator processes; 0 chooses by the cores that may be used."""
+    """Simulator processes; 0 chooses by the cores that may be used. Not with --simulators in-process."""
     alternate: Literal["auto", "on", "off"] = "auto"
     """Two alternating groups, so that one steps while the other awaits its actions."""
     resets: Literal["mid-batch", "wait"] = "mid-batch"
@@ -70,6 +70,10 @@ class SimulationConfig:
             raise UsageError(
                 f"--processes is {self.processes}: it must be between 0 (automatic) and the number of simulators, "
                 f"{self.num_simulators}"
+            )
+        if self.processes and self.simulators == "in-process":
+            raise UsageError(
+                f"--processes is {self.processes}, and --simulators in-process has none: leave one of them out"
             )
         if self.env_timeout <= 0:
             raise UsageError(f"--env-timeout is {self.env_timeout}: it must be more than 0 seconds")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
+import copy
 import functools
-import importlib
-import os
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +13,13 @@ from typing import Any
 import cloudpickle
 import gymnasium
 
-from veldt.errors import UsageError
+from veldt.by_name import load_function
+from veldt.errors import UsageError, did_you_mean
 
 ATARI_PREFIX = "ALE/"
+_RENDERS = (
+    "let it take the keyword argument `render_mode`, which is 'rgb_array' for a video, and render accordingly"
+)
 
 
 @dataclass(frozen=True)
@@ -37,28 +40,46 @@ class EnvSource:
         return self.name.startswith(ATARI_PREFIX)
 
     def make(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
-        """A new environment. UsageError when it cannot be made; errors of the user's own factory pass through."""
-        kwargs = dict(self.kwargs) | ({"render_mode": "rgb_array"} if render else {})
-        if self.recipe is not None:
-            made = cloudpickle.loads(self.recipe)
-            if isinstance(made, gymnasium.envs.registration.EnvSpec):
-                return gymnasium.make(made, disable_env_checker=True, **kwargs)
-            env = made(**kwargs)
-        elif ":" in self.name and not _registered(self.name):
-            env = _load_function(self.name)(**kwargs)
-        else:
-            return _gymnasium_make(self.name, kwargs)
+        """A new environment; with `render`, one whose `render()` gives pictures, uint8 [H, W, 3].
+
+        Raises:
+            UsageError: it cannot be made, or not so that it renders. Errors of the user's own factory pass through.
+        """
+        try:
+            env = self._make(render)
+        except TypeError as error:
+            if render and "render_mode" in str(error):
+                raise UsageError(f"{self.name} cannot show its games: {error}; {_RENDERS}") from None
+            raise
         if not isinstance(env, gymnasium.Env):
             raise UsageError(
                 f"{self.name} returned {type(env).__name__}, not a gymnasium.Env: it must return an environment"
             )
+        if render and env.render_mode != "rgb_array":
+            mode = env.render_mode
+            env.close()
+            raise UsageError(f"{self.name} cannot show its games: its render_mode is {mode!r}; {_RENDERS}")
         return env
+
+    def _make(self, render: bool) -> Any:
+        rendering = {"render_mode": "rgb_array"} if render else {}
+        if self.recipe is None and not (":" in self.name and not _registered(self.name)):
+            return _gymnasium_make(self.name, {**self.kwargs, **rendering})
+        made = cloudpickle.loads(self.recipe) if self.recipe else load_function(self.name, "environment")
+        if isinstance(made, gymnasium.envs.registration.EnvSpec):
+            return _gymnasium_make(made, {**self.kwargs, **rendering})
+        # A factory that has no such parameter may have decided by itself to render.
+        return made(**self.kwargs, **(rendering if _takes(made, rendering) else {}))
 
 
 def resolve(
     env: str | Callable[..., gymnasium.Env[Any, Any]], kwargs: Mapping[str, Any] | None = None
 ) -> EnvSource:
-    """The source that `env` names. UsageError, with a suggestion, for an unknown id or function."""
+    """The source that `env` names, with the keyword arguments that make it.
+
+    Raises:
+        UsageError: an id or function is unknown (with a suggestion), or `kwargs` would not be read.
+    """
     if not isinstance(env, str):
         if not callable(env):
             raise UsageError(
@@ -68,8 +89,14 @@ def resolve(
         return EnvSource(_name_of(env), kwargs or {}, cloudpickle.dumps(env))
     if env.startswith(ATARI_PREFIX):
         _register_atari(env)
+        if kwargs:
+            raise UsageError(
+                f"--env-kwargs is {dict(kwargs)}, and {env} is played natively, with flags of its own "
+                "(--sticky-actions, --frame-skip, --full-action-space, ...): leave it out, or give a function that "
+                "makes the environment, as module:function"
+            )
     if ":" in env and not _registered(env):
-        _load_function(env)
+        load_function(env, "environment")
         return EnvSource(env, kwargs or {})
     if not _registered(env):
         raise UsageError(_unknown(env))
@@ -94,8 +121,6 @@ def _name_of(env: Callable[..., Any]) -> str:
 
 def _by_value(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
     if isinstance(spec.entry_point, str):
-        import copy
-
         spec = copy.deepcopy(spec)
         spec.entry_point = getattr(sys.modules["__main__"], str(spec.entry_point).partition(":")[2])
     return spec
@@ -120,43 +145,32 @@ def _register_atari(env: str) -> None:
         gymnasium.register_envs(ale_py)
 
 
-def _gymnasium_make(name: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+def _takes(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the function has parameters for these keyword arguments, as far as it says."""
+    try:
+        inspect.signature(function).bind_partial(**kwargs)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say, as some written in C do not
+        return True
+    return True
+
+
+def _gymnasium_make(
+    env: str | gymnasium.envs.registration.EnvSpec, kwargs: Mapping[str, Any]
+) -> gymnasium.Env[Any, Any]:
+    name = env if isinstance(env, str) else env.id
     if name.startswith(ATARI_PREFIX):
         _register_atari(name)
     try:
         # Gymnasium's own checker costs more than a small environment's step; the stepper checks what it must.
-        return gymnasium.make(name, disable_env_checker=True, **kwargs)
+        return gymnasium.make(env, disable_env_checker=True, **kwargs)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UsageError(f"{name} needs a package that is not installed: {error}") from None
     except gymnasium.error.UnregisteredEnv:
         raise UsageError(_unknown(name)) from None
 
 
-def _load_function(name: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(
-            0, os.getcwd()
-        )  # a console script does not have it, and that is where the user's file is
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise UsageError(
-            f"no module '{module_name}' for '{name}': write it as module:function, "
-            "with the module importable from here or installed"
-        ) from None
-    function = getattr(module, attribute, None)
-    if not callable(function):
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        close = difflib.get_close_matches(attribute, known, n=1)
-        hint = f" (did you mean '{module_name}:{close[0]}'?)" if close else ""
-        raise UsageError(f"module '{module_name}' has no function '{attribute}'{hint}")
-    return function
-
-
 def _unknown(env: str) -> str:
-    close = difflib.get_close_matches(env, list(gymnasium.registry), n=1, cutoff=0.4)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
+    hint = did_you_mean(env, gymnasium.registry)
     return f"no environment '{env}'{hint}: give a Gymnasium id, such as CartPole-v1 or ALE/Pong-v5, or module:function"

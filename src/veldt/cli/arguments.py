@@ -1,0 +1,247 @@
+"""Flags from the fields of dataclasses: names, types, help and defaults. Every misuse is one sentence.
+
+Only what was given comes back, so that it can be told apart from what is merely so by default.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from veldt.errors import UsageError, did_you_mean
+
+_NEGATIVE_NUMBER = re.compile(r"-[\d.]")
+_UNKNOWN: Any = object()
+
+
+class Positional:
+    """Annotation of a field that is given by its place, not by a flag: `run: Annotated[Path, Positional]`."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value that can be given: a field of a dataclass, as the command line sees it."""
+
+    name: str
+    kind: Any
+    help: str
+    positional: bool
+    required: bool
+    optional: bool
+    repeats: bool
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def flags(self) -> list[str]:
+        """All spellings; none of what is given by its place."""
+        if self.positional:
+            return []
+        return [self.flag, self.flag.replace("--", "--no-", 1)] if self.kind is bool else [self.flag]
+
+    @property
+    def shown(self) -> str:
+        """What stands for its value, or for itself if it is positional, in a help text."""
+        if self.positional:
+            return self.name.upper()
+        choices = typing.get_args(self.kind)
+        return "{" + ",".join(choices) + "}" if choices else self.kind.__name__.upper()
+
+    def value(self, text: str) -> Any:
+        """The value that `text` stands for; UsageError where it stands for none."""
+        if self.optional and text in ("None", "none"):
+            return None
+        choices = typing.get_args(self.kind)
+        if choices and text in choices:
+            return text
+        if choices:
+            must = f"it must be one of {', '.join(choices)}{did_you_mean(text, choices)}"
+        else:
+            try:
+                return self.kind(text)
+            except ValueError:
+                must = f"it must be {'a whole number' if self.kind is int else 'a number'}"
+        given = f"'{text}' cannot be {self.shown}" if self.positional else f"{self.flag} is '{text}'"
+        raise UsageError(f"{given}: {must}")
+
+
+def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
+    """The settings in the dataclass `shape`, or in an instance of one; the help says the default, if `defaults`."""
+    cls = shape if isinstance(shape, type) else type(shape)
+    hints, said = typing.get_type_hints(cls, include_extras=True), _field_docstrings(cls)
+    settings = []
+    for field in dataclasses.fields(cls):
+        kind, *extras = _unwrapped(hints[field.name])
+        optional = isinstance(kind, types.UnionType)
+        if optional:
+            kind = next(part for part in typing.get_args(kind) if part is not type(None))
+        repeats = typing.get_origin(kind) is tuple
+        if repeats:
+            kind = typing.get_args(kind)[0]
+        default = _default(field) if shape is cls else getattr(shape, field.name)
+        help_text = said.get(field.name, "")
+        if defaults and default is not _UNKNOWN and default is not None:
+            help_text += f" [{_show(default)}]"
+        positional, required = Positional in extras, default is _UNKNOWN
+        settings.append(Setting(field.name, kind, help_text, positional, required, optional, repeats))
+    return settings
+
+
+class CommandLine:
+    """What one verb takes."""
+
+    def __init__(self, verb: str, summary: str) -> None:
+        self._verb, self._settings = verb, list[Setting]()
+        self._parser = argparse.ArgumentParser(
+            description=summary,
+            allow_abbrev=False,
+            exit_on_error=False,
+            argument_default=argparse.SUPPRESS,
+            formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30),
+        )
+
+    def add(
+        self,
+        shape: Any,
+        title: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        defaults: bool = True,
+    ) -> None:
+        """Takes the settings of a dataclass, or of an instance of one whose values are the defaults.
+
+        Args:
+            title: over them in the help.
+            only: the names of those to take; all if None.
+            defaults: whether the help says the default values.
+        """
+        cls = shape if isinstance(shape, type) else type(shape)
+        group = self._parser.add_argument_group(title, cls.__doc__) if title else self._parser
+        for setting in settings_of(shape, defaults=defaults):
+            if only is not None and setting.name not in only:
+                continue
+            self._settings.append(setting)
+            if setting.positional:
+                continue
+            help_text = setting.help.replace("%", "%%")
+            if setting.kind is bool:
+                group.add_argument(setting.flag, action=argparse.BooleanOptionalAction, help=help_text)
+            else:
+                nargs = "+" if setting.repeats else None
+                group.add_argument(
+                    setting.flag, type=setting.value, nargs=nargs, metavar=setting.shown, help=help_text
+                )
+
+    def parse(self, arguments: list[str]) -> dict[str, Any]:
+        """The values that were given, by name; prints the help and exits where that is asked for.
+
+        Raises:
+            UsageError: something is unknown, missing, or no value of its setting.
+        """
+        self._parser.usage = self._usage()
+        see = f"see `veldt {self._verb} --help`"
+        try:
+            known, rest = self._parser.parse_known_args(_plain(arguments))
+            given = vars(known) | self._places(rest)
+        except argparse.ArgumentError as error:
+            flag = (error.argument_name or "").partition("/")[0]
+            raise UsageError(f"{flag}: {error.message} ({see})") from None
+        except UsageError as error:
+            raise UsageError(f"{error} ({see})") from None
+        for setting in self._settings:
+            if setting.required and setting.name not in given:
+                raise UsageError(f"{setting.shown if setting.positional else setting.flag} is missing: {see}")
+            if setting.repeats and setting.name in given:
+                given[setting.name] = tuple(given[setting.name])
+        return given
+
+    def _places(self, rest: list[str]) -> dict[str, Any]:
+        """Values by place, from the words that no flag took."""
+        flags = [flag for setting in self._settings for flag in setting.flags]
+        places = [setting for setting in self._settings if setting.positional]
+        given: dict[str, Any] = {}
+        for word in rest:
+            if word.startswith("-"):
+                flag = word.partition("=")[0]
+                raise UsageError(f"no flag {flag}{did_you_mean(flag, flags)}")
+            if not places:
+                raise UsageError(f"'{word}' is one argument too many")
+            place = places[0]
+            if place.repeats:
+                given.setdefault(place.name, []).append(place.value(word))
+            else:
+                given[places.pop(0).name] = place.value(word)
+        return given
+
+    def _usage(self) -> str:
+        words = [f"veldt {self._verb}"]
+        for setting in self._settings:
+            if setting.positional:
+                words.append(setting.shown if setting.required else f"[{setting.shown}]")
+                words += [f"[{setting.shown} ...]"] if setting.repeats else []
+            elif setting.required:
+                words.append(f"{setting.flag} {setting.shown}")
+        return " ".join([*words, "[flags]"])
+
+
+def parse(cls: Any, arguments: list[str], verb: str) -> Any:
+    """An instance of the dataclass `cls`, from the arguments of the verb that it describes."""
+    line = CommandLine(verb, inspect.getdoc(cls) or "")
+    line.add(cls)
+    return cls(**line.parse(arguments))
+
+
+def _plain(arguments: list[str]) -> list[str]:
+    """Arguments in the one spelling that argparse knows: `--flag-name`, and `--flag=-1e3` for a negative number."""
+    words: list[str] = []
+    for word in arguments:
+        if word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            words.append(flag.replace("_", "-") + equals + value)
+        elif _NEGATIVE_NUMBER.match(word) and words and words[-1].startswith("--") and "=" not in words[-1]:
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
+
+
+def _unwrapped(hint: Any) -> tuple[Any, ...]:
+    """A type and what it is annotated with."""
+    return typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return _UNKNOWN if field.default is dataclasses.MISSING else field.default
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " ".join(str(item) for item in value)
+    return f"{value:_}" if isinstance(value, int) else str(value)
+
+
+def _field_docstrings(cls: type[Any]) -> dict[str, str]:
+    """The string under each field of a dataclass, those that it inherits included."""
+    said: dict[str, str] = {}
+    for owner in reversed(cls.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in zip(definition.body, definition.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                said[ast.unparse(field.target)] = ast.literal_eval(below.value)
+    return said

@@ -1,0 +1,178 @@
+"""The verbs that look: at runs, at recipes, at this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from veldt.cli.arguments import Positional, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Play whole games with a run's policy."""
+
+    run: Annotated[Path, Positional]
+    episodes: int = 30
+    """Games to play."""
+    seed: int = 0
+    """Fixes the games."""
+    greedy: bool = False
+    """The likeliest action instead of a draw from the policy."""
+    best: bool = False
+    """The checkpoint with the best mean return of 100 games instead of the newest."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Make a video of a game: a new one, or a game of the training replayed from its seed and actions."""
+
+    run: Annotated[Path, Positional]
+    game: int | None = None
+    """Index of a finished training game to replay (0 is the first, -1 the last); a new game if not given."""
+    seed: int = 0
+    """Fixes the new game."""
+    greedy: bool = False
+    """The likeliest action instead of a draw from the policy."""
+    best: bool = False
+    """The checkpoint with the best mean return of 100 games instead of the newest."""
+    out: Path | None = None
+    """The file to write; in the run's videos/ if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One self-contained HTML file about one or several runs."""
+
+    runs: Annotated[tuple[Path, ...], Positional]
+    out: Path | None = None
+    """The file to write; report.html in the first run if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipes:
+    """List the recipes, or one with every value, its unit and its source."""
+
+    name: Annotated[str | None, Positional] = None
+    env: str = "ALE/Breakout-v5"
+    """The kind of environment whose values are shown: any Atari game, or anything else for small environments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Cores, GPUs, memory, what is installed, and the plan that training would use here."""
+
+    env: str = "CartPole-v1"
+    """The environment to plan for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Speed beside the machine's own limit, measured in the same run."""
+
+    what: Annotated[Literal["sampling", "training"], Positional]
+    recipe: str = "a2c"
+    """Whose settings are used."""
+    env: str = "ALE/Breakout-v5"
+    """The environment."""
+    num_simulators: int = 0
+    """Simulators; 0 means the recipe's number."""
+    processes: int = 0
+    """Simulator processes; 0 chooses."""
+    seconds: float = 5.0
+    """How long each measurement takes."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def evaluate(arguments: list[str]) -> str:
+    import json
+
+    import numpy as np
+
+    from veldt import api
+
+    asked = parse(Evaluate, arguments, "evaluate")
+    agent = api.load(asked.run, best=asked.best)
+    begin = time.perf_counter()
+    result = api.evaluate(agent, episodes=asked.episodes, seed=asked.seed, greedy=asked.greedy)
+    scores = np.array(result.scores)
+    figures = {
+        "run": str(asked.run),
+        "checkpoint_step": agent.step,
+        "episodes": len(scores),
+        "return_mean": float(scores.mean()),
+        "return_std": float(scores.std()),
+        "return_min": float(scores.min()),
+        "return_median": float(np.median(scores)),
+        "return_max": float(scores.max()),
+        "length_mean": float(np.mean(result.lengths)),
+        "seconds": time.perf_counter() - begin,
+    }
+    if asked.json:
+        return json.dumps(figures | {"scores": result.scores})
+    return (
+        f"{asked.run} at step {agent.step:,}: {len(scores)} whole games, raw return {scores.mean():,.1f} "
+        f"± {scores.std():,.1f} (min {scores.min():,.0f}, median {np.median(scores):,.0f}, max {scores.max():,.0f}), "
+        f"mean length {figures['length_mean']:,.0f} steps"
+    )
+
+
+def watch(arguments: list[str]) -> str:
+    from veldt import watch
+
+    return watch.record(**dataclasses.asdict(parse(Watch, arguments, "watch")))
+
+
+def report(arguments: list[str]) -> str:
+    from veldt.runs.directory import RunDirectory
+    from veldt.runs.report import write_report
+
+    asked = parse(Report, arguments, "report")
+    runs = [RunDirectory.open(path) for path in asked.runs]
+    return str(write_report([run.path for run in runs], asked.out or runs[0].report_path))
+
+
+def recipes(arguments: list[str]) -> str:
+    from rich.console import Console
+    from rich.table import Table
+
+    from veldt.recipe_book import RECIPES, find
+
+    asked = parse(Recipes, arguments, "recipes")
+    console = Console()
+    with console.capture() as shown:
+        if asked.name is None:
+            table = Table("recipe", "algorithm", "system", "what it is", box=None)
+            for recipe in RECIPES.values():
+                table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
+            console.print(table)
+        else:
+            recipe = find(asked.name)
+            kind = "Atari" if asked.env.startswith("ALE/") else "small environments"
+            table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
+            for row in recipe.table(asked.env):
+                table.add_row(*row)
+            console.print(table)
+            other = "--env CartPole-v1 shows the values for small environments"
+            console.print(other if kind == "Atari" else "without --env: the values for Atari", style="dim")
+    return shown.get().rstrip("\n")
+
+
+def doctor(arguments: list[str]) -> str:
+    from veldt import doctor
+
+    doctor.report(parse(Doctor, arguments, "doctor").env)
+    return ""
+
+
+def bench(arguments: list[str]) -> str:
+    from veldt import bench
+
+    bench.report(**dataclasses.asdict(parse(Bench, arguments, "bench")))
+    return ""

@@ -1,0 +1,103 @@
+"""The verbs that train: `veldt train` and `veldt resume`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from veldt.cli.arguments import CommandLine, Positional
+from veldt.errors import UsageError
+
+if TYPE_CHECKING:
+    from veldt.api import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What is trained on, and where it is written."""
+
+    env: str
+    """A Gymnasium id (CartPole-v1, ALE/Pong-v5) or module:function."""
+    env_kwargs: str = "{}"
+    """Keyword arguments of the environment, as a JSON object."""
+    run_dir: Path | None = None
+    """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume:
+    """Go on from a run's newest whole checkpoint. What is not given stays as it was."""
+
+    run: Annotated[Path, Positional]
+
+
+def train(arguments: list[str]) -> str:
+    from veldt import api
+    from veldt.given import SECTIONS
+    from veldt.recipe_book import RECIPES, find
+
+    if not arguments or arguments[0].startswith("-"):
+        if arguments and arguments[0] in ("-h", "--help"):
+            return (
+                f"usage: veldt train RECIPE --env ENV [flags]; recipes: {', '.join(RECIPES)}\n"
+                "veldt train RECIPE --help lists every flag with its default"
+            )
+        raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
+    recipe, rest = find(arguments[0]), arguments[1:]
+    line = CommandLine(f"train {recipe.name}", recipe.summary)
+    line.add(Launch, "environment")
+    defaults = recipe.config(_peek_env(rest) or "ALE/Breakout-v5")
+    for section in SECTIONS:
+        line.add(getattr(defaults, section), section)
+    given = line.parse(rest)
+    env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
+    return _outcome(api.train(recipe.name, env_kwargs=env_kwargs, **given))
+
+
+def resume(arguments: list[str]) -> str:
+    from veldt import api
+    from veldt.config import RunConfig
+
+    line = CommandLine("resume", Resume.__doc__ or "")
+    line.add(Resume)
+    line.add(RunConfig, only=api.RESUMABLE, defaults=False)
+    given = line.parse(arguments)
+    return _outcome(api.resume(given.pop("run"), **given))
+
+
+def parse_kwargs(text: str) -> dict[str, Any]:
+    """Keyword arguments of an environment, given as a JSON object; UsageError where they are not."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"--env-kwargs is not JSON ({error}): write it as '{{\"name\": value}}'") from None
+    if not isinstance(values, dict):
+        raise UsageError(
+            f"--env-kwargs is a JSON {type(values).__name__}: it must be an object, '{{\"name\": value}}'"
+        )
+    return values
+
+
+def _peek_env(arguments: list[str]) -> str | None:
+    """The environment, looked at before parsing: it decides which defaults a recipe has."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--env", nargs="?")
+    env: str | None = parser.parse_known_args(arguments)[0].env
+    return env
+
+
+def _outcome(run: Run) -> str:
+    """What became of a run, in a sentence."""
+    summary = run.summary
+    mean = summary["return_mean_100"]
+    score = "no game finished" if mean is None else f"mean return of the last 100 games {mean:,.1f}"
+    steps = "did its steps" if run.until is None else f"did its steps without reaching {run.until:g}"
+    because = {
+        "until": "reached its score",
+        "steps": steps,
+        "interrupted": f"was interrupted and saved; `veldt resume {run.path}` goes on",
+    }[run.reason]
+    return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}"

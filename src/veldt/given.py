@@ -1,0 +1,78 @@
+"""What a user has asked for by name: put into the configuration, recorded, and refused where nothing would read it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from torch import nn
+
+from veldt.config import TrainConfig
+from veldt.errors import UsageError, did_you_mean
+from veldt.networks.torsos import MLP
+from veldt.simulators.settings import AtariConfig
+from veldt.simulators.source import EnvSource
+
+SECTIONS = ("run", "learn", "network", "simulation", "atari")
+# A lost life is something that only an Atari game reports.
+_ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"life_loss_ends"}
+
+
+def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """`config` with settings replaced by name, in whichever section each belongs.
+
+    Raises:
+        UsageError: a name is no setting of this recipe, or a value is not allowed.
+    """
+    changes = by_section(config, settings)
+    replaced = {s: dataclasses.replace(getattr(config, s), **values) for s, values in changes.items()}
+    return dataclasses.replace(config, **replaced)
+
+
+def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Settings under the section of the configuration each belongs to. UsageError for one that belongs to none."""
+    fields = {section: {f.name for f in dataclasses.fields(getattr(config, section))} for section in SECTIONS}
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        section = next((section for section in SECTIONS if name in fields[section]), None)
+        if section is None:
+            known = sorted(set().union(*fields.values()))
+            raise UsageError(
+                f"no setting '{name}'{did_you_mean(name, known)}: see `veldt recipes {config.recipe}`"
+            )
+        found.setdefault(section, {})[name] = value
+    return found
+
+
+def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource, own_network: bool) -> None:
+    """UsageError if one of the settings in `names` would have no effect in this run.
+
+    Recipes may set what an environment or network does not read; a user who sets it expects something of it.
+
+    Args:
+        own_network: whether the network is the user's own module.
+    """
+    if not source.is_atari and (unread := sorted(_ATARI_ONLY & set(names))):
+        raise UsageError(
+            f"{_flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
+            "environment its own settings with --env-kwargs"
+        )
+    if own_network and "precision" in names and config.run.precision == "bf16":
+        raise UsageError(
+            "--precision is bf16, and what your own network does with its inputs is not known, so it is computed in "
+            "fp32: leave --precision out, or convert inside your module"
+        )
+
+
+def refuse_unread_hidden(config: TrainConfig, network: nn.Module) -> None:
+    """UsageError if `--hidden`, which was given, shapes no part of `network`."""
+    if not any(isinstance(part, MLP) for part in network.modules()):
+        raise UsageError(
+            f"--hidden is {' '.join(map(str, config.network.hidden))}, and no part of this network is an MLP: leave it "
+            "out, or take --network mlp"
+        )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
