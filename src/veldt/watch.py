@@ -10,7 +10,7 @@ import torch
 
 from veldt import api
 from veldt.agent import Agent
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 from veldt.runs.video import write_video
@@ -21,7 +21,18 @@ _FPS = 30.0
 
 
 def record(run: Path, game: int | None, seed: int, greedy: bool, best: bool, out: Path | None) -> str:
-    """Writes the video; returns a sentence saying where and of what."""
+    """Writes the video of a game; returns a sentence saying where and of what.
+
+    Args:
+        game: index of a finished training game, from the end if negative; None plays a new one.
+        seed, greedy: of the new game; as for `veldt.evaluate`.
+        best: as for `veldt.load`.
+        out: the file; None is one in the run's videos/.
+
+    Raises:
+        UsageError: there is no such run or game, or its environment does not render.
+        VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
+    """
     directory = RunDirectory.open(run)
     agent = api.load(run, best=best)
     simulator = make_simulator(agent.source, agent.config.atari, render=True)
@@ -71,6 +82,10 @@ def _replay(
     agent: Agent, simulator: Simulator, directory: RunDirectory, game: int, scores: list[float]
 ) -> Iterator[np.ndarray]:
     games = read_episodes(directory.path)
+    if not games:
+        raise UsageError(
+            f"--game is {game}: the run has finished no game yet; leave it out to watch a new one"
+        )
     if not -len(games) <= game < len(games):
         raise UsageError(f"--game is {game}: the run has {len(games)} finished games, 0 to {len(games) - 1}")
     record = games[game]
@@ -80,10 +95,12 @@ def _replay(
     yield simulator.render()
     for action in actions.tolist() if agent.spec.action.kind == "discrete" else actions:
         reward, _, _, _ = simulator.step(action, rows, 0)
-        scores.append(float(reward))
+        scores.append(float(np.float32(reward)))  # as rows hold it, and so as it was counted
         yield simulator.render()
-    if sum(scores) != record.score:
-        raise UsageError(
+    # The same numbers, summed in another order.
+    rounding = len(scores) * np.finfo(np.float64).eps * sum(map(abs, scores))
+    if abs(sum(scores) - record.score) > rounding:
+        raise VeldtError(
             f"game {game} scored {record.score:g} in training and {sum(scores):g} when replayed: "
             f"the environment {agent.source.name} is not deterministic, so its games cannot be watched again"
         )
