@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from run_state import SMALL, newest
 
@@ -52,11 +53,27 @@ def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: P
         train(how, tmp_path / "run", [(2, 1)], 3, **where)
     assert caught.value.simulator == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
     assert "environments:<Failing>, simulator 2 " in str(caught.value)
-    if how == "raise":
+    if how in ("raise", "hang"):
         assert "in _spoil" in caught.value.details
     # The run is not locked and not finished.
     run = RunDirectory.open(tmp_path / "run")
     assert not run.is_locked() and run.read_summary() is None
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
+def test_what_was_learned_before_a_failure_is_not_lost(where: dict[str, Any], tmp_path: Path) -> None:
+    """With the environment mended, the run goes on as if it had never failed."""
+    with pytest.raises(veldt.SimulatorError):
+        train("raise", tmp_path / "failed", [(2, 5)], 3, **where)
+    assert 0 < newest(tmp_path / "failed").step < 300
+    mended = functools.partial(Failing, "raise", [], 3)
+    veldt.resume(tmp_path / "failed", env=mended, quiet=True)
+    train("raise", tmp_path / "whole", [], 3, **where)
+    failed, whole = newest(tmp_path / "failed"), newest(tmp_path / "whole")
+    assert failed.step == whole.step
+    for name, weights in whole.groups["weights"].items():
+        np.testing.assert_array_equal(failed.groups["weights"][name], weights)
 
 
 @pytest.mark.timeout(60)

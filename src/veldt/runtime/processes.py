@@ -18,8 +18,9 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
 
-_LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
+from veldt.runtime.traces import take_trace
 
+_LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
 
 # What a terminal that closes, `timeout` or a job scheduler sends to every process of a run at once.
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -130,6 +131,10 @@ class Child:
             self._process.start()
         theirs.close()
 
+    def stack(self, memory: int) -> str:
+        """Where the process is; see `take_trace`."""
+        return take_trace(self._process.pid, memory) if self._process.pid else ""
+
     def alive(self) -> bool:
         return self._process.is_alive()
 
@@ -141,7 +146,8 @@ class Child:
             return "is still running"
         if code < 0:
             with contextlib.suppress(ValueError):
-                return f"was killed by {signal.Signals(-code).name}"
+                why = " (by hand, or by the system for want of memory)" if -code == signal.SIGKILL else ""
+                return f"was killed by {signal.Signals(-code).name}{why}"
         return f"exited with code {code}"
 
     def receive(self, deadline_s: float) -> bytes | None:

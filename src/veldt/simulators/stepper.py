@@ -408,8 +408,8 @@ def named(settings: StepperSettings, b: int, episode: int, what: str, details: s
     return SimulatorError(message, simulator=b, seed=seed, details=details)
 
 
-def hung(settings: StepperSettings, progress: np.ndarray) -> SimulatorError:
+def hung(settings: StepperSettings, progress: np.ndarray, details: str = "") -> SimulatorError:
     """The error of the simulator that `progress` (see `Stepper`) names."""
     b, episode = progress[:2].tolist()
     seconds = f"{settings.simulation.env_timeout:g} s (--env-timeout)"
-    return named(settings, b, episode, f"did not answer within {seconds} and counts as hung")
+    return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)

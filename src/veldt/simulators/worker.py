@@ -16,6 +16,7 @@ from veldt.errors import SimulatorError
 from veldt.runtime.cores import pin
 from veldt.runtime.processes import acquire, exit_with_parent, leave_signals_to_parent
 from veldt.runtime.shared import SharedArrays
+from veldt.runtime.traces import offer_trace
 from veldt.simulators.messages import pack, unpack
 from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
 from veldt.simulators.trajectory import Trajectory
@@ -50,13 +51,14 @@ def run(
     pin(wiring.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     progress = wiring.board["progress"][wiring.worker]
+    trace = offer_trace()
     try:
         steppers = [Stepper(settings, slot, part, progress) for part in parts]
     except Exception as error:
         pipe.send_bytes(_failure(error))
         return
     _one_thread()
-    pipe.send_bytes(pack({"ready": True}))
+    pipe.send_bytes(pack({"trace": trace}))
     commands, failed = wiring.board["commands"][wiring.worker], wiring.board["failed"]
     for turn in itertools.cycle(range(RING)):
         while not acquire(wiring.go, 60.0, wiring.spin_s):

@@ -50,6 +50,7 @@ class _Worker:
     go: Semaphore
     done: list[Semaphore]
     parts: list[slice]
+    trace: int = -1  # see `offer_trace`
     turn: int = 0
     pending: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -193,8 +194,9 @@ class WorkerSimulators:
 
     def _await_ready(self, index: int) -> None:
         message = self._workers[index].child.receive(_START_DEADLINE + self._settings.simulation.env_timeout)
-        if message is None or "error" in unpack(message)[0]:
+        if message is None or "error" in (header := unpack(message)[0]):
             raise self._failure(index, message)
+        self._workers[index].trace = header["trace"]
 
     def _finished(self, index: int, group: int) -> bool:
         """Waits for a worker's command of a group. False if it failed, died or hangs."""
@@ -312,7 +314,7 @@ class WorkerSimulators:
         if command == STEP and not self.trajectory.ended[row, b]:
             episode = int(self.trajectory.episode[row, b])
         if worker.child.alive():
-            return hung(self._settings, np.array([b, episode]))
+            return hung(self._settings, np.array([b, episode]), worker.child.stack(worker.trace))
         return named(
             self._settings, b, episode, f"took its process with it, which {worker.child.cause_of_death()}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from veldt.simulators.seeding import episode_seed
 from veldt.simulators.trajectory import Trajectory
 from veldt.systems.episodes import EpisodeBook, Game
 from veldt.systems.stages import StageClock
+
+_TOLD = 3  # notes of one kind at once; a process that is replaced may have one for each of its simulators
 
 
 class Monitor:
@@ -126,6 +128,15 @@ class Monitor:
         self._progress.note(text)
         self._directory.write_event(self.steps, kind, text)
 
+    def notes(self, texts: Sequence[str], kind: str) -> None:
+        """Tells the user the first of several, and the report all."""
+        for text in texts[:_TOLD]:
+            self.note(text, kind)
+        for text in texts[_TOLD:]:
+            self._directory.write_event(self.steps, kind, text)
+        if len(texts) > _TOLD:
+            self._progress.note(f"... and {len(texts) - _TOLD} more like these (events.jsonl has them all)")
+
     def counters(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         self._episodes.flush()
@@ -141,8 +152,8 @@ class Monitor:
             "episode_log": list(self._episodes.position()),
         }
 
-    def summary(self) -> dict[str, Any]:
-        """Writes and returns the run's headline figures."""
+    def summary(self, reason: str) -> dict[str, Any]:
+        """Writes and returns the run's headline figures; `reason` is why it stopped (see `Outcome`)."""
         config, seconds = self._config, self.seconds
         summary = {
             "recipe": config.recipe,
@@ -152,6 +163,7 @@ class Monitor:
             "seed": config.run.seed,
             "device": config.run.device,
             "precision": config.run.precision,
+            "reason": reason,
             "steps": self.steps,
             "frames": self.steps * self._frames_per_step,
             "seconds": seconds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,22 +20,28 @@ Groups = dict[str, dict[str, np.ndarray]]
 
 
 def take(
-    learner: Learner, sampler: Sampler, simulators: Simulators, book: EpisodeBook, monitor: Monitor
+    learner: Learner,
+    sampler: Sampler,
+    simulators: Simulators,
+    book: EpisodeBook,
+    monitor: Monitor,
+    states: Mapping[int, bytes],
 ) -> tuple[Groups, dict[str, Any]]:
-    """The groups of arrays and the plain values of a checkpoint, between two phases.
+    """The groups of arrays and the plain values of a checkpoint, as they were between two phases.
 
     Schedules and random numbers are functions of counters, so counters are all that is kept of them. Simulators are
-    their first row and, for an emulator, its state; the others are rebuilt from the actions of their episodes.
+    their first row and, where `states` has it, an emulator's state; the others are rebuilt from the actions of their
+    episodes.
     """
     slot = simulators.trajectory
     rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
     rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
-    states = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in simulators.save().items()}
+    emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
     episodes, book_values = book.state()
     groups = {
         "weights": learner.weights(),
         "optimiser": learner.rule_state(),
-        "simulators": {name: array.copy() for name, array in rows.items()} | states,
+        "simulators": {name: array.copy() for name, array in rows.items()} | emulators,
         "episodes": episodes,
     }
     meta = {

@@ -11,14 +11,17 @@ policy that acts is the one that has just been updated, and the lag is the updat
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from veldt.errors import SimulatorError, VeldtError
 from veldt.exchange.gradients import OneLearner
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
@@ -34,6 +37,8 @@ from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor
 from veldt.systems.sampler import Sampler
 from veldt.systems.stages import StageClock
+
+_AT_ONCE_AFTER = 1.0  # seconds between the first request to stop and one that means it
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Synchronous:
             self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
             if checkpoint:
                 self._restore(checkpoint)
+            self._begins = checkpoint is None
             self._saved_at = self._monitor.steps
         except BaseException:
             self._simulators.close()
@@ -92,14 +98,16 @@ class Synchronous:
         """Trains until the steps are done, the score is reached, or a signal asks to stop."""
         try:
             with stop_requested() as stop:
-                learning_rate, reason = 0.0, self._reason(stop)
+                reason = self._reason(stop)
+                if self._begins:
+                    self._save()  # from here on there is always something to resume
                 while reason is None:
-                    learning_rate = self._phase()
+                    learning_rate = self._phase_or_save()
                     reason = self._reason(stop)
                     self._monitor.log(learning_rate, self._learner.updates, force=reason is not None)
                     if reason or self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
                         self._save()
-            return Outcome(reason, self._monitor.summary())
+            return Outcome(reason, self._monitor.summary(reason))
         finally:
             try:
                 self._simulators.close()
@@ -116,6 +124,18 @@ class Synchronous:
         if self._monitor.steps >= config.steps:
             return "steps"
         return "interrupted" if stop.is_set() else None
+
+    def _phase_or_save(self) -> float:
+        """A phase; if an environment fails in it, the state before it is kept for when that is mended."""
+        try:
+            return self._phase()
+        except SimulatorError as error:
+            if self._monitor.steps > self._saved_at:
+                try:
+                    self._save({})  # without states of emulators, which have gone on since
+                except VeldtError as also:
+                    raise error from also
+            raise
 
     def _phase(self) -> float:
         """One rollout and the optimisation on it. Returns the learning rate used."""
@@ -138,14 +158,15 @@ class Synchronous:
         self._simulators.carry_over()
         if waits:
             self._simulators.finish_resets()
-        for note in self._simulators.notes():
-            self._monitor.note(note, kind="restart")
+        self._monitor.notes(self._simulators.notes(), kind="restart")
         return learning_rate
 
-    def _save(self) -> None:
+    def _save(self, states: Mapping[int, bytes] | None = None) -> None:
+        """Writes a checkpoint; `states` of emulators, if they are not to be asked for."""
         self._monitor.check_finite()
+        states = self._simulators.save() if states is None else states
         groups, meta = snapshot.take(
-            self._learner, self._sampler, self._simulators, self._book, self._monitor
+            self._learner, self._sampler, self._simulators, self._book, self._monitor, states
         )
         meta["recipe"] = self._config.recipe
         score = self._book.mean_return if self._book.is_full else None  # not the best by a few lucky games
@@ -155,20 +176,28 @@ class Synchronous:
     def _restore(self, checkpoint: Checkpoint) -> None:
         notes = snapshot.restore(checkpoint, self._learner, self._sampler, self._simulators, self._book)
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
-        for note in notes:
-            self._monitor.note(note, kind="resume")
+        self._monitor.notes(notes, kind="resume")
 
 
 @contextlib.contextmanager
 def stop_requested() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, a termination request or a closed terminal sets; a second one ends at once."""
-    event = threading.Event()
-    previous = {}
+    """An event that Ctrl-C, a termination request or a closed terminal sets; one more after a second ends at once."""
+    event, previous, asked_at = threading.Event(), {}, 0.0
 
     def request(number: int, frame: Any) -> None:
+        nonlocal asked_at
+        now = time.monotonic()
         if event.is_set():
-            raise KeyboardInterrupt
+            # A terminal that closes sends several, and who sees nothing happen presses twice.
+            if now - asked_at > _AT_ONCE_AFTER:
+                raise KeyboardInterrupt
+            return
         event.set()
+        asked_at = now
+        with contextlib.suppress(
+            OSError
+        ):  # of a closed terminal; not `print`, which this may have interrupted
+            os.write(2, b"\nstopping after this batch, with a checkpoint (once more: at once, without)\n")
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
