@@ -65,8 +65,12 @@ class Agent:
         """The action for one observation, in the environment's own terms.
 
         Args:
+            observation: as the environment's observation space declares it, without a batch axis.
             greedy: the likeliest action instead of a draw from the policy. Draws repeat for the same run and the same
                 sequence of calls.
+
+        Raises:
+            ValueError: the observation has not the declared shape.
         """
         fields = self._encode(observation)
         inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
@@ -106,6 +110,11 @@ class Agent:
 
     def _encode(self, observation: Any) -> dict[str, np.ndarray]:
         if self.source.is_atari:
+            declared = self.spec.observation[""].network_shape
+            if np.shape(observation) != declared:
+                raise ValueError(
+                    f"the observation has shape {np.shape(observation)}, and the policy takes {declared}"
+                )
             return {"": np.ascontiguousarray(observation)}
         if self._codec is None:
             env = self.source.make()

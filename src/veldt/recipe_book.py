@@ -51,10 +51,14 @@ class Recipe:
     small: Settings
 
     def settings(self, env: str) -> Settings:
+        """What this recipe sets for `env`, by name, in the unit of each setting; for Atari if its name begins ALE/.
+
+        Everything else is at veldt's default. The name is not looked up, so an unknown one is no error.
+        """
         return self.atari if env.startswith("ALE/") else self.small
 
     def config(self, env: str) -> TrainConfig:
-        """The configuration with this recipe's values for `env`."""
+        """The configuration with this recipe's values for `env`, and veldt's defaults for the rest."""
         settings = self.settings(env)
         sections = {"learn": ALGORITHMS[self.algorithm][0], **_SECTIONS}
         values: dict[str, dict[str, Any]] = {section: {} for section in sections}

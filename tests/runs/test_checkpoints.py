@@ -182,6 +182,14 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     assert store.best(lambda _: None).step == 6
 
 
+def test_a_score_is_better_than_none_however_low_and_old(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    for step, score in enumerate([None, None, -500.0, None, None]):
+        store.save(step, some_groups(), {}, score)
+    assert (store.best(refuse).step, store.best(refuse).score, store.newest(refuse).step) == (2, -500.0, 4)
+    assert store.newest(refuse).score is None
+
+
 def test_best_is_the_newest_where_nothing_was_scored(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     for step in (1, 2, 3):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from run_state import SMALL
@@ -47,6 +48,14 @@ def test_draws_are_fixed_by_the_seed(tmp_path: Path) -> None:
     assert one == again and one != other
     assert len(one.scores) == len(one.lengths) == 9 and one.scores == [float(n) for n in one.lengths]
     assert one.mean == sum(one.scores) / 9
+
+
+@pytest.mark.parametrize(("name", "shape"), [("CartPole", (3,)), ("SpaceInvaders", (104, 80))])
+def test_an_observation_of_another_shape(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    recipe, settings = RUNS[name]
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, simulators="in-process", **settings)
+    with pytest.raises(ValueError, match="the observation has shape"):
+        veldt.load(run.path).act(np.zeros(shape, np.uint8))
 
 
 class Reached(Exception):

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        text = _dispatch(arguments)
+        _print(_dispatch(arguments))
     except KeyboardInterrupt:
         sys.exit(130)
     except VeldtError as error:
@@ -63,7 +63,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         said = f"{type(error).__name__}: {error} (unexpected; --debug shows where)"
         print(f"veldt: {said}", file=sys.stderr)
         sys.exit(1)
-    _print(text)
 
 
 def _dispatch(arguments: list[str]) -> str:

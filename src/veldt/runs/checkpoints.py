@@ -48,8 +48,8 @@ class CheckpointStore:
     ) -> Path:
         """Write a checkpoint, prune older ones, and return its directory.
 
-        A higher `score` is better; None and NaN are never best. A checkpoint of the same step is replaced. VeldtError
-        when the disk refuses: the older checkpoints are intact then.
+        A higher `score` is better; None (not known yet) and NaN are never best. A checkpoint of the same step is
+        replaced. VeldtError when the disk refuses: the older checkpoints are intact then.
         """
         target = self.path / f"step-{step:012d}"
         with explained(f"the checkpoint of step {step:,}", target):

@@ -15,7 +15,7 @@ _TITLES = {
     "gradient_norm": ("Gradient norm", ""),
     "learning_rate": ("Learning rate", ""),
     "sps": ("Throughput", "agent steps per second"),
-    "policy_lag_mean": ("Policy lag", "versions behind"),
+    "policy_lag_mean": ("Policy lag", "updates behind"),
     "loss/total": ("Total loss", ""),
     "loss/policy": ("Policy loss", ""),
     "loss/value": ("Value loss", ""),

@@ -71,7 +71,7 @@ def _figures(run: RunData) -> str:
         ("Games", formatting.whole(run.figure("episodes")), ""),
     ]
     if math.isfinite(lag):
-        figures.append(("Policy lag", formatting.decimal(lag), "versions behind, mean"))
+        figures.append(("Policy lag", formatting.decimal(lag), "updates behind, mean"))
     items = (
         f"<div><dt>{name}</dt><dd>{escape(value)}{f'<small>{escape(below)}</small>' if below else ''}</dd></div>"
         for name, value, below in figures
