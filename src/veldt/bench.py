@@ -27,7 +27,7 @@ from veldt.simulators.in_process import Simulators
 from veldt.simulators.source import EnvSource, resolve
 from veldt.simulators.stepper import StepperSettings
 from veldt.systems.assembly import Assembly, assemble
-from veldt.systems.observations import SlotObservations, blank_observation
+from veldt.systems.observations import blank_observation, slot_observations
 from veldt.systems.sampler import Sampler
 from veldt.systems.stages import StageClock
 
@@ -170,7 +170,7 @@ def _simulate_only(assembly: Assembly, seconds: float) -> float:
     try:
         simulators.start()
         slot, groups = simulators.trajectory, range(len(simulators.groups))
-        observations = SlotObservations(slot, assembly.device)
+        observations = slot_observations(slot, assembly.device)
         rng = np.random.default_rng(0)
 
         def work() -> int:

@@ -7,10 +7,11 @@ import pytest
 import torch
 from slots import hashing_policy, make, phases, settings_for
 
+from veldt.algorithms.rollout import Observation
 from veldt.functional.frames import stack_frames
 from veldt.simulators import trajectory
 from veldt.simulators.settings import AtariConfig
-from veldt.systems.observations import SlotObservations
+from veldt.systems.observations import OnAccelerator, OnCPU, slot_observations
 
 STEPS, PHASES = 7, 4
 
@@ -24,7 +25,7 @@ def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
     simulators = make(settings, STEPS, groups=2, processes=processes, stacks=True)
     try:
         simulators.start()
-        observations = SlotObservations(simulators.trajectory, torch.device("cpu"))
+        observations = slot_observations(simulators.trajectory, torch.device("cpu"))
         for slot in phases(simulators, hashing_policy(simulators.trajectory.spec.action), PHASES, resets):
             t_N, b_N = np.divmod(np.arange((STEPS + 1) * slot.width), slot.width)
             wanted = stack_frames(
@@ -50,7 +51,7 @@ def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.Monke
         slot = simulators.trajectory
         assert len(slot.stacks[""]) == 2
         observations, frames = (
-            SlotObservations(slot, torch.device("cpu")),
+            slot_observations(slot, torch.device("cpu")),
             torch.from_numpy(slot.observation[""]),
         )
         b_N, age = torch.arange(2), torch.from_numpy(slot.age)
@@ -66,3 +67,43 @@ def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.Monke
             simulators.carry_over()
     finally:
         simulators.close()
+
+
+@pytest.mark.parametrize("env", ["ALE/Pong-v5", "environments:dictionary", "environments:scripted"])
+@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
+def test_an_accelerators_copy_is_what_the_slot_has(env: str, resets: str) -> None:
+    """Though each frame is sent once, while the rows are filled (here to another place in the same memory)."""
+    atari = AtariConfig(max_episode_steps=9)
+    simulators = make(settings_for(env, atari, num_simulators=4, resets=resets), STEPS, groups=2, stacks=True)
+    try:
+        simulators.start()
+        slot = simulators.trajectory
+        here, there = OnCPU(slot), OnAccelerator(slot, torch.device("cpu"))
+        rng = np.random.default_rng(0)
+        for _ in range(PHASES):
+            actions = slot.spec.action.sample(rng, STEPS * slot.width)
+            slot.action[:] = actions.reshape(slot.action.shape)
+            for t in range(STEPS):
+                for group, part in enumerate(simulators.groups):
+                    check_same(there.row(t, part), here.row(t, part))
+                    simulators.step(group, t)
+                    simulators.wait(group, t)
+            check_same(there.last(), here.last())
+            check_same(there.rows(None), here.rows(None))
+            some = torch.from_numpy(rng.permutation(STEPS * slot.width)[:9])
+            check_same(there.rows(some), here.rows(some))
+            if resets == "wait":
+                simulators.reset_ended()
+            simulators.carry_over()
+            if resets == "wait":
+                simulators.finish_resets()
+    finally:
+        simulators.close()
+
+
+def check_same(there: Observation, here: Observation) -> None:
+    if isinstance(here, torch.Tensor):
+        there, here = {"": there}, {"": here}  # type: ignore[dict-item]
+    assert isinstance(there, dict) and there.keys() == here.keys()
+    for name, tensor in here.items():
+        assert torch.equal(there[name], tensor), name

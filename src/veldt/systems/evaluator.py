@@ -13,7 +13,7 @@ from veldt.simulators.seeding import EVALUATION, derive_seed, uniform
 from veldt.simulators.settings import SimulationConfig
 from veldt.simulators.stepper import StepperSettings
 from veldt.systems.episodes import EpisodeBook
-from veldt.systems.observations import SlotObservations
+from veldt.systems.observations import slot_observations
 
 _ROWS = 32  # steps between looks at which games are finished
 
@@ -47,7 +47,7 @@ def evaluate(agent: Agent, plan: Plan, *, episodes: int, seed: int, greedy: bool
     try:
         slot = simulators.trajectory
         book = EpisodeBook(slot.width, simulators.start())
-        observations = SlotObservations(slot, torch.device("cpu"))
+        observations = slot_observations(slot, torch.device("cpu"))
         first_step = 0
         while len(played) < episodes:
             step_T = np.arange(first_step, first_step + _ROWS)

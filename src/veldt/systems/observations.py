@@ -2,90 +2,145 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from veldt.algorithms.rollout import Observation
+from veldt.algorithms.rollout import Observation, Observations
 from veldt.functional.frames import stack_frames
-from veldt.simulators.spec import SimulatorSpec
+from veldt.simulators.spec import ArraySpec, SimulatorSpec
 from veldt.simulators.trajectory import Trajectory
 
 
-class SlotObservations:
-    """See `Observations`. On the CPU everything is a view of the slot; on an accelerator, a copy of it.
-
-    `upload` has to be called when the slot is full and before `rows` or `last`. Stacks of frames are taken from the
-    slot where it has them, and else made here (on an accelerator, from the single frames that cross the bus).
-    """
-
-    def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
-        self._trajectory, self._device = trajectory, device
-        self._host = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
-        self._host_age = torch.from_numpy(trajectory.age)
-        self._frames, self._age = self._host, self._host_age
-        self._fields = trajectory.spec.observation
-        # A row on the CPU is the same memory in every rollout: what is seen of it is made once.
-        self._views: dict[tuple[int, int, int], Observation] = {}
-        self._stacks = {name: torch.from_numpy(array) for name, array in trajectory.stacks.items()}
-
-    def upload(self) -> None:
-        if self._device.type != "cpu":
-            self._frames = {name: array.to(self._device) for name, array in self._host.items()}
-            self._age = self._host_age.to(self._device)
+class SlotObservations(Observations, Protocol):
+    """The observations of a slot while it is filled, and when it is full."""
 
     def row(self, t: int, part: slice) -> Observation:
-        """Observations of row `t`, simulators `part`, as the simulators have just written them."""
+        """Observations [N, ...] of row `t`, simulators `part`, as the simulators have just written them.
+
+        In a rollout each row is asked for once, in order; the last one by `last`.
+        """
+
+
+def slot_observations(trajectory: Trajectory, device: torch.device) -> SlotObservations:
+    """The kind for `device`."""
+    return OnCPU(trajectory) if device.type == "cpu" else OnAccelerator(trajectory, device)
+
+
+class _Slot:
+    """What both kinds do alike with `_frames`, tensors by field [history + T + 1, B, ...], wherever these are."""
+
+    _frames: dict[str, Tensor]
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._trajectory = trajectory
+        self._fields = trajectory.spec.observation
+
+    def _first(self, field: ArraySpec) -> int:
+        """Index of the oldest frame in row 0's stack."""
+        return self._trajectory.history - field.stack + 1
+
+    def _single(self, name: str, index_N: Tensor | None) -> Tensor:
+        """Rows of a field that the network sees as it is."""
+        first, steps = self._first(self._fields[name]), self._trajectory.steps
+        flat = self._frames[name][first : first + steps].flatten(0, 1)
+        return flat if index_N is None else flat[index_N]
+
+    def _place(self, index_N: Tensor | None, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Steps and simulators of rows, int64 [N] each."""
+        steps, width = self._trajectory.steps, self._trajectory.width
+        index = torch.arange(steps * width, device=device) if index_N is None else index_N
+        return torch.div(index, width, rounding_mode="floor"), index % width
+
+    def _observation(self, fields: dict[str, Any]) -> Observation:
+        return fields if self._trajectory.spec.is_dict else fields[""]
+
+
+class OnCPU(_Slot):
+    """Everything is a view of the slot, or a stack that the simulators have made; others are made in one pass."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        super().__init__(trajectory)
+        self._frames = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
+        self._stacks = {name: torch.from_numpy(array) for name, array in trajectory.stacks.items()}
+        # A row is the same memory in every rollout: what is seen of it is made once.
+        self._views: dict[tuple[int, int, int], Observation] = {}
+
+    def row(self, t: int, part: slice) -> Observation:
         key = t, part.start, part.stop
-        if key in self._views:
-            return self._views[key]
-        history, is_view = self._trajectory.history, self._device.type == "cpu"
-        out = {}
-        for name, field in self._fields.items():
-            if name in self._stacks:
-                stacks = self._stacks[name]
-                out[name] = stacks[t % len(stacks), part].permute(0, 3, 1, 2)
-                continue
-            first = history - field.stack + 1 + t
-            frames = self._host[name][first : first + field.stack, part].to(self._device)
-            if field.stack == 1:
-                out[name] = frames[0]
-                continue
-            is_view = False
-            age = self._host_age[t : t + 1, part].to(self._device)
-            b_N = torch.arange(part.stop - part.start, device=self._device)
-            out[name] = stack_frames(frames.contiguous(), age, field.stack, torch.zeros_like(b_N), b_N)
-        observation = self._observation(out)
-        if is_view:
-            self._views[key] = observation
-        return observation
+        if key not in self._views:
+            self._views[key] = self._observation({name: self._view(name, t, part) for name in self._fields})
+        return self._views[key]
 
     def rows(self, index_N: Tensor | None) -> Observation:
-        trajectory = self._trajectory
-        width, history = trajectory.width, trajectory.history
-        out = {}
-        for name, field in self._fields.items():
-            if index_N is None and name in self._stacks and len(self._stacks[name]) > trajectory.steps:
-                out[name] = self._stacks[name][: trajectory.steps].flatten(0, 1).permute(0, 3, 1, 2)
-                continue
-            frames = self._frames[name][history - field.stack + 1 :]
-            if field.stack == 1:
-                flat = frames[: trajectory.steps].flatten(0, 1)
-                out[name] = flat if index_N is None else flat[index_N]
-                continue
-            index = (
-                torch.arange(trajectory.steps * width, device=frames.device) if index_N is None else index_N
-            )
-            t_N = torch.div(index, width, rounding_mode="floor")
-            out[name] = stack_frames(frames, self._age, field.stack, t_N, index % width)
-        return self._observation(out)
+        return self._observation({name: self._rows(name, index_N) for name in self._fields})
 
     def last(self) -> Observation:
         return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
 
-    def _observation(self, fields: dict[str, Any]) -> Observation:
-        return fields if self._trajectory.spec.is_dict else fields[""]
+    def _view(self, name: str, t: int, part: slice) -> Tensor:
+        if name in self._stacks:
+            stacks = self._stacks[name]
+            return stacks[t % len(stacks), part].permute(0, 3, 1, 2)
+        return self._frames[name][self._trajectory.history + t, part]
+
+    def _rows(self, name: str, index_N: Tensor | None) -> Tensor:
+        field, trajectory = self._fields[name], self._trajectory
+        if field.stack == 1:
+            return self._single(name, index_N)
+        stacks = self._stacks[name]
+        if index_N is None and len(stacks) > trajectory.steps:
+            return stacks[: trajectory.steps].flatten(0, 1).permute(0, 3, 1, 2)
+        from veldt.simulators.stacks import write_stacks
+
+        frames = trajectory.observation[name][self._first(field) :]
+        t_N, b_N = (tensor.numpy() for tensor in self._place(index_N, torch.device("cpu")))
+        out = torch.empty((len(t_N), *field.shape, field.stack), dtype=torch.uint8)
+        write_stacks(frames, trajectory.age, t_N, b_N, out.numpy(), torch.get_num_threads())
+        return out.permute(0, 3, 1, 2)
+
+
+class OnAccelerator(_Slot):
+    """A copy of the slot on the device: each frame crosses the bus once, when its row is first asked for."""
+
+    def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
+        super().__init__(trajectory)
+        self._host = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
+        self._host_age = torch.from_numpy(trajectory.age)
+        self._frames = {name: torch.empty_like(array, device=device) for name, array in self._host.items()}
+        self._age = torch.empty_like(self._host_age, device=device)
+
+    def row(self, t: int, part: slice) -> Observation:
+        history = self._trajectory.history
+        fresh = slice(0 if t == 0 else history + t, history + t + 1)
+        self._age[t, part] = self._host_age[t, part].to(self._age.device)
+        for name, frames in self._frames.items():
+            frames[fresh, part] = self._host[name][fresh, part].to(frames.device)
+        return self._observation({name: self._row(name, t, part) for name in self._fields})
+
+    def rows(self, index_N: Tensor | None) -> Observation:
+        t_N, b_N = self._place(index_N, self._age.device)
+        return self._observation(
+            {
+                name: self._single(name, index_N)
+                if field.stack == 1
+                else stack_frames(self._frames[name][self._first(field) :], self._age, field.stack, t_N, b_N)
+                for name, field in self._fields.items()
+            }
+        )
+
+    def last(self) -> Observation:
+        return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
+
+    def _row(self, name: str, t: int, part: slice) -> Tensor:
+        field, frames = self._fields[name], self._frames[name]
+        if field.stack == 1:
+            return frames[self._trajectory.history + t, part]
+        b_N = torch.arange(part.start, part.stop, device=frames.device)
+        return stack_frames(
+            frames[self._first(field) :], self._age, field.stack, torch.full_like(b_N, t), b_N
+        )
 
 
 def blank_observation(spec: SimulatorSpec, rows: int, device: torch.device) -> Observation:

@@ -22,7 +22,7 @@ from veldt.runtime.cores import taking_turns
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.seeding import ACTION, uniform
 from veldt.simulators.trajectory import STEP_FLAGS
-from veldt.systems.observations import SlotObservations
+from veldt.systems.observations import slot_observations
 from veldt.systems.stages import StageClock
 
 
@@ -51,7 +51,7 @@ class Sampler:
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
         self._trajectory = simulators.trajectory
-        self._observations = SlotObservations(self._trajectory, device)
+        self._observations = slot_observations(self._trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
         self._inference, self._cores = inference, cores
         self._extras: dict[str, Tensor] = {}
@@ -106,7 +106,6 @@ class Sampler:
 
     def _rollout(self) -> Rollout:
         trajectory = self._trajectory
-        self._observations.upload()
         flags: Mapping[str, Tensor] = {name: self._tensor(getattr(trajectory, name)) for name in STEP_FLAGS}
         return Rollout(
             observations=self._observations,
