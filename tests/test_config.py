@@ -108,6 +108,8 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (RunConfig, {"log_every": -0.5}),
     (RunConfig, {"precision": "fp8"}),
     (NetworkConfig, {"hidden": ()}),
+    (NetworkConfig, {"hidden": 64}),
+    (NetworkConfig, {"hidden": ("64",)}),
     (NetworkConfig, {"hidden": (64, 0)}),
     (SimulationConfig, {"num_simulators": 0}),
     (SimulationConfig, {"processes": -1}),

@@ -92,6 +92,10 @@ def train(
     config = with_settings(find(recipe).config(source.name), settings)
     config = dataclasses.replace(config, env_kwargs=dict(env_kwargs or {}))
     own = None if network is None or isinstance(network, str) else network
+    if own is not None and not callable(own):
+        raise UsageError(
+            f"network is {own!r}: it must be a name, 'module:function' or a callable from a shape"
+        )
     refuse_unread(settings, config, source, own is not None or is_own(config.network.network))
     return train_config(config, source, own, run_dir, quiet, given=settings)
 

@@ -37,8 +37,11 @@ class NetworkConfig:
     """Policy and value stand on one torso."""
 
     def __post_init__(self) -> None:
-        if not self.hidden or min(self.hidden) < 1:
-            raise UsageError(f"--hidden is {self.hidden}: give at least one layer of at least 1 unit")
+        sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
+        if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+            raise UsageError(
+                f"--hidden is {self.hidden!r}: give at least one layer of at least 1 unit, as (64, 64)"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,6 +117,7 @@ _A2C = Recipe(
         "rmsprop_epsilon": From(1e-5, "OpenAI baselines a2c; pytorch-a2c-ppo-acktr"),
         # Squared gradients are near 1e-8 at this batch: inside the root, ε would be all that is left of it.
         "rmsprop_epsilon_inside": From(False, "pytorch-a2c-ppo-acktr (inside in OpenAI baselines)"),
+        "rmsprop_initial": From(0.0, "pytorch-a2c-ppo-acktr (1 in OpenAI baselines, by TensorFlow)"),
         "discount": From(0.99, "Mnih et al. 2016"),
         "entropy": From(0.01, "Mnih et al. 2016"),
         "value_weight": From(0.25, "accel_rl; Mnih et al. 2016 (½ gradient of ½ error)"),
@@ -131,6 +132,7 @@ _A2C = Recipe(
         "learning_rate": From(2e-3, "measured here"),
         "scale_learning_rate": From("none", "measured here"),
         "rmsprop_epsilon_inside": From(True, "RL Zoo (RMSpropTFLike)"),
+        "rmsprop_initial": From(0.0, "measured here (1 in RL Zoo's RMSpropTFLike)"),
         "entropy": From(0.0, "RL Zoo, a2c CartPole-v1"),
         "gae_lambda": From(0.95, "measured here"),
         "discount": From(0.99, "RL Zoo"),

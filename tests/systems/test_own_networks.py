@@ -74,6 +74,7 @@ def test_of_a_dictionary(tmp_path: Path) -> None:
             "returned .2, 2, 2. for a batch of 2 observations: it must return features",
         ),
         (own_networks.no_module, "the network factory returned str: it must return an nn.Module"),
+        (3, "network is 3: it must be a name, 'module:function' or a callable"),
         ("own_networks:flatt", "no network 'own_networks:flatt'"),
     ],
 )

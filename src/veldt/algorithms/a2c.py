@@ -34,6 +34,8 @@ class A2CConfig(PolicyGradientConfig):
     """ε of RMSProp (of the unit gradient² where it is inside the square root)."""
     rmsprop_epsilon_inside: bool = False
     """ε inside the square root (A3C, TensorFlow) or outside (PyTorch)."""
+    rmsprop_initial: Annotated[float, Unit("gradient²")] = 0.0
+    """What RMSProp's mean square begins with (1 in TensorFlow: the first updates are small)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +45,8 @@ class A2CConfig(PolicyGradientConfig):
             raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
         if self.rmsprop_epsilon <= 0:
             raise UsageError(f"--rmsprop-epsilon is {self.rmsprop_epsilon}: it must be more than 0")
+        if self.rmsprop_initial < 0:
+            raise UsageError(f"--rmsprop-initial is {self.rmsprop_initial}: it must be 0 or more")
 
 
 _REFERENCE_BATCH = 80  # 16 simulators of 5 steps, for which the learning rate is given
@@ -54,7 +58,12 @@ class A2C(PolicyGradient):
     name = "a2c"
 
     def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
-        rule = RMSProp(config.rmsprop_decay, config.rmsprop_epsilon, config.rmsprop_epsilon_inside)
+        rule = RMSProp(
+            config.rmsprop_decay,
+            config.rmsprop_epsilon,
+            config.rmsprop_epsilon_inside,
+            config.rmsprop_initial,
+        )
         super().__init__(config, action, rule)
         self.config = config
 
