@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_format
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from veldt import api
+from veldt.errors import UsageError
 from veldt.recipe_book import find
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.memory import keep_freed_memory
@@ -47,7 +49,9 @@ class Row:
 def report(
     what: str, recipe: str, env: str, num_simulators: int, processes: int, seconds: float, json: bool
 ) -> None:
-    """Measures and prints a table, or one JSON object."""
+    """Measures and prints a table, or one JSON object. `seconds` are those of each measurement."""
+    if seconds <= 0:
+        raise UsageError(f"--seconds is {seconds:g}: it must be more than 0")
     config = find(recipe).config(env)
     settings: dict[str, Any] = {"processes": processes} if processes else {}
     if num_simulators:
@@ -60,7 +64,7 @@ def report(
         plan = {"decisions": assembly.decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
         print(json_format.dumps({"bench": what, **plan, "figures": figures}))
         return
-    console = Console()
+    console = Console(soft_wrap=not sys.stdout.isatty())
     for decision in assembly.decisions:
         console.print(decision, style="dim", highlight=False)
     table = Table("what", "SPS", "of its limit", "", box=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 
 import psutil
 import torch
@@ -18,7 +19,7 @@ from veldt.systems.assembly import assemble, versions
 
 def report(env: str) -> None:
     """Prints it."""
-    console = Console()
+    console = Console(soft_wrap=not sys.stdout.isatty())
     table = Table(box=None, show_header=False)
     cores = allowed_cores()
     table.add_row("cores", f"{len(cores)} of {os.cpu_count()} may be used ({', '.join(map(str, cores))})")
@@ -49,4 +50,7 @@ def report(env: str) -> None:
 def _importable(package: str) -> bool:
     import importlib.util
 
-    return importlib.util.find_spec(package) is not None
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ImportError:
+        return False

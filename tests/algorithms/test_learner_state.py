@@ -32,7 +32,7 @@ class OneHot(nn.Module):
 def make_learner(make: Callable[[], A2C | PPO], seed: int = 0) -> tuple[A2C | PPO, OneHot, Learner]:
     torch.manual_seed(seed)
     own, network = make(), OneHot()
-    return own, network, Learner(own, network, network, FlatParameters(network), OneLearner())
+    return own, network, Learner(own, network, FlatParameters(network), OneLearner())
 
 
 def learn(own: A2C | PPO, network: OneHot, learner: Learner, phases: int) -> None:
@@ -91,7 +91,7 @@ def test_an_update_reaches_the_parts_that_compute_in_bf16() -> None:
     torch.manual_seed(0)
     own, network = A2C(A2CConfig(), ACTION), OneHot()
     parameters = FlatParameters(network, [network.value])
-    learner = Learner(own, network, network, parameters, OneLearner())
+    learner = Learner(own, network, parameters, OneLearner())
     before = network.value.weight.detach().clone()
     rollout, table = eventful(np.random.default_rng(7))
     for batch in own.minibatches(table, rollout, torch.Generator()):

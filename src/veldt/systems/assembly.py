@@ -135,10 +135,15 @@ def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
 
 def _say(chosen: Plan, simulators: int, horizon: int) -> str:
     if chosen.backend == "in-process":
-        return f"{simulators} simulators x {horizon} steps, in this process ({chosen.reason})"
+        return f"{_count(simulators, 'simulator', 'simulators')} x {horizon} steps, in this process ({chosen.reason})"
     groups = "two alternating groups" if chosen.groups == 2 else "one group"
-    cores = ", ".join(str(core) for core in sorted(set(chosen.cores)))
+    cores = sorted(set(chosen.cores))
+    where = f"{_count(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"
     return (
-        f"{simulators} simulators x {horizon} steps, in {chosen.processes} processes on cores {cores}, {groups} "
-        f"({chosen.reason})"
+        f"{_count(simulators, 'simulator', 'simulators')} x {horizon} steps, in {where} "
+        f"{', '.join(map(str, cores))}, {groups} ({chosen.reason})"
     )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
