@@ -64,7 +64,7 @@ def report(
         plan = {"decisions": assembly.decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
         print(json_format.dumps({"bench": what, **plan, "figures": figures}))
         return
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = Console(width=None if sys.stdout.isatty() else 140)
     for decision in assembly.decisions:
         console.print(decision, style="dim", highlight=False)
     table = Table("what", "SPS", "of its limit", "", box=None)

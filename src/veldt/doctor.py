@@ -19,7 +19,7 @@ from veldt.systems.assembly import assemble, versions
 
 def report(env: str) -> None:
     """Prints it."""
-    console = Console(soft_wrap=not sys.stdout.isatty())
+    console = Console(width=None if sys.stdout.isatty() else 140)
     table = Table(box=None, show_header=False)
     cores = allowed_cores()
     table.add_row("cores", f"{len(cores)} of {os.cpu_count()} may be used ({', '.join(map(str, cores))})")
