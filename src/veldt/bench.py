@@ -26,8 +26,8 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.choose import time_step
 from veldt.simulators.in_process import Simulators
+from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.source import EnvSource, resolve
-from veldt.simulators.stepper import StepperSettings
 from veldt.systems.assembly import Assembly, assemble
 from veldt.systems.observations import blank_observation, slot_observations
 from veldt.systems.sampler import Sampler

@@ -11,10 +11,11 @@ import numpy as np
 
 from veldt.simulators.choose import Plan, make_simulators, probe_spec
 from veldt.simulators.in_process import Simulators
+from veldt.simulators.replay import ActionsUntil
 from veldt.simulators.settings import AtariConfig, SimulationConfig
+from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.source import resolve
 from veldt.simulators.spec import ActionSpec
-from veldt.simulators.stepper import ActionsUntil, StepperSettings
 from veldt.simulators.trajectory import ROW_FIELDS, STEP_FLAGS, Trajectory
 
 RUN_SEED = 5

@@ -18,11 +18,11 @@ from veldt.errors import SimulatorError, UsageError, VeldtError
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import within
 from veldt.simulators.in_process import InProcessSimulators, Simulators
+from veldt.simulators.replay import ActionsUntil
 from veldt.simulators.settings import AtariConfig, SimulationConfig
-from veldt.simulators.simulator import Simulator, make_simulator
+from veldt.simulators.simulator import Simulator, StepperSettings, make_simulator
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.stepper import ActionsUntil, StepperSettings
 from veldt.simulators.trajectory import Trajectory
 
 _PROBE_SECONDS, _CHUNKS = 0.04, 5

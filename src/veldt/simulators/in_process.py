@@ -10,7 +10,10 @@ from typing import Protocol
 import numpy as np
 
 from veldt.runtime.watchdog import Watchdog
-from veldt.simulators.stepper import Prefix, Stepper, StepperSettings, Unfinished, hung
+from veldt.simulators.failures import hung
+from veldt.simulators.replay import Prefix, Unfinished
+from veldt.simulators.simulator import StepperSettings
+from veldt.simulators.stepper import Stepper
 from veldt.simulators.trajectory import Trajectory
 
 

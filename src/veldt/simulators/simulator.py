@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
 
 from veldt.errors import UsageError
-from veldt.simulators.settings import AtariConfig
+from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import ObservationCodec, SimulatorSpec, action_spec
+
+
+@dataclass(frozen=True)
+class StepperSettings:
+    """All that a stepper needs besides its slot; sent to worker processes."""
+
+    source: EnvSource
+    run_seed: int
+    simulation: SimulationConfig
+    atari: AtariConfig
 
 
 class Simulator(Protocol):

@@ -6,77 +6,25 @@ import contextlib
 import math
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from veldt.errors import SimulatorError
 from veldt.runtime.cores import offer_core
-from veldt.simulators.patience import Patience
+from veldt.simulators.failures import Patience, named
+from veldt.simulators.replay import Prefix, Unfinished, replay
 from veldt.simulators.seeding import DECORRELATION, derive_seed, episode_seed
-from veldt.simulators.settings import AtariConfig, SimulationConfig
-from veldt.simulators.simulator import Simulator, make_simulator
-from veldt.simulators.source import EnvSource
-from veldt.simulators.trajectory import STEP_FLAGS, Trajectory
+from veldt.simulators.simulator import Simulator, StepperSettings, make_simulator
+from veldt.simulators.step_rows import step_rows
+from veldt.simulators.trajectory import Trajectory
 
-_CLEAR = np.array([[name == "valid"] for name in STEP_FLAGS])  # a step's flags before anything happens in it
 # Inference may be waiting for this core, with all other simulators waiting for it; so a process whose steps take this
 # many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
 _SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
 _FOR_EVER = "failed in the first step of ten episodes in a row, the last time with"
-
-
-@dataclass(frozen=True)
-class StepperSettings:
-    """All that a stepper needs besides its slot; sent to worker processes."""
-
-    source: EnvSource
-    run_seed: int
-    simulation: SimulationConfig
-    atari: AtariConfig
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """How to put one simulator back into the middle of its episode.
-
-    By the emulator's `state` where there is one, else by playing `actions` ([age, ...], as stored) after a reset. With
-    neither it begins a new episode.
-    """
-
-    state: bytes | None = None
-    actions: np.ndarray | None = None
-
-
-# Of (simulator, row): the actions of the episode that is unfinished there, or None if they are not known.
-ActionsUntil = Callable[[int, int], np.ndarray | None]
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """What was played of an episode before the first row: random actions [age, ...], as stored, and their score."""
-
-    actions: np.ndarray
-    score: float
-
-
-class _Row(NamedTuple):
-    """The arrays that one step reads and writes, cut to a stepper's simulators once and not at every step."""
-
-    flags: np.ndarray
-    ended: np.ndarray
-    age: np.ndarray
-    episode: np.ndarray
-    action: np.ndarray
-    reward: np.ndarray
-    next_ended: np.ndarray
-    next_age: np.ndarray
-    next_episode: np.ndarray
-    next_observation: list[np.ndarray]
-    next_floats: list[np.ndarray]  # those that may hold NaN, flat
 
 
 class Stepper:
@@ -101,7 +49,7 @@ class Stepper:
         self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
         self._notes: list[str] = []
         self._simulators: list[Simulator] = []
-        self._step_rows = [self._row(t) for t in range(slot.steps)]
+        self._step_rows = [step_rows(slot, t, part) for t in range(slot.steps)]
         for index in range(part.stop - part.start):
             self._touch(self._first + index, 0)
             try:
@@ -127,10 +75,7 @@ class Stepper:
     def step(self, t: int) -> None:
         """Fills row `t` of rewards and flags, and row `t + 1` of observations, from the actions in row `t`."""
         row = self._step_rows[t]
-        row.flags[...] = _CLEAR
-        np.add(row.age, 1, out=row.next_age)
-        row.next_ended.fill(False)
-        row.next_episode[...] = row.episode
+        row.clear()
         # Python ints step faster than numpy's.
         actions: Any = row.action.tolist() if self._discrete else row.action
         rows, reward, ended = row.next_observation, row.reward, row.ended.tolist()
@@ -224,23 +169,6 @@ class Stepper:
 
     def _make(self) -> Simulator:
         return make_simulator(self._settings.source, self._settings.atari)
-
-    def _row(self, t: int) -> _Row:
-        slot, part = self._slot, self._part
-        rows = self._rows(t + 1)
-        return _Row(
-            flags=slot.flags[t, :, part],
-            ended=slot.ended[t, part],
-            age=slot.age[t, part],
-            episode=slot.episode[t, part],
-            action=slot.action[t, part],
-            reward=slot.reward[t, part],
-            next_ended=slot.ended[t + 1, part],
-            next_age=slot.age[t + 1, part],
-            next_episode=slot.episode[t + 1, part],
-            next_observation=rows,
-            next_floats=[rows[field].reshape(-1) for field in self._float_fields],
-        )
 
     def _rows(self, t: int) -> list[np.ndarray]:
         return self._slot.rows(t, self._part)
@@ -363,30 +291,27 @@ class Stepper:
             slot.cut[t - 1, b] = True
 
     def _replay(self, index: int, actions: np.ndarray, t: int) -> str | None:
-        """Plays an unfinished episode again; None if it comes out as in row `t`, else what is different."""
-        simulator, b = self._simulators[index], self._first + index
-        rows = [np.empty_like(row) for row in self._rows(t)]
+        """Plays the episode of row `t` again; None if it comes out as it is there, else what is different."""
+        seed = self._seed(self._first + index, int(self._slot.episode[t, self._first + index]))
         try:
-            simulator.reset(self._seed(b, int(self._slot.episode[t, b])), rows, index)
-            for step, action in enumerate(actions.tolist() if self._discrete else actions):
-                self._progress[2] += 1
-                _, terminated, truncated, _ = simulator.step(action, rows, index)
-                if terminated or truncated:
-                    return f"it ended after {step + 1} steps"
+            return replay(
+                self._simulators[index], seed, self._ticking(actions), self._slot.rows(t, self._part), index
+            )
         except Exception as error:
             # Another course of the game may be one in which an action is an error.
             with contextlib.suppress(Exception):
-                simulator.close()
+                self._simulators[index].close()
             try:
                 self._simulators[index] = self._make()
             except Exception as again:
                 raise self._error(index, "could not be made", again) from again
             return f"{type(error).__name__}: {error}"
-        same = all(
-            np.array_equal(row[index], had[index], equal_nan=row.dtype != np.uint8)
-            for row, had in zip(rows, self._rows(t), strict=True)
-        )
-        return None if same else "its last observation is another"
+
+    def _ticking(self, actions: np.ndarray) -> Iterator[Any]:
+        """The actions one by one, each counted as progress."""
+        for action in actions.tolist() if self._discrete else actions:
+            self._progress[2] += 1
+            yield action
 
     def _shift_history(self, index: int) -> None:
         for array in self._slot.observation.values():
@@ -399,17 +324,3 @@ class Stepper:
         details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
         what = f"{what}: {type(error).__name__}: {error}"
         return named(self._settings, self._first + index, int(self._progress[1]), what, details)
-
-
-def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> SimulatorError:
-    """The error that says of which environment, simulator and seed this is true."""
-    seed = episode_seed(settings.run_seed, b, episode)
-    message = f"environment {settings.source.name}, simulator {b} (seed {seed}) {what}"
-    return SimulatorError(message, simulator=b, seed=seed, details=details)
-
-
-def hung(settings: StepperSettings, progress: np.ndarray, details: str = "") -> SimulatorError:
-    """The error of the simulator that `progress` (see `Stepper`) names."""
-    b, episode = progress[:2].tolist()
-    seconds = f"{settings.simulation.env_timeout:g} s (--env-timeout)"
-    return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)

@@ -18,7 +18,9 @@ from veldt.runtime.processes import acquire, exit_with_parent, leave_signals_to_
 from veldt.runtime.shared import SharedArrays
 from veldt.runtime.traces import offer_trace
 from veldt.simulators.messages import pack, unpack
-from veldt.simulators.stepper import Stepper, StepperSettings, Unfinished
+from veldt.simulators.replay import Unfinished
+from veldt.simulators.simulator import StepperSettings
+from veldt.simulators.stepper import Stepper
 from veldt.simulators.trajectory import Trajectory
 
 STEP, RESET_ENDED, CALL, STOP = range(4)  # commands; only STEP is of one group

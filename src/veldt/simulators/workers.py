@@ -8,29 +8,24 @@ while one group's actions are computed it steps the other's, so that a core neve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
-from multiprocessing.synchronize import Semaphore
 from typing import Any
 
 import numpy as np
 
 from veldt.errors import SimulatorError
-from veldt.runtime.processes import Child, acquire, forkserver
-from veldt.runtime.shared import Layout, SharedArrays
-from veldt.simulators import worker as worker_process
+from veldt.runtime.processes import forkserver
+from veldt.simulators.failures import Patience
 from veldt.simulators.in_process import split
-from veldt.simulators.messages import pack, unpack
-from veldt.simulators.patience import Patience
+from veldt.simulators.messages import pack
+from veldt.simulators.replay import ActionsUntil, Prefix, Unfinished
+from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.stepper import ActionsUntil, Prefix, StepperSettings, Unfinished, hung, named
 from veldt.simulators.trajectory import Trajectory
-from veldt.simulators.worker import CALL, RESET_ENDED, RING, STEP, STOP, Wiring
+from veldt.simulators.worker import RESET_ENDED, STEP
+from veldt.simulators.worker_handle import WorkerHandle, make_board
 
 _PRELOAD = ["veldt.simulators.worker", "gymnasium"]
-_START_DEADLINE = (
-    120.0  # seconds for a process to import and make its environments, besides their own timeout
-)
 
 
 def context_for(settings: StepperSettings) -> ForkServerContext:
@@ -42,25 +37,12 @@ def context_for(settings: StepperSettings) -> ForkServerContext:
     return forkserver(_PRELOAD + (atari if settings.source.is_atari else []))
 
 
-@dataclass
-class _Worker:
-    """A process with its simulators of each group, and the commands it has not finished, by group: (command, row)."""
-
-    child: Child
-    go: Semaphore
-    done: list[Semaphore]
-    parts: list[slice]
-    trace: int = -1  # see `offer_trace`
-    turn: int = 0
-    pending: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-
 class WorkerSimulators:
     """See `Simulators`.
 
     Args:
         cores: the core of each process; its length is the number of processes.
-        spin_s: how long a worker looks for its next command before it sleeps.
+        spin_s: see `WorkerHandle`.
         actions_until: what simulators are rebuilt from when their process died.
         stacks: see `Trajectory`.
     """
@@ -81,35 +63,27 @@ class WorkerSimulators:
         width = settings.simulation.num_simulators
         self.trajectory = Trajectory(spec, steps, width, self._context, stacks)
         self.groups = split(width, groups)
-        count = len(self._cores)
-        self._board = SharedArrays(
-            {
-                "commands": Layout((count, RING, 3), "int64"),
-                "progress": Layout((count, 3), "int64"),
-                "failed": Layout((count,), "bool"),
-            },
-            self._context,
-        )
+        self._board = make_board(len(self._cores), self._context)
         self._actions_until = actions_until
         self._notes: list[str] = []
         self._restarts = settings.simulation.on_env_error == "restart"
         self._patience = Patience()
         self._restarts_seen = 0
         self._row = [0] * groups  # the row each group is at
-        self._culprits: set[tuple[int, int]] = (
-            set()
-        )  # (simulator, row) whose process was replaced in this rollout
-        self._workers: list[_Worker] = []
+        # (simulator, row) whose process was replaced in this rollout
+        self._culprits: set[tuple[int, int]] = set()
+        self._workers: list[WorkerHandle] = []
         try:
-            for index, parts in enumerate(deal(self.groups, count)):
+            for index, parts in enumerate(deal(self.groups, len(self._cores))):
                 self._workers.append(self._start_worker(index, parts))
-            for index in range(count):
-                self._await_ready(index)
+            for worker in self._workers:
+                worker.await_ready()
         except BaseException:
             self.close()
             raise
+        # Which workers have simulators of a group; by index, since a worker may be replaced.
         self._by_group = [
-            [i for i, worker in enumerate(self._workers) if _width(worker.parts[group])]
+            [worker.index for worker in self._workers if _width(worker.parts[group])]
             for group in range(groups)
         ]
 
@@ -123,7 +97,7 @@ class WorkerSimulators:
 
     def step(self, group: int, t: int) -> None:
         for index in self._by_group[group]:
-            self._post(index, group, STEP, t)
+            self._workers[index].post(STEP, group, t)
 
     def wait(self, group: int, t: int) -> None:
         for index in self._by_group[group]:
@@ -131,8 +105,8 @@ class WorkerSimulators:
         self._row[group] = t + 1
 
     def reset_ended(self) -> None:
-        for index in range(len(self._workers)):
-            self._post(index, 0, RESET_ENDED, 0)
+        for worker in self._workers:
+            worker.post(RESET_ENDED)
 
     def carry_over(self) -> None:
         self.trajectory.carry_over()
@@ -148,11 +122,7 @@ class WorkerSimulators:
         return {int(b): s.tobytes() for _, arrays in self._call_all("save") for b, s in arrays.items()}
 
     def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
-        return [
-            note
-            for index, worker in enumerate(self._workers)
-            for note in self._rebuild(index, {b: u for b, u in unfinished.items() if b in _members(worker)})
-        ]
+        return [note for worker in self._workers for note in self._rebuild(worker, unfinished)]
 
     def notes(self) -> list[str]:
         restarts = int(self.trajectory.restarts.sum())
@@ -164,101 +134,48 @@ class WorkerSimulators:
 
     def close(self) -> None:
         """Asks the processes to end, and ends those that do not."""
-        for index in range(len(self._workers)):
-            self._post(index, 0, STOP, 0)
         for worker in self._workers:
-            worker.child.end(deadline_s=1.0)
+            worker.stop()
+        for worker in self._workers:
+            worker.end(deadline_s=1.0)
         self._workers = []
 
-    def _post(self, index: int, group: int, what: int, t: int) -> None:
-        worker = self._workers[index]
-        self._board["commands"][index, worker.turn] = what, group, t
-        worker.turn = (worker.turn + 1) % RING
-        if what in (STEP, RESET_ENDED):  # a call is answered through the pipe
-            worker.pending[group] = what, t
-        worker.go.release()
-
-    def _start_worker(self, index: int, parts: list[slice]) -> _Worker:
-        go, done = self._context.Semaphore(0), [self._context.Semaphore(0) for _ in parts]
-        wiring = Wiring(index, self._board, go, done, self._cores[index], self._spin_s)
-        child = Child(
+    def _start_worker(self, index: int, parts: Sequence[slice]) -> WorkerHandle:
+        return WorkerHandle(
             self._context,
-            f"simulator process {index}",
-            worker_process.run,
-            wiring,
             self._settings,
             self.trajectory,
+            self._board,
+            index,
+            self._cores[index],
+            self._spin_s,
             parts,
         )
-        return _Worker(child, go, done, parts)
-
-    def _await_ready(self, index: int) -> None:
-        message = self._workers[index].child.receive(_START_DEADLINE + self._settings.simulation.env_timeout)
-        if message is None or "error" in (header := unpack(message)[0]):
-            raise self._failure(index, message)
-        self._workers[index].trace = header["trace"]
-
-    def _finished(self, index: int, group: int) -> bool:
-        """Waits for a worker's command of a group. False if it failed, died or hangs."""
-        worker = self._workers[index]
-        if not worker.done[group].acquire(False) and not self._awaited(index, worker, group):
-            return False
-        return not self._board["failed"][index]
-
-    def _awaited(self, index: int, worker: _Worker, group: int) -> bool:
-        timeout, progress = self._settings.simulation.env_timeout, self._board["progress"][index]
-        before = progress.copy()
-        while not acquire(worker.done[group], timeout, alive=worker.child.alive):
-            # The deadline is for one simulator: a process still moving through its simulators is slow, not hung.
-            now = progress.copy()
-            if not worker.child.alive() or np.array_equal(now, before):
-                return False
-            before = now
-        return True
 
     def _call_all(self, call: str) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
-        for index, worker in enumerate(self._workers):
-            if not worker.child.alive() and self._restarts:
-                self._restart(index, self._failure(index))
-            self._send(index, pack({"call": call}))
-        return [self._reply(index) for index in range(len(self._workers))]
+        for index in range(len(self._workers)):
+            if not self._workers[index].alive and self._restarts:
+                self._restart(index, self._workers[index].failure())
+            self._workers[index].send(pack({"call": call}))
+        return [worker.reply() for worker in self._workers]
 
-    def _send(self, index: int, message: bytes) -> None:
-        try:
-            self._workers[index].child.pipe.send_bytes(message)
-        except OSError:
-            raise self._failure(index) from None
-        self._post(index, 0, CALL, 0)
-
-    def _reply(self, index: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        worker = self._workers[index]
-        message, before = None, self._board["progress"][index].copy()
-        while message is None:
-            message = worker.child.receive(self._settings.simulation.env_timeout)
-            now = self._board["progress"][index].copy()
-            if message is None and (not worker.child.alive() or np.array_equal(now, before)):
-                raise self._failure(index)
-            before = now
-        header, arrays = unpack(message)
-        if "error" in header:
-            raise self._failure(index, message)
-        return header, arrays
-
-    def _rebuild(self, index: int, unfinished: Mapping[int, Unfinished]) -> list[str]:
+    def _rebuild(self, worker: WorkerHandle, unfinished: Mapping[int, Unfinished]) -> list[str]:
         arrays = {}
-        for b, how in unfinished.items():
+        for b in _members(worker.parts) & unfinished.keys():
+            how = unfinished[b]
             if how.state is not None:
                 arrays[f"state/{b}"] = np.frombuffer(how.state, np.uint8)
             elif how.actions is not None:
                 arrays[f"actions/{b}"] = how.actions
-        self._send(index, pack({"call": "rebuild", "rows": self._row}, arrays))
-        return list(self._reply(index)[0]["notes"])
+        worker.send(pack({"call": "rebuild", "rows": self._row}, arrays))
+        return list(worker.reply()[0]["notes"])
 
     def _finish(self, index: int, group: int) -> None:
         """Waits for a worker's command of a group; if that was asked for, replaces a process that dies or hangs."""
-        while not self._finished(index, group):
-            failure = self._failure(index)
-            if not self._restarts or self._board["failed"][index]:
+        while not self._workers[index].is_finished(group):
+            worker = self._workers[index]
+            failure = worker.failure()
+            if not self._restarts or worker.reported:
                 raise failure
             self._restart(index, failure)
         del self._workers[index].pending[group]
@@ -276,9 +193,9 @@ class WorkerSimulators:
     def _recover(self, index: int, failure: SimulatorError) -> None:
         """Puts a new process in the place of one, its simulators but the culprits back to their rows, and goes on."""
         dead, slot, culprit = self._workers[index], self.trajectory, failure.simulator
-        dead.child.kill()
-        self._workers[index] = self._start_worker(index, dead.parts)
-        self._await_ready(index)
+        dead.end(deadline_s=0.0)
+        self._workers[index] = worker = self._start_worker(index, dead.parts)
+        worker.await_ready()
         slot.restarts[culprit] += 1
         self._restarts_seen += 1
         unfinished, resets = {}, (RESET_ENDED, 0) in dead.pending.values()
@@ -290,34 +207,15 @@ class WorkerSimulators:
         last = slot.steps if resets else self._row[self._group_of(culprit)]
         if slot.ended[last, culprit]:
             slot.episode[last, culprit] += 1  # it failed in its reset: not that episode again
-        self._notes += [f"{failure}; it was restarted", *self._rebuild(index, unfinished)]
+        self._notes += [f"{failure}; it was restarted", *self._rebuild(worker, unfinished)]
         if resets:
             for part in dead.parts:
                 slot.ended[slot.steps, part] = slot.ended[0, part]
         for group, (what, t) in dead.pending.items():
-            self._post(index, group, what, t)
+            worker.post(what, group, t)
 
     def _group_of(self, b: int) -> int:
         return next(group for group, part in enumerate(self.groups) if part.start <= b < part.stop)
-
-    def _failure(self, index: int, message: bytes | None = None) -> SimulatorError:
-        """What became of a process, naming environment, simulator and seed."""
-        worker = self._workers[index]
-        if message is None:
-            message = worker.child.receive(0.5)
-        if message is not None and "error" in (header := unpack(message)[0]):
-            known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
-            return SimulatorError(header["error"], **known)
-        b, episode, _ = self._board["progress"][index].tolist()
-        group = self._group_of(b)
-        command, row = worker.pending.get(group, (CALL, 0))
-        if command == STEP and not self.trajectory.ended[row, b]:
-            episode = int(self.trajectory.episode[row, b])
-        if worker.child.alive():
-            return hung(self._settings, np.array([b, episode]), worker.child.stack(worker.trace))
-        return named(
-            self._settings, b, episode, f"took its process with it, which {worker.child.cause_of_death()}"
-        )
 
 
 def deal(groups: Sequence[slice], processes: int) -> list[list[slice]]:
@@ -343,5 +241,5 @@ def _width(part: slice) -> int:
     return int(part.stop - part.start)
 
 
-def _members(worker: _Worker) -> set[int]:
-    return {b for part in worker.parts for b in range(part.start, part.stop)}
+def _members(parts: Sequence[slice]) -> set[int]:
+    return {b for part in parts for b in range(part.start, part.stop)}

@@ -21,9 +21,10 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads
 from veldt.simulators.choose import Plan, make_simulators, plan, probe_spec
 from veldt.simulators.in_process import Simulators
+from veldt.simulators.replay import ActionsUntil
+from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.stepper import ActionsUntil, StepperSettings
 from veldt.systems.arithmetic import choose_arithmetic
 from veldt.systems.observations import blank_observation
 

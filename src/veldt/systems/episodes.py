@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.simulators.stepper import Prefix
+from veldt.simulators.replay import Prefix
 from veldt.simulators.trajectory import Trajectory
 
 _WINDOW = 100  # games over which a mean return is given

@@ -11,7 +11,7 @@ from veldt.agent import Agent
 from veldt.simulators.choose import Plan, make_simulators
 from veldt.simulators.seeding import EVALUATION, derive_seed, uniform
 from veldt.simulators.settings import SimulationConfig
-from veldt.simulators.stepper import StepperSettings
+from veldt.simulators.simulator import StepperSettings
 from veldt.systems.episodes import EpisodeBook
 from veldt.systems.observations import slot_observations
 

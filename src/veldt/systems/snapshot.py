@@ -10,7 +10,7 @@ import numpy as np
 from veldt.errors import CheckpointError
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.simulators.in_process import Simulators
-from veldt.simulators.stepper import Unfinished
+from veldt.simulators.replay import Unfinished
 from veldt.systems.episodes import EpisodeBook
 from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor

@@ -29,7 +29,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.seeding import SHUFFLE, derive_seed
-from veldt.simulators.stepper import StepperSettings
+from veldt.simulators.simulator import StepperSettings
 from veldt.systems import snapshot
 from veldt.systems.assembly import Assembly
 from veldt.systems.episodes import EpisodeBook
