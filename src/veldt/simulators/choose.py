@@ -158,7 +158,7 @@ def plan(source: EnvSource, config: SimulationConfig, atari: AtariConfig, accele
         return _in_process(config, "as asked")
     reason = "as asked"
     if config.simulators == "auto":
-        if cores < 2 and not accelerators:
+        if cores < 2 and not accelerators and config.processes == 0:
             return _in_process(config, "there is one core")
         worth, reason = _worth_processes(source, config, atari, cores)
         if not worth and config.processes == 0:
