@@ -15,7 +15,9 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.metrics import MetricsLog
 from veldt.runs.report import write_report
 from veldt.runs.report.charts import Line, clipped, line_chart
-from veldt.runs.report.data import RunData, envelope, grouped, smoothed
+from veldt.runs.report.data import RunData, envelope, smoothed
+from veldt.runs.report.groups import grouped
+from veldt.runs.report.state import state_of
 
 VOID = {"meta", "path", "use", "br"}
 
@@ -57,15 +59,14 @@ class Page(HTMLParser):
 
 
 def make_run(
-    root: Path, name: str, *, rows: int = 60, finished: bool = True, **settings: Any
+    root: Path, name: str, *, rows: int = 60, finished: bool = True, reason: str = "steps", **settings: Any
 ) -> RunDirectory:
+    given = {"run": {"seed": settings.get("seed", 1)}, **settings.pop("given", {})}
     run_settings = {"seed": settings.pop("seed", 1), "device": "cpu", "precision": "fp32"}
     settings = {"recipe": "ppo", "env": "CartPole-v1", "learning": {"rate": 2.5e-4}} | settings
-    settings["run"] = run_settings
+    settings["run"] = {"steps": 60_000, "until": settings.pop("until", None)} | run_settings
     run = RunDirectory.create(root, name)
-    run.write_config(
-        {"run": {"seed": run_settings["seed"]}}, settings, ["veldt", "train", "it's"], {"veldt": "0.1"}
-    )
+    run.write_config(given, settings, ["veldt", "train", "it's"], {"veldt": "0.1"})
     log = MetricsLog(run.path)
     for i in range(1, rows + 1):
         row = {"step": 1000 * i, "frames": 1000 * i, "seconds": 0.5 * i, "sps": 2000.0, "episodes": 5 * i}
@@ -82,7 +83,8 @@ def make_run(
             "recipe": settings["recipe"],
             "env": settings["env"],
             "seed": run_settings["seed"],
-            "steps": 60_000,
+            "reason": reason,
+            "steps": 1000 * rows,
         }
         stages = {"simulate": 18.0, "train": 6.0, "<other>": 1.0}
         run.write_summary({**summary, "seconds": 30.0, "return_mean_100": 60.0, "seconds_per_stage": stages})
@@ -106,7 +108,7 @@ def test_a_finished_run(tmp_path: Path) -> None:
     page = report(tmp_path, run)
     for part in (
         "CartPole-v1",
-        "Finished",
+        "Did its steps",
         "mine",
         "60.0",
         "60k",
@@ -121,10 +123,10 @@ def test_a_finished_run(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_has_what_its_rows_say(tmp_path: Path) -> None:
-    page = report(tmp_path, make_run(tmp_path, "mine", finished=False))
-    for part in ("Stopped early", "seed 1", "device cpu", "precision fp32"):
+    page = report(tmp_path, make_run(tmp_path, "mine", rows=40, finished=False))
+    for part in ("Broke off at 66%", "seed 1", "device cpu", "precision fp32"):
         assert part in page.text
-    assert "simulate\n75%, 18s" in page.text
+    assert "simulate\n75%, 12s" in page.text
 
 
 def test_a_running_run_is_called_so_even_with_a_summary_from_before(tmp_path: Path) -> None:
@@ -161,11 +163,11 @@ def test_seeds_are_averaged_and_other_runs_are_not(tmp_path: Path) -> None:
     seeds = [make_run(tmp_path, f"a-{seed}", seed=seed) for seed in (1, 2, 3)]
     other = make_run(tmp_path, "b", recipe="impala", learning={"rate": 1e-3}, finished=False)
     page = report(tmp_path, *seeds, other)
-    for part in ("ppo (3 seeds)", "impala", "3 finished", "1 stopped early", "mean of the seeds"):
+    for part in ("ppo (3 seeds)", "impala", "did its steps: 3", "broke off: 1", "mean of the seeds"):
         assert part in page.text
     differing = re.findall(r'<tr class="differs"><td><code>([^<]*)', page.source)
     assert differing == ["recipe", "learning.rate", "run.seed"]
-    assert "3 settings are the same" in page.text
+    assert "5 settings are the same" in page.text
 
 
 def test_runs_of_the_same_seed_are_shown_apart(tmp_path: Path) -> None:
@@ -175,6 +177,63 @@ def test_runs_of_the_same_seed_are_shown_apart(tmp_path: Path) -> None:
     groups = grouped([RunData.load(run.path) for run in runs])
     assert [(group.label, len(group.runs)) for group in groups] == [("slow", 1), ("fast", 1)]
     report(tmp_path, *runs)
+
+
+def test_settings_other_than_the_seed_are_never_averaged(tmp_path: Path) -> None:
+    few, many = ({"simulation": {"num_simulators": number}} for number in (8, 32))
+    runs = [make_run(tmp_path, "few", given=few), make_run(tmp_path, "many", seed=2, given=many)]
+    groups = grouped([RunData.load(run.path) for run in runs])
+    assert [(group.label, len(group.runs)) for group in groups] == [("few", 1), ("many", 1)]
+
+
+def test_each_environment_has_charts_of_its_own(tmp_path: Path) -> None:
+    long = make_run(tmp_path, "long", rows=60)
+    short = make_run(tmp_path, "short", rows=3, env="ALE/Breakout-v5")
+    page = report(tmp_path, long, short)
+    for name in ("CartPole-v1", "ALE/Breakout-v5"):
+        assert f'<h2 class="environment">{name}</h2>' in page.source
+    assert page.source.count("<h2>Return</h2>") == page.source.count("<h2>Learning</h2>") == 2
+    assert "Environment" in page.text
+    alone = report(tmp_path, long, make_run(tmp_path, "other", recipe="a2c"))
+    assert alone.source.count("<h2>Return</h2>") == 1
+    assert "Environment" not in alone.text and 'class="environment"' not in alone.source
+
+
+def test_when_it_was_solved_is_a_column_only_where_there_was_a_target(tmp_path: Path) -> None:
+    plain, other = make_run(tmp_path, "plain"), make_run(tmp_path, "other", seed=2)
+    assert "Solved after" not in report(tmp_path, plain, other).text
+    assert "Solved after" in report(tmp_path, plain, make_run(tmp_path, "aimed", until=475.0)).text
+
+
+@pytest.mark.parametrize(
+    ("reason", "steps", "expected"),
+    [
+        ("steps", 2048, "did its steps"),
+        ("until", 10, "solved"),
+        ("interrupted", 19, "interrupted at 0%"),
+        ("interrupted", 1999, "interrupted at 99%"),
+        ("interrupted", 4000, "interrupted"),  # resumed with more steps than config.json has
+        (None, 500, "broke off at 25%"),
+        (None, float("nan"), "broke off"),
+        ("", 500, "stopped at 25%"),
+        ("", 2048, "did its steps"),
+    ],
+)
+def test_how_a_run_stands(reason: str | None, steps: float, expected: str) -> None:
+    assert state_of(False, reason, steps, 2000).text == expected
+    assert state_of(True, reason, 500, 2000).text == "running at 25%"
+
+
+def test_an_interrupted_run_is_not_called_finished(tmp_path: Path) -> None:
+    page = report(tmp_path, make_run(tmp_path, "mine", rows=3, reason="interrupted"))
+    assert "Interrupted at 5%" in page.text
+
+
+def test_a_summary_from_before_a_resume_is_not_believed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "mine", rows=3, reason="interrupted")
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 6000, "seconds": 3.0}\n')
+    assert "Broke off at 10%" in report(tmp_path, run).text
 
 
 def test_more_runs_than_colours(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from html import escape
 
 from veldt.runs import formatting
 from veldt.runs.report.charts import SERIES_COLOURS, Curve, Line, clipped, line_chart
-from veldt.runs.report.data import Group, RunData, envelope, smoothed
+from veldt.runs.report.data import RunData, envelope, smoothed
+from veldt.runs.report.groups import Environment, Group
 
 # Title and unit; a loss or policy statistic that is not here goes by its key.
 _TITLES = {
@@ -42,23 +43,24 @@ class Axis:
 STEPS = Axis("step", 1, "agent steps")
 
 
-def time_axis(groups: list[Group]) -> Axis:
+def time_axis(environment: Environment) -> Axis:
     """Minutes, or hours where a run took several."""
-    seconds = [run.figure("seconds") for group in groups for run in group.runs]
+    seconds = [run.figure("seconds") for run in environment.runs]
     longest = max((value for value in seconds if value > 0), default=0.0)
     return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
 
 
-def return_section(groups: list[Group]) -> str:
+def return_section(environment: Environment) -> str:
     """Return over agent steps and over time."""
-    charts = []
-    for axis, caption in ((STEPS, "Over agent steps"), (time_axis(groups), "Over time")):
+    groups, charts = environment.groups, []
+    for axis, caption in ((STEPS, "Over agent steps"), (time_axis(environment), "Over time")):
         lines = [_return_line(colour, group, axis) for colour, group in enumerate(groups)]
         if all(line.is_empty() for line in lines):
             continue
         # A drawing shrunk to a phone cannot be read, so there is one of each size and the style sheet shows one.
-        wide = line_chart(lines, axis.label, 528, 320, f"return-{axis.key}-wide")
-        narrow = line_chart(lines, axis.label, 344, 250, f"return-{axis.key}-narrow")
+        identifier = f"{environment.prefix}return-{axis.key}"
+        wide = line_chart(lines, axis.label, 528, 320, f"{identifier}-wide")
+        narrow = line_chart(lines, axis.label, 344, 250, f"{identifier}-narrow")
         drawings = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
         charts.append(f"<figure><h3>{caption}</h3>{drawings}</figure>")
     if not charts:
@@ -70,9 +72,9 @@ def return_section(groups: list[Group]) -> str:
     return f"<section><h2>Return</h2>{''.join(parts)}</section>"
 
 
-def learning_section(groups: list[Group]) -> str:
+def learning_section(environment: Environment) -> str:
     """Episode length, losses, policy statistics, gradient norm and learning rate."""
-    keys = dict.fromkeys(key for group in groups for run in group.runs for key in run.metric_names())
+    keys = dict.fromkeys(key for run in environment.runs for key in run.metric_names())
     wanted = [
         "length_mean",
         *(key for key in keys if key.startswith("loss/")),
@@ -80,23 +82,25 @@ def learning_section(groups: list[Group]) -> str:
         "gradient_norm",
         "learning_rate",
     ]
-    charts = "".join(small_chart(key, groups, STEPS) for key in wanted)
+    charts = "".join(small_chart(key, environment, STEPS) for key in wanted)
     return (
-        f'<section><h2>Learning</h2>{legend(groups)}<div class="grid">{charts}</div></section>'
+        f'<section><h2>Learning</h2>{legend(environment.groups)}<div class="grid">{charts}</div></section>'
         if charts
         else ""
     )
 
 
-def small_chart(key: str, groups: list[Group], axis: Axis) -> str:
+def small_chart(key: str, environment: Environment, axis: Axis) -> str:
     """A `<figure>` of one metric, smoothed over the raw values; "" if no run has any value of it."""
+    groups = environment.groups
     lines = [_line(colour, group, axis, key, len(groups) == 1) for colour, group in enumerate(groups)]
     if all(line.is_empty() for line in lines):
         return ""
     title, unit = _TITLES.get(
         key, (key.partition("/")[2].replace("_", " ").capitalize(), key.partition("/")[0])
     )
-    chart = line_chart(lines, axis.label, 344, 190, key.replace("/", "-").replace("_", "-") + f"-{axis.key}")
+    identifier = f"{environment.prefix}{key.replace('/', '-').replace('_', '-')}-{axis.key}"
+    chart = line_chart(lines, axis.label, 344, 190, identifier)
     spike = clipped(lines)
     note = (
         ""

@@ -11,6 +11,7 @@ import numpy as np
 from veldt.runs.directory import RunDirectory
 from veldt.runs.formatting import as_float
 from veldt.runs.metrics import read_metrics
+from veldt.runs.report.state import State, state_of
 from veldt.runs.stages import STAGES
 
 _POINTS = 400
@@ -19,25 +20,31 @@ _STAGE = "seconds/"
 
 @dataclass(frozen=True)
 class RunData:
-    """One run: settings, final figures (empty unless it finished), metrics rows, events, and whether it trains now."""
+    """One run: settings, final figures (empty unless it stopped in order), metrics, events, and whether it trains."""
 
     name: str
     config: dict[str, Any]
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
     events: list[dict[str, Any]]
-    state: str
+    running: bool
 
     @classmethod
     def load(cls, path: Path) -> RunData:
         """Read the run in `path`; UsageError if it is none."""
         run = RunDirectory.open(path)
-        # A resumed run still has the summary from before.
-        running = run.is_locked()
-        summary = None if running else run.read_summary()
-        state = "running" if running else "stopped early" if summary is None else "finished"
+        rows, running, summary = read_metrics(run.path), run.is_locked(), run.read_summary()
+        if summary is not None and (running or _goes_beyond(rows, summary)):
+            summary = None  # that of before the run was resumed
         name = run.path.resolve().name
-        return cls(name, run.read_config(), summary or {}, read_metrics(run.path), run.read_events(), state)
+        return cls(name, run.read_config(), summary or {}, rows, run.read_events(), running)
+
+    @property
+    def state(self) -> State:
+        """How it stands."""
+        reason = str(self.summary.get("reason") or "") if self.summary else None
+        target = as_float(self.settings().get("run.steps"))
+        return state_of(self.running, reason, self.figure("steps", "step"), target)
 
     def setting(self, key: str) -> str:
         """`recipe`, `env`, `seed` and the like as text, "" if unknown."""
@@ -90,40 +97,9 @@ class RunData:
         """The resolved settings, nested ones under dotted names."""
         return _flat(self.config.get("resolved"), "")
 
-    def given(self) -> set[str]:
-        """The dotted names of the settings that were given rather than taken from the recipe."""
-        return set(_flat(self.config.get("given"), ""))
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs that are drawn in one colour: one run, or several of one recipe and environment that differ by seed."""
-
-    label: str
-    runs: list[RunData]
-
-
-def grouped(runs: list[RunData]) -> list[Group]:
-    """`runs` by recipe, algorithm, system and environment; apart where two of a group have the same seed."""
-    identity = ("recipe", "algorithm", "system", "env")
-    groups: dict[tuple[str, ...], list[RunData]] = {}
-    for run in runs:
-        groups.setdefault(tuple(run.setting(key) for key in identity), []).append(run)
-    named = []
-    for key, members in groups.items():
-        # What differs between the groups is their name.
-        differing = [
-            key[i] for i in range(len(identity)) if len({other[i] for other in groups}) > 1 and key[i]
-        ]
-        label = " · ".join(differing) or " on ".join(part for part in (key[0] or key[1], key[3]) if part)
-        if len({run.setting("seed") for run in members}) < len(members):
-            # Same seed, so something else was changed as well: an average would mix different things.
-            named += [Group(run.name, [run]) for run in members]
-        elif len(members) > 1:
-            named.append(Group(f"{label} ({len(members)} seeds)", members))
-        else:
-            named.append(Group(label if differing else members[0].name, members))
-    return named
+    def given(self) -> dict[str, Any]:
+        """The settings that were given rather than taken from the recipe, under dotted names."""
+        return _flat(self.config.get("given"), "")
 
 
 def envelope(
@@ -150,6 +126,10 @@ def smoothed(y: np.ndarray) -> np.ndarray:
         windows = np.lib.stride_tricks.sliding_window_view(np.pad(y, half, mode="reflect"), 2 * half + 1)
         y = np.asarray(average(windows, axis=1))
     return y
+
+
+def _goes_beyond(rows: list[dict[str, Any]], summary: dict[str, Any]) -> bool:
+    return any(as_float(row.get("step")) > as_float(summary.get("steps")) for row in rows[-1:])
 
 
 def _flat(value: Any, prefix: str) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import math
 from html import escape
 
 from veldt.runs import formatting
-from veldt.runs.report.data import Group, RunData
+from veldt.runs.report.charts import SERIES_COLOURS
+from veldt.runs.report.data import RunData
+from veldt.runs.report.groups import Environment
 
 
 def title(runs: list[RunData]) -> str:
@@ -18,13 +20,14 @@ def title(runs: list[RunData]) -> str:
 def heading(runs: list[RunData]) -> str:
     """The header: the title, and for a single run its name, state, seed and date."""
     if len(runs) > 1:
-        states = [run.state for run in runs]
-        counted = [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
+        # How far each one came is in the table.
+        states = [run.state.text.partition(" at ")[0] for run in runs]
+        counted = [f"{state}: {states.count(state)}" for state in dict.fromkeys(states)]
         parts = [f"{len(runs)} runs", *counted]
         return f"<header><h1>{_heading(runs)}</h1>{_lead([escape(part) for part in parts])}</header>"
     run = runs[0]
     known = [
-        f'<span class="state {run.state.split()[0]}">{escape(run.state.capitalize())}</span>',
+        f'<span class="state {run.state.kind}">{run.state.text.capitalize()}</span>',
         f"<span>{escape(run.name)}</span>",
     ]
     for key in ("algorithm", "system", "seed", "device", "precision"):
@@ -35,9 +38,10 @@ def heading(runs: list[RunData]) -> str:
     return f"<header><h1>{_heading(runs)}</h1>{_lead(known)}</header>"
 
 
-def headline(runs: list[RunData], groups: list[Group]) -> str:
+def headline(environments: list[Environment]) -> str:
     """The main figures: large for a single run, a table for several."""
-    return _figures(runs[0]) if len(runs) == 1 else _table(groups)
+    runs = [run for environment in environments for run in environment.runs]
+    return _figures(runs[0]) if len(runs) == 1 else _table(environments)
 
 
 def _lead(parts: list[str]) -> str:
@@ -89,24 +93,43 @@ def _frames_per_second(run: RunData) -> str:
     return f"{formatting.whole(rate * frames / steps)} frames/s" if frames > steps > 0 else ""
 
 
-def _table(groups: list[Group]) -> str:
-    columns = ("Run", "State", "Seed", "Return", "Solved after", "Steps", "Games", "Time", "Steps/s")
-    head = "".join(f"<th{' class=number' if i > 1 else ''}>{name}</th>" for i, name in enumerate(columns))
+def _table(environments: list[Environment]) -> str:
+    runs = [run for environment in environments for run in environment.runs]
+    # A column that would be empty in every row is left out.
+    several, target = len(environments) > 1, any(_has_target(run) for run in runs)
+    texts = ("Run", *(("Environment",) if several else ()), "State")
+    numbers = ("Seed", "Return", *(("Solved after",) if target else ()), "Steps", "Games", "Time", "Steps/s")
+    head = "".join(f"<th>{name}</th>" for name in texts)
+    head += "".join(f'<th class="number">{name}</th>' for name in numbers)
     rows = []
-    for colour, group in enumerate(groups):
-        for run in group.runs:
-            numbers = (
-                escape(run.setting("seed") or formatting.MISSING),
-                formatting.decimal(run.figure("return_mean_100")),
-                formatting.duration(run.summary.get("solved_at_seconds")),
-                formatting.count(run.figure("steps", "step")),
-                formatting.whole(run.figure("episodes")),
-                formatting.duration(run.figure("seconds")),
-                formatting.whole(run.figure("sps")),
-            )
-            cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
-            mark = f'<i style="background:var(--series-{colour % 8})"></i>'
-            rows.append(
-                f'<tr><td class="nowrap">{mark}{escape(run.name)}</td><td class="nowrap">{run.state}</td>{cells}</tr>'
-            )
+    for environment in environments:
+        for colour, group in enumerate(environment.groups):
+            for run in group.runs:
+                mark = f'<i style="background:var(--series-{colour % SERIES_COLOURS})"></i>'
+                cells = [
+                    f"{mark}{escape(run.name)}",
+                    f'<span class="state {run.state.kind}">{run.state.text}</span>',
+                ]
+                if several:
+                    cells.insert(1, escape(run.setting("env") or formatting.MISSING))
+                shown = "".join(f'<td class="nowrap">{cell}</td>' for cell in cells)
+                shown += "".join(f'<td class="number">{number}</td>' for number in _row(run, target))
+                rows.append(f"<tr>{shown}</tr>")
     return f'<section><div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div></section>'
+
+
+def _row(run: RunData, target: bool) -> list[str]:
+    """The numbers of one run in the table."""
+    return [
+        escape(run.setting("seed") or formatting.MISSING),
+        formatting.decimal(run.figure("return_mean_100")),
+        *([formatting.duration(run.summary.get("solved_at_seconds"))] if target else []),
+        formatting.count(run.figure("steps", "step")),
+        formatting.whole(run.figure("episodes")),
+        formatting.duration(run.figure("seconds")),
+        formatting.whole(run.figure("sps")),
+    ]
+
+
+def _has_target(run: RunData) -> bool:
+    return run.settings().get("run.until") is not None or run.summary.get("solved_at_seconds") is not None

@@ -6,8 +6,9 @@ import time
 from html import escape
 
 from veldt.runs.report.curves import learning_section, return_section
-from veldt.runs.report.data import RunData, grouped
+from veldt.runs.report.data import RunData
 from veldt.runs.report.facts import events_section, reproduction_section, settings_section
+from veldt.runs.report.groups import by_environment
 from veldt.runs.report.overview import heading, headline, title
 from veldt.runs.report.speed import speed_section
 from veldt.runs.report.style import STYLE
@@ -15,16 +16,15 @@ from veldt.runs.report.style import STYLE
 
 def render(runs: list[RunData]) -> str:
     """The whole HTML document for `runs`, which must not be empty."""
-    groups = grouped(runs)
-    sections = (
-        headline(runs, groups),
-        return_section(groups),
-        speed_section(groups),
-        learning_section(groups),
-        events_section(runs),
-        settings_section(runs),
-        reproduction_section(runs),
-    )
+    environments = by_environment(runs)
+    sections = [headline(environments)]
+    for environment in environments:
+        if len(environments) > 1:
+            sections.append(
+                f'<h2 class="environment">{escape(environment.name or "Unknown environment")}</h2>'
+            )
+        sections += [return_section(environment), speed_section(environment), learning_section(environment)]
+    sections += [events_section(runs), settings_section(runs), reproduction_section(runs)]
     return "\n".join(
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',

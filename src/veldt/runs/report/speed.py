@@ -6,19 +6,20 @@ from html import escape
 
 from veldt.runs import formatting
 from veldt.runs.report.curves import legend, small_chart, time_axis
-from veldt.runs.report.data import Group, RunData
+from veldt.runs.report.data import RunData
+from veldt.runs.report.groups import Environment
 from veldt.runs.stages import STAGES
 
 
-def speed_section(groups: list[Group]) -> str:
+def speed_section(environment: Environment) -> str:
     """Bars of the time by stage, one a run, then throughput and policy lag over time; "" if nothing is known."""
-    runs = [run for group in groups for run in group.runs]
-    axis = time_axis(groups)
-    charts = "".join(small_chart(key, groups, axis) for key in ("sps", "policy_lag_mean"))
+    runs = environment.runs
+    axis = time_axis(environment)
+    charts = "".join(small_chart(key, environment, axis) for key in ("sps", "policy_lag_mean"))
     bars = _bars([run for run in runs if run.stage_seconds()], len(runs) == 1)
     if not bars and not charts:
         return ""
-    grid = f'{legend(groups)}<div class="grid">{charts}</div>' if charts else ""
+    grid = f'{legend(environment.groups)}<div class="grid">{charts}</div>' if charts else ""
     return f'<section class="speed"><h2>Where the time went</h2>{bars}{grid}</section>'
 
 

@@ -4,7 +4,7 @@ STYLE = """
 :root {
   color-scheme: light dark;
   --page: #fcfcfa; --ink: #1c1e22; --muted: #6c7078; --rule: #e4e4df; --grid: #e9e9e5; --wash: #f3f3ef;
-  --accent: #2b66cc; --mark: #fdf3d3; --good: #1d7f58; --warn: #b5651d;
+  --accent: #2b66cc; --mark: #fdf3d3; --good: #1d7f58; --warn: #b5651d; --bad: #c03a45;
   --series-0: #2f6fdb; --series-1: #d9772b; --series-2: #23966b; --series-3: #8457c7;
   --series-4: #cf4a55; --series-5: #2590a8; --series-6: #87872b; --series-7: #b0568f;
   --simulate: #5b8def; --infer: #2fb5a0; --train: #e8954a; --wait: #b9bcc2; --other: #dcd7cc;
@@ -12,7 +12,7 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14161a; --ink: #e6e6e3; --muted: #959aa3; --rule: #2b2f36; --grid: #262a30; --wash: #1c1f24;
-    --accent: #7aa7f5; --mark: #3a3318; --good: #58c596; --warn: #e0a060;
+    --accent: #7aa7f5; --mark: #3a3318; --good: #58c596; --warn: #e0a060; --bad: #f07d86;
     --series-0: #6ea0f5; --series-1: #f0a064; --series-2: #52c79a; --series-3: #b08ff0;
     --series-4: #f07d86; --series-5: #5cc3da; --series-6: #c4c466; --series-7: #e08fc4;
     --simulate: #5b8def; --infer: #2fb5a0; --train: #e8954a; --wait: #565c66; --other: #3d3a34;
@@ -28,6 +28,7 @@ body {
 h1 { margin: 0; font-size: 34px; line-height: 1.15; font-weight: 650; letter-spacing: -0.022em; text-wrap: balance; }
 h1 span { color: var(--muted); font-weight: 400; }
 h2 { margin: 0 0 20px; font-size: 19px; line-height: 1.3; font-weight: 620; letter-spacing: -0.012em; }
+h2.environment { margin: 72px 0 -20px; padding-top: 20px; border-top: 1px solid var(--rule); font-size: 26px; }
 h3 { margin: 0 0 8px; font-size: 13.5px; line-height: 1.35; font-weight: 560; }
 h3 small { margin-left: 6px; font-size: 12.5px; font-weight: 400; color: var(--muted); }
 p { margin: 0; }
@@ -38,7 +39,8 @@ section { margin-top: 56px; }
   background: var(--good);
 }
 .state.running::before { background: var(--accent); }
-.state.stopped::before { background: var(--warn); }
+.state.interrupted::before { background: var(--warn); }
+.state.broken::before { background: var(--bad); }
 
 .figures {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 28px 24px; margin: 40px 0 0;
