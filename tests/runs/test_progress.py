@@ -79,6 +79,15 @@ def test_figures_that_are_not_known_yet_are_no_trouble(row: dict[str, Any]) -> N
     assert len(stream.getvalue().splitlines()) == 1
 
 
+PAST_THE_END = {"step": 3937, "seconds": 0.9, "eta_seconds": -0.4}
+
+
+def test_the_last_batch_may_go_beyond_the_steps_but_not_beyond_all_of_them() -> None:
+    stream = io.StringIO()
+    Progress("run", 2000, stream=stream).update(PAST_THE_END)
+    assert stream.getvalue() == "step 3,937/2,000 (100%)  time 0.9s\n"
+
+
 def read_available(descriptor: int) -> str:
     os.set_blocking(descriptor, False)
     text = b""
@@ -124,6 +133,15 @@ def test_the_panel_shows_what_it_knows(terminal: Any, row: dict[str, Any]) -> No
     shown.update(row)
     shown.close()
     assert "return" in read_available(controller)
+
+
+def test_the_panel_ends_at_all_of_the_steps(terminal: Any) -> None:
+    controller, stream = terminal
+    shown = Progress("run", 2000, stream=stream)
+    shown.update(PAST_THE_END)
+    shown.close()
+    text = read_available(controller)
+    assert "100%" in text and "left" not in text
 
 
 def test_a_terminal_that_is_closed_makes_it_quiet(terminal: Any, clock: Clock) -> None:

@@ -21,9 +21,8 @@ _FAINT = "#5a606b"
 def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) -> str:
     """The row as one line of plain text; figures that it lacks are left out."""
     step = formatting.as_float(row.get("step"))
-    parts = [
-        f"step {formatting.whole(step)}/{formatting.whole(total_steps)} ({formatting.percent(step / total_steps)})"
-    ]
+    done = formatting.percent(_done(row, total_steps))
+    parts = [f"step {formatting.whole(step)}/{formatting.whole(total_steps)} ({done})"]
     if row.get("return_mean_100") is not None:
         target = "" if until is None else f" (until {formatting.decimal(until)})"
         parts.append(f"return {formatting.decimal(row['return_mean_100'])}{target}")
@@ -34,8 +33,8 @@ def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) ->
         parts.append(" ".join(shares))
     if row.get("seconds") is not None:
         parts.append(f"time {formatting.duration(row['seconds'])}")
-    if row.get("eta_seconds") is not None:
-        parts.append(f"left {formatting.duration(row['eta_seconds'])}")
+    if _left(row):
+        parts.append(f"left {_left(row)}")
     return "  ".join(parts)
 
 
@@ -61,15 +60,15 @@ def panel(title: str, row: Mapping[str, Any], total_steps: int, until: float | N
 def _steps(row: Mapping[str, Any], total_steps: int) -> Text:
     from rich.text import Text
 
-    done = min(1.0, max(0.0, formatting.as_float(row.get("step", 0)) / total_steps))
+    done = _done(row, total_steps)
     text = Text.assemble(
         *_bar([(done, TERMINAL_COLOURS["simulate"])]), (f"  {formatting.percent(done)}", "bold")
     )
     text.append(f"  {formatting.count(row.get('step'))} of {formatting.count(total_steps)} steps")
     if row.get("seconds") is not None:
         text.append(f"  {formatting.duration(row['seconds'])}", "dim")
-    if row.get("eta_seconds") is not None:
-        text.append(f", {formatting.duration(row['eta_seconds'])} left", "dim")
+    if _left(row):
+        text.append(f", {_left(row)} left", "dim")
     return text
 
 
@@ -96,6 +95,17 @@ def _stages(row: Mapping[str, Any]) -> Text:
         text.append(f"  {stage}", TERMINAL_COLOURS[stage])
         text.append(f" {formatting.percent(share)}")
     return text
+
+
+def _done(row: Mapping[str, Any], total_steps: int) -> float:
+    """The share of the steps that is done, 0..1: a run ends with the batch in which it reaches its steps."""
+    return min(1.0, max(0.0, formatting.as_float(row.get("step")) / total_steps))
+
+
+def _left(row: Mapping[str, Any]) -> str:
+    """The time that is left; "" if that is unknown, or if the steps are already done."""
+    seconds = formatting.as_float(row.get("eta_seconds"))
+    return formatting.duration(seconds) if seconds > 0 else ""
 
 
 def _shares(row: Mapping[str, Any]) -> dict[str, float]:
