@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 import veldt
 from environments import Scripted, scripted
 from veldt import watch
+from veldt.runs.episodes import read_episodes
 from veldt.simulators.source import resolve
 
 QUICK: dict[str, Any] = {
@@ -72,6 +76,38 @@ def test_rewards_that_are_no_round_numbers(tmp_path: Path) -> None:
     assert "a game of 10 steps" in record(run.path, 0)
     assert "a game of 10 steps" in record(run.path, -1)
     assert "a game of 10 steps" in record(run.path)
+
+
+def test_a_video_is_named_by_the_index_of_its_game(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    games = len(read_episodes(run.path))
+    assert games > 1
+    assert f"/videos/game-{games - 1}.mp4: " in record(run.path, -1)
+
+
+def test_a_name_that_is_no_video_is_refused_before_anything_is_played(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    with pytest.raises(veldt.UsageError, match=r"x\.txt cannot be a video"):
+        watch.record(run.path, None, seed=0, greedy=False, best=False, out=tmp_path / "x.txt")
+
+
+def test_drawing_needs_no_screen(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    headless = {
+        k: v for k, v in os.environ.items() if k not in ("SDL_VIDEODRIVER", "XDG_RUNTIME_DIR", "DISPLAY")
+    }
+    command = [sys.executable, "-m", "veldt", "watch", str(run.path)]
+    done = subprocess.run(command, check=True, env=headless, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_without_pygame_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(
+        veldt.UsageError, match=r"^CartPole-v1 is drawn with pygame.*pip install 'veldt\[video\]'$"
+    ):
+        record(run.path)
 
 
 def test_a_game_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:

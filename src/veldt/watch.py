@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -12,8 +14,8 @@ from veldt import api
 from veldt.agent import Agent
 from veldt.errors import UsageError, VeldtError
 from veldt.runs.directory import RunDirectory
-from veldt.runs.episodes import read_episodes
-from veldt.runs.video import write_video
+from veldt.runs.episodes import EpisodeRecord, read_episodes
+from veldt.runs.video import check_video_path, write_video
 from veldt.simulators.seeding import EVALUATION, derive_seed, uniform
 from veldt.simulators.simulator import Simulator, make_simulator
 
@@ -30,10 +32,14 @@ def record(run: Path, game: int | None, seed: int, greedy: bool, best: bool, out
         out: the file; None is one in the run's videos/.
 
     Raises:
-        UsageError: there is no such run or game, or its environment does not render.
+        UsageError: there is no such run or game, its environment does not render, or `out` is no video's name.
         VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
     """
     directory = RunDirectory.open(run)
+    if out is not None:
+        check_video_path(out)  # before anything is played
+    # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     agent = api.load(run, best=best)
     simulator = make_simulator(agent.source, agent.config.atari, render=True)
     scores: list[float] = []
@@ -42,11 +48,14 @@ def record(run: Path, game: int | None, seed: int, greedy: bool, best: bool, out
             frames = _play(agent, simulator, seed, greedy, scores)
             out = out or directory.videos / f"step-{agent.step}-seed-{seed}.mp4"
         else:
-            frames = _replay(agent, simulator, directory, game, scores)
-            out = out or directory.videos / f"game-{game}.mp4"
-        out.parent.mkdir(parents=True, exist_ok=True)
+            games = read_episodes(directory.path)
+            index = _index(game, len(games))
+            frames = _replay(agent, simulator, games[index], index, scores)
+            out = out or directory.videos / f"game-{index}.mp4"
         fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
         write_video(frames, out, fps)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UsageError(_not_drawn(agent.source.name, error)) from None
     finally:
         simulator.close()
     return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"
@@ -78,17 +87,26 @@ def _play(
         yield simulator.render()
 
 
-def _replay(
-    agent: Agent, simulator: Simulator, directory: RunDirectory, game: int, scores: list[float]
-) -> Iterator[np.ndarray]:
-    games = read_episodes(directory.path)
+def _index(game: int, games: int) -> int:
+    """`game` counted from the first."""
     if not games:
         raise UsageError(
             f"--game is {game}: the run has finished no game yet; leave it out to watch a new one"
         )
-    if not -len(games) <= game < len(games):
-        raise UsageError(f"--game is {game}: the run has {len(games)} finished games, 0 to {len(games) - 1}")
-    record = games[game]
+    if not -games <= game < games:
+        raise UsageError(f"--game is {game}: the run has {games} finished games, 0 to {games - 1}")
+    return game % games
+
+
+def _not_drawn(name: str, error: Exception) -> str:
+    if "pygame" in str(error):
+        return f"{name} is drawn with pygame, which is not installed: pip install 'veldt[video]'"
+    return f"{name} cannot be drawn: {error}"
+
+
+def _replay(
+    agent: Agent, simulator: Simulator, record: EpisodeRecord, game: int, scores: list[float]
+) -> Iterator[np.ndarray]:
     actions = record.actions()
     rows = [np.zeros((1, *field.shape), field.dtype) for field in agent.spec.observation.values()]
     simulator.reset(record.seed, rows, 0)

@@ -42,6 +42,40 @@ def test_the_video_plays_enlarged_and_even(
 
 
 @pytest.mark.parametrize(
+    ("name", "codec", "begin"),
+    [
+        ("a.mkv", "h264", b"\x1aE\xdf\xa3"),
+        ("a.mov", "h264", b"\0\0\0\x14ftypqt"),
+        ("a.GIF", "gif", b"GIF89a"),
+    ],
+)
+def test_the_format_is_what_the_name_says(tmp_path: Path, name: str, codec: str, begin: bytes) -> None:
+    path = write_video(frames(6, 210, 160), tmp_path / name, fps=15)
+    assert path.read_bytes().startswith(begin)
+    reader = imageio_ffmpeg.read_frames(path)
+    information = next(reader)
+    images = list(reader)
+    assert (information["codec"].strip(","), information["size"], len(images)) == (codec, (320, 420), 6)
+    last = np.frombuffer(images[-1], np.uint8).reshape(420, 320, 3)
+    np.testing.assert_allclose(last[210, 160], (200, 80, 40), atol=12)
+
+
+@pytest.mark.parametrize("name", ["game.txt", "game", "game.mp4.zip"])
+def test_a_name_that_is_no_video_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"{name} cannot be a video: .*\.mp4, \.mov, \.mkv or \.gif, as game"
+    ):
+        write_video(frames(1, 4, 4), tmp_path / name, fps=30)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_no_video(tmp_path: Path) -> None:
+    (tmp_path / "videos.mp4").mkdir()
+    with pytest.raises(UsageError, match="it is a directory"):
+        write_video(frames(1, 4, 4), tmp_path / "videos.mp4", fps=30)
+
+
+@pytest.mark.parametrize(
     "bad",
     [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((8, 4, 3), np.uint8)],
     ids=["grey", "float", "size"],

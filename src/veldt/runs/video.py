@@ -1,4 +1,4 @@
-"""Frames to an MP4 that every browser and player shows: H.264, 4:2:0, even sizes, index at the front."""
+"""Frames to a video that every browser and player shows: H.264, 4:2:0, even sizes, index at the front; or to a GIF."""
 
 from __future__ import annotations
 
@@ -18,13 +18,42 @@ from veldt.runs.files import explained, free_space
 _WANTED_HEIGHT = 400
 _FINISH_SECONDS = 600
 
+_EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
+_H264 = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "18")
+# By the ending of the file's name: what follows the enlargement, and the encoder's arguments.
+_FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
+    ".mp4": (_EVEN, (*_H264, "-movflags", "+faststart")),
+    ".mov": (_EVEN, (*_H264, "-movflags", "+faststart")),
+    ".mkv": (_EVEN, _H264),
+    # Colours are chosen for each frame: one choice for all would keep a whole game in memory.
+    ".gif": (
+        "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none",
+        ("-c:v", "gif"),
+    ),
+}
+
+
+def check_video_path(path: Path) -> None:
+    """UsageError if no video can be written to a file that is called so."""
+    if path.suffix.lower() not in _FORMATS:
+        *most, last = _FORMATS
+        raise UsageError(
+            f"{path} cannot be a video: its name must end in {', '.join(most)} or {last}, as {path.stem}.mp4 does"
+        )
+    if path.is_dir():
+        raise UsageError(f"{path} cannot be a video: it is a directory; give the name of a file")
+
 
 def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
-    """Encode `frames`, uint8 [height, width, 3] each and all of one size, to the MP4 file `path`; returns `path`.
+    """Encode `frames`, uint8 [height, width, 3] each and all of one size, to `path`, in the format that its
+    ending names (.mp4, .mov, .mkv or .gif); returns `path`.
 
     Small frames are enlarged by a whole factor without smoothing, to about 400 pixels of height. UsageError if the
-    video extra is not installed or there is no frame; VeldtError if the encoder or the disk fails (no file is left).
+    video extra is not installed, the ending is another or there is no frame; VeldtError if the encoder or the disk
+    fails (no file is left).
     """
+    path = Path(path)
+    check_video_path(path)
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
     except ImportError as error:
@@ -36,17 +65,16 @@ def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
     _check(first, first)
     height, width = first.shape[:2]
     factor = max(1, round(_WANTED_HEIGHT / height))
+    after, encoder = _FORMATS[path.suffix.lower()]
     command = [
         get_ffmpeg_exe(), "-y", "-v", "error",
         "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-",
         # Enlarged here, not in numpy: the pipe carries the small frames.
-        "-vf", f"scale={width * factor}:{height * factor}:flags=neighbor,pad=ceil(iw/2)*2:ceil(ih/2)*2",
-        "-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "18", "-movflags", "+faststart",
+        "-vf", f"scale={width * factor}:{height * factor}:flags=neighbor,{after}", *encoder,
     ]  # fmt: skip
-    path = Path(path)
     with explained("the video", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.stem}.{os.getpid()}.partial.mp4")
+        partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
         try:
             _encode([*command, str(partial)], itertools.chain([first], iterator), first, path)
             partial.replace(path)
