@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,13 @@ def test_nothing_in_a_run_can_become_markup(tmp_path: Path) -> None:
     page = report(tmp_path, run, make_run(tmp_path, "plain", rows=2))
     assert "<b>x" not in page.source
     report(tmp_path, run)
+
+
+def test_without_matplotlib_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path, "mine", rows=3)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UsageError, match="reports need the package matplotlib: pip install matplotlib"):
+        write_report([run.path], tmp_path / "report.html")
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
