@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slots import make, settings_for
 
 from environments import Failing, Slow, unmakeable
 from veldt.errors import SimulatorError, UsageError
@@ -96,3 +98,14 @@ def test_one_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) ->
 def test_only_atari_is_atari() -> None:
     with pytest.raises(UsageError, match="--simulators atari is for Atari games, and CartPole-v1 is none"):
         plan(simulators="atari")
+
+
+def test_running_workers_have_nothing_with_a_name() -> None:
+    """Whatever is killed then, nothing of theirs stays behind."""
+    before = set(Path("/dev/shm").iterdir())
+    simulators = make(settings_for("CartPole-v1"), 4, groups=2, processes=2)
+    try:
+        assert set(Path("/dev/shm").iterdir()) <= before
+        simulators.start()
+    finally:
+        simulators.close()

@@ -11,9 +11,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import forkserver as forkserver_module
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, util
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
@@ -90,6 +90,18 @@ def exit_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="exit-with-parent").start()
+
+
+def unlink_names(semaphores: Iterable[Semaphore]) -> None:
+    """Removes the names of semaphores that every process has opened by now.
+
+    `multiprocessing` removes them when this process ends, or a process of its own does when this one is killed; without
+    names there is nothing to remove, whatever is killed.
+    """
+    names = {semaphore._semlock.name for semaphore in semaphores}  # type: ignore[attr-defined]
+    for finalizer in list(util._finalizer_registry.values()):  # type: ignore[attr-defined]
+        if finalizer._args and finalizer._args[0] in names:
+            finalizer()
 
 
 def acquire(
@@ -183,4 +195,5 @@ __all__ = [
     "forkserver",
     "leave_signals_to_parent",
     "main_module_hidden",
+    "unlink_names",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veldt.errors import SimulatorError
-from veldt.runtime.processes import Child, acquire
+from veldt.runtime.processes import Child, acquire, unlink_names
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.simulators import worker
 from veldt.simulators.failures import hung, named
@@ -70,6 +70,7 @@ class WorkerHandle:
         if message is None or "error" in (header := unpack(message)[0]):
             raise self.failure(message)
         self._trace = header["trace"]
+        unlink_names([self._go, *self._done])
 
     @property
     def alive(self) -> bool:
