@@ -7,23 +7,26 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from veldt.agent import Agent
     from veldt.api import Run, evaluate, load, recipes, resume, train
-    from veldt.errors import CheckpointError, SimulatorError, UsageError, VeldtError
+    from veldt.errors import CheckpointError, NetworkError, SimulatorError, UsageError, VeldtError
+
+    __version__: str
 
 _HOME = {
     "Agent": "veldt.agent",
     **dict.fromkeys(("Run", "evaluate", "load", "recipes", "resume", "train"), "veldt.api"),
-    **dict.fromkeys(("CheckpointError", "SimulatorError", "UsageError", "VeldtError"), "veldt.errors"),
+    **dict.fromkeys(
+        ("CheckpointError", "NetworkError", "SimulatorError", "UsageError", "VeldtError"), "veldt.errors"
+    ),
 }
-__version__ = version("veldt")
 __all__ = [
     "Agent",
     "CheckpointError",
+    "NetworkError",
     "Run",
     "SimulatorError",
     "UsageError",
@@ -42,4 +45,12 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return getattr(importlib.import_module(_HOME[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("veldt")
     raise AttributeError(f"module 'veldt' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

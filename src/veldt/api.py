@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import torch
-from torch import nn
 
 from veldt.agent import Agent, make_network
+from veldt.by_name import name_of
 from veldt.config import TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
-from veldt.given import by_section, refuse_unread, refuse_unread_hidden
+from veldt.given import Env, by_section, given_again, refuse_unread, refuse_unread_hidden
 from veldt.given import with_settings as with_settings  # for whoever builds a configuration
-from veldt.networks.build import is_own
+from veldt.networks.build import TorsoFactory, is_own
 from veldt.networks.precision import apply_precision
 from veldt.recipe_book import RECIPES, find
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
+from veldt.runs.new_run import new_run, run_name
 from veldt.runs.progress import Progress, Silent
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device
@@ -36,8 +36,7 @@ from veldt.systems.evaluator import evaluate as play
 from veldt.systems.learner import load_weights
 from veldt.systems.synchronous import Synchronous
 
-Env = str | Callable[..., gymnasium.Env[Any, Any]]
-Network = str | Callable[[Any], nn.Module]
+Network = str | TorsoFactory
 
 
 # What may change when a run is resumed: how long it runs and how it is recorded, but not what it is.
@@ -103,7 +102,7 @@ def train(
 def train_config(
     config: TrainConfig,
     source: EnvSource | None = None,
-    network: Callable[[Any], nn.Module] | None = None,
+    network: TorsoFactory | None = None,
     run_dir: str | Path | None = None,
     quiet: bool = False,
     *,
@@ -125,26 +124,25 @@ def train_config(
         refuse_unread_hidden(config, make_network(assembly.config, assembly.spec, network))
     resolved, recorded = to_dict(assembly.config), dict(given)
     if network is not None:
-        name = f"{network.__module__}:{getattr(network, '__qualname__', network)}"
-        recorded["network"] = resolved["network"]["network"] = name
-    directory = _create(run_dir, config)
+        recorded["network"] = resolved["network"]["network"] = name_of(network)
     asked = {"env": config.env, "env_kwargs": config.env_kwargs, **by_section(config, recorded)}
     hardware: dict[str, Any] = {"cores": len(allowed_cores())}
     if assembly.device.type == "cuda":
         hardware["gpu"] = torch.cuda.get_device_name(assembly.device)
-    directory.write_config(asked, resolved, sys.argv, versions(), hardware)
-    with directory.lock(), _progress(assembly.config, quiet) as progress:
-        progress.note(f"{config.recipe} on {config.env}: {directory.path}")
-        for decision in assembly.decisions:
-            progress.note(decision)
-        return _run(assembly, directory, progress, None)
+    with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory:
+        directory.write_config(asked, resolved, sys.argv, versions(), hardware)
+        with directory.lock(), _progress(assembly.config, quiet) as progress:
+            progress.note(f"{config.recipe} on {config.env}: {directory.path}")
+            for decision in (*assembly.decisions, *_warnings(assembly.config)):
+                progress.note(decision)
+            return _run(assembly, directory, progress, None)
 
 
 def resume(
     run: str | Path,
     *,
     env: Env | None = None,
-    network: Callable[[Any], nn.Module] | None = None,
+    network: TorsoFactory | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
@@ -170,11 +168,17 @@ def resume(
         )
     # The lock comes first: whoever trains in it now goes on writing checkpoints.
     with directory.lock():
-        config = with_settings(from_dict(directory.read_config()["resolved"]), settings)
+        before = from_dict(directory.read_config()["resolved"])
+        config = with_settings(before, settings)
         notes: list[str] = []
         checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
         _check_recipe(checkpoint, config)
-        assembly = assemble(config, _source_again(config, env), network)
+        if before.run.steps != config.run.steps < checkpoint.step:
+            raise UsageError(
+                f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
+            )
+        assembly = assemble(config, given_again(config, env, network, "resume(run, {})"), network)
+        directory.change_config("run", settings)  # for the next time that it is resumed
         with _progress(assembly.config, quiet) as progress:
             for note in notes:
                 progress.note(note)
@@ -186,7 +190,7 @@ def load(
     *,
     best: bool = False,
     env: Env | None = None,
-    network: Callable[[Any], nn.Module] | None = None,
+    network: TorsoFactory | None = None,
     device: str = "cpu",
 ) -> Agent:
     """The policy of a run's newest whole checkpoint.
@@ -202,10 +206,17 @@ def load(
         CheckpointError: no checkpoint is whole, or it is of another recipe.
         SimulatorError: the environment, of which one is made for its spaces, failed.
     """
+    return _load(run, best, env, network, device, "load(run, {})")
+
+
+def _load(
+    run: str | Path, best: bool, env: Env | None, network: TorsoFactory | None, device: str, call: str
+) -> Agent:
+    """`call` as for `given_again`."""
     target = choose_device(device)
     directory = RunDirectory.open(Path(run))
     config = from_dict(directory.read_config()["resolved"])
-    source = _source_again(config, env)
+    source = given_again(config, env, network, call)
     notes: list[str] = []
     store = CheckpointStore(directory.checkpoints)
     checkpoint = (store.best if best else store.newest)(notes.append)
@@ -239,7 +250,8 @@ def evaluate(
         raise UsageError(f"--episodes is {episodes}: it must be at least 1")
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
-    agent = run if isinstance(run, Agent) else load(run, best=best)
+    call = "evaluate(load(run, {}))"
+    agent = run if isinstance(run, Agent) else _load(run, best, None, None, "cpu", call)
     count = min(episodes, agent.config.simulation.num_simulators)
     simulation = SimulationConfig(num_simulators=count, alternate="off")
     chosen = plan(agent.source, simulation, agent.config.atari, 0)
@@ -258,30 +270,20 @@ def _run(
     return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
 
 
-def _create(run_dir: str | Path | None, config: TrainConfig) -> RunDirectory:
-    if run_dir is None:
-        env = "".join(c if c.isalnum() or c in "-_." else "-" for c in config.env)
-        return RunDirectory.create(Path("runs"), f"{config.recipe}-{env}-{config.run.seed}")
-    path = Path(run_dir)
-    if path.exists():
-        raise UsageError(f"--run-dir {path} exists already: name a new directory, or `veldt resume {path}`")
-    return RunDirectory.create(path.parent, path.name)
+def _warnings(config: TrainConfig) -> list[str]:
+    """What is allowed, but hardly meant."""
+    cores, threads = len(allowed_cores()), config.run.threads
+    if threads <= cores:
+        return []
+    return [
+        f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
+        "times slower; 0 chooses"
+    ]
 
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:
     title = f"{config.recipe} · {config.env} · seed {config.run.seed}"
     return Progress(title, config.run.steps, config.run.until, stream=Silent() if quiet else None)
-
-
-def _source_again(config: TrainConfig, env: Env | None) -> EnvSource:
-    if env is not None:
-        return resolve(env, config.env_kwargs)
-    if config.env.startswith("__main__:") or "<" in config.env:
-        raise UsageError(
-            f"the run's environment {config.env} was a callable that cannot be imported by its name: pass it again, "
-            "resume(run, env=...)"
-        )
-    return resolve(config.env, config.env_kwargs)
 
 
 def _check_recipe(checkpoint: Checkpoint, config: TrainConfig) -> None:

@@ -6,7 +6,10 @@ The command line prints the sentence on stderr and exits with `exit_code`; a tra
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_ALIKE = 0.65  # of 1, how much of two names has to be the same for one to be taken for the other
 
 
 class VeldtError(Exception):
@@ -33,11 +36,34 @@ class SimulatorError(VeldtError):
         self.simulator, self.seed, self.details = simulator, seed, details
 
 
+class NetworkError(VeldtError):
+    """The user's own network raised, when it was made or tried out; `details` is the traceback."""
+
+    def __init__(self, message: str, *, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
 class CheckpointError(VeldtError):
     """A checkpoint is missing, truncated, altered, or belongs to something else."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the known name closest to `name`, or an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    """` (did you mean 'x'?)` for the known name closest to `name`, or an empty string where none is close.
+
+    Dashes, a namespace or directory (`ALE/`), a version (`-v5`) and case do not make names alike or different; among
+    names alike without them, the closest with them is taken.
+    """
+    wanted, ranked = _core(name), []
+    for other in known:
+        likeness = difflib.SequenceMatcher(None, wanted, _core(other)).ratio()
+        if likeness >= _ALIKE:
+            whole = difflib.SequenceMatcher(None, name, other).ratio()
+            ranked.append((likeness, whole, other))
+    return f" (did you mean '{max(ranked)[2]}'?)" if ranked else ""
+
+
+def _core(name: str) -> str:
+    """The part of a name that tells it from others."""
+    last = name.strip("-").rpartition("/")[2] or name
+    return re.sub(r"-v\d+$", "", last).lower()

@@ -1,18 +1,26 @@
-"""What a user has asked for by name: put into the configuration, recorded, and refused where nothing would read it."""
+"""What a user has asked for by name: put into the configuration, recorded, and refused where nothing would read it.
+
+And callables, which a run cannot keep: asked for again where they cannot be imported.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import gymnasium
 from torch import nn
 
+from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
+from veldt.networks.build import TorsoFactory, is_own
 from veldt.networks.torsos import MLP
 from veldt.simulators.settings import AtariConfig
-from veldt.simulators.source import EnvSource
+from veldt.simulators.source import EnvSource, resolve
+
+Env = str | Callable[..., gymnasium.Env[Any, Any]]
 
 SECTIONS = ("run", "learn", "network", "simulation", "atari")
 # A lost life is something that only an Atari game reports.
@@ -72,6 +80,33 @@ def refuse_unread_hidden(config: TrainConfig, network: nn.Module) -> None:
             f"--hidden is {' '.join(map(str, config.network.hidden))}, and no part of this network is an MLP: leave it "
             "out, or take --network mlp"
         )
+
+
+def given_again(config: TrainConfig, env: Env | None, network: TorsoFactory | None, call: str) -> EnvSource:
+    """The source of a run's environment: `env` if it was given again, else what the run's configuration names.
+
+    Args:
+        network: the user's own network, if it was given again.
+        call: how whoever calls can give them again, with {} for the arguments: "load(run, {})".
+
+    Raises:
+        UsageError: the environment or the network was a callable, and has to be given again.
+    """
+    names = {"env": config.env} if env is None and ":" in config.env else {}
+    if network is None and is_own(config.network.network):
+        names["network"] = config.network.network
+    if missing := [what for what, name in names.items() if not can_be_loaded(name)]:
+        words = {"env": "environment", "network": "network"}
+        which = " and ".join(f"{words[what]} {names[what]}" for what in missing)
+        were, them = ("were", "them") if len(missing) > 1 else ("was", "it")
+        a = "callables" if len(missing) > 1 else "a callable"
+        arguments = ", ".join(f"{what}=..." for what in missing)
+        flags = " ".join(f"--{what} module:function" for what in missing)
+        raise UsageError(
+            f"the run's {which} {were} {a} that cannot be imported by name: pass {them} again, "
+            f"{call.format(arguments)}; for the command line, put {them} into a file and train with {flags}"
+        )
+    return resolve(config.env if env is None else env, config.env_kwargs)
 
 
 def _flag(name: str) -> str:

@@ -34,7 +34,7 @@ def new_run(root: Path, name: str = "ppo") -> RunDirectory:
 
 def test_a_taken_name_gets_a_number(tmp_path: Path) -> None:
     runs = [RunDirectory.create(tmp_path / "runs", "ppo") for _ in range(3)]
-    assert [run.path.name for run in runs] == ["ppo", "ppo-2", "ppo-3"]
+    assert [run.path.name for run in runs] == ["ppo", "ppo-run2", "ppo-run3"]
     assert runs[0].checkpoints == tmp_path / "runs" / "ppo" / "checkpoints"
 
 

@@ -33,3 +33,11 @@ def too_many_axes(shape: tuple[int, ...]) -> nn.Module:
 
 def no_module(shape: tuple[int, ...]) -> str:
     return "a network"
+
+
+def of_other_size(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Linear(shape[0] + 1, 8)
+
+
+def confused(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Linear(shape + 1, 8)  # type: ignore[operator]

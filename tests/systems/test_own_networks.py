@@ -52,9 +52,7 @@ def test_a_closure_is_asked_for_again(tmp_path: Path) -> None:
 
     run = train(tmp_path / "run", network=wide)
     for again in (veldt.load, veldt.resume):
-        with pytest.raises(
-            veldt.UsageError, match="callable that cannot be imported by its name: pass it again"
-        ):
+        with pytest.raises(veldt.UsageError, match="callable that cannot be imported by name: pass it again"):
             again(run.path)
     assert veldt.load(run.path, network=wide).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
     assert veldt.resume(run.path, network=wide, quiet=True, steps=256).reason == "steps"
@@ -73,7 +71,7 @@ def test_of_a_dictionary(tmp_path: Path) -> None:
             own_networks.too_many_axes,
             "returned .2, 2, 2. for a batch of 2 observations: it must return features",
         ),
-        (own_networks.no_module, "the network factory returned str: it must return an nn.Module"),
+        (own_networks.no_module, "network own_networks:no_module returned str: it must return an nn.Module"),
         (3, "network is 3: it must be a name, 'module:function' or a callable"),
         ("own_networks:flatt", "no network 'own_networks:flatt'"),
     ],
@@ -81,6 +79,23 @@ def test_of_a_dictionary(tmp_path: Path) -> None:
 def test_what_is_no_network(network: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match=sentence):
         train(tmp_path / "run", network=network)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("network", "sentence"),
+    [
+        (
+            "own_networks:of_other_size",
+            r"failed on observations float32 \[2, 4\]: RuntimeError: mat1 and mat2",
+        ),
+        ("own_networks:confused", r"failed when it was made for the shape \(4,\): TypeError: "),
+    ],
+)
+def test_a_mistake_in_it_names_it(network: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(veldt.NetworkError, match=f"network {network} {sentence}") as caught:
+        train(tmp_path / "run", network=network)
+    assert "own_networks.py" in caught.value.details or "of_other_size" in network
     assert not (tmp_path / "run").exists()
 
 

@@ -47,6 +47,20 @@ for number, env in enumerate([Mine, lambda: Mine(size), "Mine-v0", "MineByName-v
     run = veldt.train("ppo", env=env, run_dir=f"run-{number}", **small)
     games = veldt.evaluate(veldt.load(run.path, env=env), episodes=3)
     print(run.reason, games.lengths)
+
+
+def make():
+    return Mine(size)
+
+
+def network(shape):
+    import torch
+    return torch.nn.Linear(shape[0], 8)
+
+
+run = veldt.train("ppo", env=make, network=network, run_dir="by-name", **small)
+print(veldt.evaluate(veldt.load(run.path), episodes=2).lengths, veldt.evaluate(run.path, episodes=1).lengths)
+print(veldt.resume(run.path, steps=128, quiet=True).reason)
 """
 
 
@@ -62,7 +76,16 @@ def test_without_a_guard(in_tmp: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     tens, sevens = "steps [10, 10, 10]", "steps [7, 7, 7]"
-    assert done.stdout.splitlines() == ["from the top", tens, sevens, tens, tens]
+    by_name = ["[7, 7] [7]", "steps"]
+    assert done.stdout.splitlines() == ["from the top", tens, sevens, tens, tens, *by_name]
+    # Elsewhere the script's functions are not to be had, and both are asked for at once.
+    with pytest.raises(veldt.UsageError) as caught:
+        veldt.load("by-name")
+    assert str(caught.value) == (
+        "the run's environment __main__:make and network __main__:network were callables that cannot be imported by "
+        "name: pass them again, load(run, env=..., network=...); for the command line, put them into a file and "
+        "train with --env module:function --network module:function"
+    )
 
 
 MODULE = """
@@ -106,7 +129,7 @@ def test_a_closure(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=make, run_dir=tmp_path / "run", quiet=True, **settings)
     for again in (veldt.load, veldt.resume):
         with pytest.raises(
-            veldt.UsageError, match=r"callable that cannot be imported by its name: pass it again"
+            veldt.UsageError, match=r"callable that cannot be imported by name: pass it again"
         ):
             again(run.path)
     assert veldt.resume(run.path, env=make, steps=128, quiet=True).reason == "steps"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from veldt.by_name import load_function
-from veldt.errors import UsageError, did_you_mean
+from veldt.by_name import load_function, name_of
+from veldt.errors import NetworkError, UsageError, VeldtError, did_you_mean
 from veldt.networks.torsos import MLP, PIXEL, ImpalaTorso, a3c_net, dqn_net, small_net
 from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
@@ -65,21 +68,22 @@ class Fields(nn.Module):
 
 
 class Custom(nn.Module):
-    """The user's own module, with the number of its features measured."""
+    """The user's own module, with the number of its features measured. `name` is what messages call it."""
 
-    def __init__(self, module: nn.Module, spec: SimulatorSpec) -> None:
+    def __init__(self, module: nn.Module, spec: SimulatorSpec, name: str) -> None:
         super().__init__()
         self.module = module
         fields = {
             name: torch.zeros(2, *field.network_shape, dtype=getattr(torch, field.dtype))
             for name, field in spec.observation.items()
         }
-        with torch.no_grad():
-            features = module(fields if spec.is_dict else fields[""])
+        given = fields if spec.is_dict else fields[""]
+        with torch.no_grad(), _named(name, f"on observations {_shapes(given)}"):
+            features = module(given)
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
             raise UsageError(
-                f"the network returned {got} for a batch of 2 observations: it must return features [N, F]"
+                f"network {name} returned {got} for a batch of 2 observations: it must return features [N, F]"
             )
         self.features = int(features.shape[1])
 
@@ -102,16 +106,18 @@ def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequen
 
     Raises:
         UsageError: there is no such network, or it does not fit the observation.
+        NetworkError: the user's own network raised.
     """
     if not isinstance(network, str) or is_own(network):
-        factory = network if not isinstance(network, str) else _load_factory(network)
-        shapes = {name: field.network_shape for name, field in spec.observation.items()}
-        module = factory(shapes if spec.is_dict else shapes[""])  # type: ignore[arg-type]
+        name = network if isinstance(network, str) else name_of(network)
+        factory = load_function(network, "network") if isinstance(network, str) else network
+        shapes = {field: array.network_shape for field, array in spec.observation.items()}
+        shape: Any = shapes if spec.is_dict else shapes[""]
+        with _named(name, f"when it was made for the shape {shape}"):
+            module = factory(shape)
         if not isinstance(module, nn.Module):
-            raise UsageError(
-                f"the network factory returned {type(module).__name__}: it must return an nn.Module"
-            )
-        return Custom(module, spec)
+            raise UsageError(f"network {name} returned {type(module).__name__}: it must return an nn.Module")
+        return Custom(module, spec, name)
     if network not in NETWORKS:
         raise UsageError(
             f"no network '{network}'{did_you_mean(network, NETWORKS)}: known are {', '.join(NETWORKS)}, "
@@ -171,10 +177,20 @@ def _channels_last(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
 
 
-def _load_factory(name: str) -> TorsoFactory:
-    if "<" in name or name.startswith("__main__:"):
-        raise UsageError(
-            f"the run's network {name} was a callable that cannot be imported by its name: pass it again, "
-            "resume(run, network=...)"
-        )
-    return load_function(name, "network")
+@contextlib.contextmanager
+def _named(name: str, when: str) -> Iterator[None]:
+    """Errors of the user's own code name their network."""
+    try:
+        yield
+    except VeldtError:
+        raise
+    except Exception as error:
+        details = "".join(traceback.format_exception(error))
+        said = f"network {name} failed {when}: {type(error).__name__}: {error}"
+        raise NetworkError(said, details=details) from error
+
+
+def _shapes(observation: Tensor | Mapping[str, Tensor]) -> str:
+    if isinstance(observation, Tensor):
+        return f"{observation.dtype} {list(observation.shape)}".removeprefix("torch.")
+    return ", ".join(f"{name} {_shapes(array)}" for name, array in observation.items())

@@ -81,6 +81,10 @@ class CheckpointStore:
         """
         return load_checkpoint(Path(path))
 
+    def has_any(self) -> bool:
+        """Whether there is a checkpoint, whole or damaged."""
+        return bool(self._newest_first())
+
     def newest(self, on_damaged: Callable[[str], None]) -> Checkpoint:
         """The newest whole checkpoint; `on_damaged` gets a sentence for each damaged one passed over.
 

@@ -37,14 +37,14 @@ class RunDirectory:
 
     @classmethod
     def create(cls, root: Path, name: str) -> RunDirectory:
-        """Make `root/name`, or `root/name-2`, `-3`, ... if it is taken; two processes never get the same one."""
+        """Make `root/name`, or `root/name-run2`, `-run3`, ... if it is taken; two processes never get the same one."""
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise UsageError(
                 f"{name!r} cannot be the name of a run: give a plain directory name such as 'ppo-cartpole'"
             )
         number = 1
         while True:
-            path = Path(root) / (name if number == 1 else f"{name}-{number}")
+            path = Path(root) / (name if number == 1 else f"{name}-run{number}")
             with explained("a new run", path):
                 try:
                     Path(root).mkdir(parents=True, exist_ok=True)
@@ -97,6 +97,15 @@ class RunDirectory:
         if not isinstance(config.get("resolved"), dict):
             raise UsageError(f"{self.path / _CONFIG} has no resolved settings: it is not as veldt wrote it")
         return config
+
+    def change_config(self, section: str, settings: Mapping[str, Any]) -> None:
+        """Write settings of a section over those in config.json, both as given and as resolved."""
+        if not settings:
+            return
+        config = self.read_config()
+        for whole in (config.setdefault("given", {}), config["resolved"]):
+            whole[section] = {**whole.get(section, {}), **settings}
+        self._write_json(_CONFIG, config, "the settings")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write the final figures to summary.json (keys in docs/metrics.md)."""

@@ -28,7 +28,8 @@ def explained(what: str, path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise VeldtError(
                 f"cannot write {what} to {path}: {_FULL[error.errno]} ({free_space(path)} free there); "
-                "make room or use another disk, then resume the run: what was written before is intact"
+                "make room or use another disk, then resume the run if it has a checkpoint (what was written before is "
+                "intact), or else train again"
             ) from error
         raise VeldtError(f"cannot write {what} to {path}: {error.strerror or error}") from error
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 import cloudpickle
 import gymnasium
 
-from veldt.by_name import load_function
+from veldt.by_name import load_function, name_of
 from veldt.errors import UsageError, did_you_mean
 
 ATARI_PREFIX = "ALE/"
@@ -50,6 +51,11 @@ class EnvSource:
         except TypeError as error:
             if render and "render_mode" in str(error):
                 raise UsageError(f"{self.name} cannot show its games: {error}; {_RENDERS}") from None
+            if unread := _refused(error, self.kwargs):
+                raise UsageError(
+                    f"--env-kwargs is {dict(self.kwargs)}, and {self.name} takes no '{unread}': leave it out, or "
+                    "write it as the environment does"
+                ) from None
             raise
         if not isinstance(env, gymnasium.Env):
             raise UsageError(
@@ -86,7 +92,7 @@ def resolve(
                 f"env must be a Gymnasium id, 'module:function' or a callable returning an environment, "
                 f"not {type(env).__name__}"
             )
-        return EnvSource(_name_of(env), kwargs or {}, cloudpickle.dumps(env))
+        return EnvSource(name_of(env), kwargs or {}, cloudpickle.dumps(env))
     if env.startswith(ATARI_PREFIX):
         _register_atari(env)
         if kwargs:
@@ -96,27 +102,16 @@ def resolve(
                 "makes the environment, as module:function"
             )
     if ":" in env and not _registered(env):
-        load_function(env, "environment")
-        return EnvSource(env, kwargs or {})
+        function = load_function(env, "environment")
+        # What the running script defines is unknown to child processes: send it to them.
+        by_script = env.startswith("__main__:")
+        return EnvSource(env, kwargs or {}, cloudpickle.dumps(function) if by_script else None)
     if not _registered(env):
         raise UsageError(_unknown(env))
     spec = gymnasium.spec(env)
-    # An id registered by the running script is unknown to child processes: send them its specification.
+    # As is the specification of an id that the script has registered.
     by_script = callable(spec.entry_point) or str(spec.entry_point).startswith("__main__:")
     return EnvSource(env, kwargs or {}, cloudpickle.dumps(_by_value(spec)) if by_script else None)
-
-
-def _name_of(env: Callable[..., Any]) -> str:
-    """`module:function`, in angle brackets where that would not give this callable again."""
-    inner: Any = env
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    module, name = (
-        getattr(inner, "__module__", "__main__"),
-        getattr(inner, "__qualname__", type(inner).__name__),
-    )
-    again = getattr(sys.modules.get(module), name, None) is env or "<" in name
-    return f"{module}:{name}" if again else f"{module}:<{name}>"
 
 
 def _by_value(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
@@ -143,6 +138,12 @@ def _register_atari(env: str) -> None:
         raise UsageError(f"{env} needs ale-py, which is not installed: pip install 'veldt[atari]'") from None
     if not any(name.startswith(ATARI_PREFIX) for name in gymnasium.registry):
         gymnasium.register_envs(ale_py)
+
+
+def _refused(error: TypeError, kwargs: Mapping[str, Any]) -> str | None:
+    """The keyword argument that a call has refused, if it was this that went wrong."""
+    said = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    return said[1] if said and said[1] in kwargs else None
 
 
 def _takes(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
@@ -172,5 +173,16 @@ def _gymnasium_make(
 
 
 def _unknown(env: str) -> str:
-    hint = did_you_mean(env, gymnasium.registry)
+    with contextlib.suppress(UsageError):  # games are suggested where they can be played
+        _register_atari(ATARI_PREFIX)
+    native = _native_game(env)
+    known = (name for name in gymnasium.registry if _native_game(name) in (None, name))
+    hint = f" (did you mean '{native}'?)" if native else did_you_mean(env, known)
     return f"no environment '{env}'{hint}: give a Gymnasium id, such as CartPole-v1 or ALE/Pong-v5, or module:function"
+
+
+def _native_game(env: str) -> str | None:
+    """The Atari game that `env` names in whichever way was ever used: Pong-v5, PongNoFrameskip-v4, Pong-ram-v0."""
+    game = re.match(r"(?:ALE/)?(\w+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v\d+$", env)
+    name = f"{ATARI_PREFIX}{game[1]}-v5" if game else ""
+    return name if name in gymnasium.registry else None

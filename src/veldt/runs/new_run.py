@@ -1,0 +1,43 @@
+"""The directory of a new run, which does not outlive a start that came to nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from veldt.errors import UsageError
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+
+
+@contextlib.contextmanager
+def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
+    """Makes `run_dir` (None: `runs/<name>`), and removes it again if the block fails before there is a checkpoint.
+
+    Without one there is nothing to resume, and the directory would only be in the way of the next attempt.
+
+    Raises:
+        UsageError: `run_dir` exists.
+        VeldtError: it cannot be made.
+    """
+    path = None if run_dir is None else Path(run_dir)
+    if path is None:
+        directory = RunDirectory.create(Path("runs"), name)
+    elif path.exists():
+        raise UsageError(f"--run-dir {path} exists already: name a new directory, or `veldt resume {path}`")
+    else:
+        directory = RunDirectory.create(path.parent, path.name)
+    try:
+        yield directory
+    except BaseException:
+        if not CheckpointStore(directory.checkpoints).has_any():
+            shutil.rmtree(directory.path, ignore_errors=True)
+        raise
+
+
+def run_name(recipe: str, env: str, seed: int) -> str:
+    """`<recipe>-<env>-<seed>`; of an environment's `module:outer.<locals>.<lambda>`, only what tells it from others."""
+    function = env.rpartition(":")[2].rpartition(".<locals>.")[2].strip("<>")
+    return f"{recipe}-{''.join(c if c.isalnum() or c in '-_.' else '-' for c in function)}-{seed}"

@@ -1,0 +1,69 @@
+"""A start that is interrupted or fails leaves nothing behind that would be in the way of the next."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Sends its own process the signal when the environment is made, or in the first reset of training.
+MODULE = """
+import os, sys
+import gymnasium
+
+
+class Interrupted(gymnasium.Wrapper):
+    def reset(self, **settings):
+        if sys.argv[-1] == "when-reset" and os.path.exists("runs"):
+            os.kill(os.getpid(), {number})
+        return super().reset(**settings)
+
+
+def make():
+    if sys.argv[-1] == "when-made":
+        os.kill(os.getpid(), {number})
+    return Interrupted(gymnasium.make("CartPole-v1"))
+"""
+CODE = """
+import sys
+from veldt.cli import main
+main("train ppo --env mine:make --simulators in-process".split())
+"""
+
+
+@pytest.mark.parametrize("when", ["when-made", "when-reset"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_before_the_first_checkpoint(number: signal.Signals, when: str, in_tmp: Path) -> None:
+    (in_tmp / "mine.py").write_text(MODULE.format(number=int(number)))
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, when], cwd=in_tmp, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.endswith("veldt: interrupted\n") and "Traceback" not in done.stderr
+    assert list(in_tmp.glob("runs/*")) == []
+
+
+def test_while_importing() -> None:
+    """Also where a library makes another error of it."""
+    code = """
+import os, signal, sys
+from veldt.cli import main
+
+
+class Clumsy:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError("initialisation failed")
+
+
+sys.meta_path.insert(0, Clumsy())
+main(["train"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "veldt: interrupted\n")

@@ -1,0 +1,59 @@
+"""Standard streams that are closed or full, and a terminal that goes away, cost no run."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+VELDT = f"{sys.executable} -m veldt"
+TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-simulators 4 --batch 64 --minibatches 2 --hidden 8"
+QUICK = f"{VELDT} {TRAIN} --simulators in-process --threads 1"
+
+
+@pytest.mark.parametrize("redirected", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed(redirected: str, in_tmp: Path) -> None:
+    done = subprocess.run(
+        f"{QUICK} --steps 64 {redirected}",
+        shell=True,
+        cwd=in_tmp,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr and (in_tmp / "run" / "summary.json").exists()
+    assert (in_tmp / "run" / "lock").read_text().strip().isdecimal(), "something was printed into the lock"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device here")
+@pytest.mark.parametrize("arguments", ["--version", "recipes", "recipes ppo"])
+def test_full(arguments: str) -> None:
+    done = subprocess.run(
+        f"{VELDT} {arguments} >/dev/full", shell=True, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("veldt: cannot print the result (No space left on device)")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_terminal_that_goes_away(in_tmp: Path) -> None:
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(in_tmp)
+        os.execv("/bin/sh", ["sh", "-c", f"exec {QUICK} --steps {10**9}"])
+    try:
+        while not list(in_tmp.glob("run/checkpoints/step-*/manifest.json")):
+            os.read(terminal, 10_000)
+            time.sleep(0.01)
+    finally:
+        os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    summary = json.loads((in_tmp / "run" / "summary.json").read_text())
+    assert list(in_tmp.glob(f"run/checkpoints/step-*{summary['steps']}/manifest.json"))

@@ -1,0 +1,75 @@
+"""Of a traceback, the user sees what is the user's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from environments import Scripted
+from veldt.cli.tracebacks import users_part
+from veldt.errors import SimulatorError
+from veldt.simulators.choose import time_step
+from veldt.simulators.settings import AtariConfig
+from veldt.simulators.source import resolve
+
+
+class Wrong(Scripted):
+    """Returns something that is no observation, or raises."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__([(5, "terminated")])
+        self._how = how
+
+    def step(self, action: object) -> tuple[object, ...]:  # type: ignore[override]
+        if self._how == "raise":
+            try:
+                return {}["wheel"]
+            except KeyError as error:
+                raise RuntimeError("the wheel came off") from error
+        good = np.zeros(3, np.float32)
+        return {
+            "count": (good, 0.0, False),
+            "dtype": (np.array(["a", "b", "c"]), 0.0, False, False, {}),
+            "shape": (np.zeros(4, np.float32), 0.0, False, False, {}),
+        }[self._how]
+
+
+def failed(how: str) -> tuple[str, str]:
+    """The message and the traceback of an environment, wrapped as Gymnasium wraps them, that fails in a step."""
+    source = resolve(lambda: gymnasium.wrappers.OrderEnforcing(Wrong(how)))
+    with pytest.raises(SimulatorError) as caught:
+        time_step(source, AtariConfig(), 10.0)
+    return str(caught.value), caught.value.details
+
+
+def test_it_begins_in_the_users_file() -> None:
+    _, details = failed("raise")
+    shown = users_part(details)
+    assert "/veldt/" in details and "/veldt/" not in shown and "gymnasium" not in shown
+    assert shown.count("Traceback") == 2 and "direct cause" in shown and "KeyError" in shown
+    assert shown.endswith("RuntimeError: the wheel came off")
+    first_frame = shown.splitlines()[1]
+    assert str(Path(__file__).name) in first_frame
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ("count", "step() returned 3 values, not 5"),
+        ("dtype", "the observation has dtype <U1, which does not convert to float32"),
+        ("shape", "the observation has shape (4,), but the observation space declares (3,)"),
+    ],
+)
+def test_nothing_is_left_of_a_check(how: str, sentence: str) -> None:
+    """The sentence says it all; veldt's own lines would only send its reader the wrong way."""
+    message, details = failed(how)
+    assert sentence in message
+    assert users_part(details) == ""
+
+
+def test_other_text_stays() -> None:
+    text = 'Thread 0x1 (most recent call first):\n  File "mine.py", line 3 in step\n'
+    assert users_part(text) == text and users_part("") == ""

@@ -1,0 +1,54 @@
+"""A new run's directory stays once there is something to resume, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veldt.errors import UsageError
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.new_run import new_run, run_name
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_a_failure_before_the_first_checkpoint(failure: type[BaseException], in_tmp: Path) -> None:
+    for run_dir in (None, in_tmp / "mine"):
+        with pytest.raises(failure), new_run(run_dir, "ppo") as run:
+            run.write_config({}, {}, [], {})
+            raise failure
+        assert not run.path.exists()
+    with new_run("mine", "ppo") as run:
+        assert run.path == Path("mine")
+    assert run.path.exists()
+
+
+def test_a_failure_after_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError), new_run(tmp_path / "run", "") as run:
+        CheckpointStore(run.checkpoints).save(0, {"weights": {"w": np.zeros(2)}}, {})
+        raise ValueError
+    assert CheckpointStore(run.checkpoints).has_any()
+
+
+def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(UsageError, match="exists already"), new_run(tmp_path, ""):
+        pass
+    assert (tmp_path / "note.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("CartPole-v1", "ppo-CartPole-v1-3"),
+        ("ALE/Pong-v5", "ppo-ALE-Pong-v5-3"),
+        ("mine:make", "ppo-make-3"),
+        ("__main__:<lambda>", "ppo-lambda-3"),
+        ("__main__:outer.<locals>.<lambda>", "ppo-lambda-3"),
+        ("mine:outer.<locals>.make", "ppo-make-3"),
+        ("mine:<Env>", "ppo-Env-3"),
+    ],
+)
+def test_names(env: str, name: str) -> None:
+    assert run_name("ppo", env, 3) == name

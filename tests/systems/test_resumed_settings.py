@@ -1,0 +1,50 @@
+"""What a resume changes stays changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_state import SMALL
+
+import veldt
+
+
+def config(run: Path) -> Any:
+    return json.loads((run / "config.json").read_text())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    settings: dict[str, Any] = SMALL | {"steps": 64, "simulators": "in-process"}
+    return veldt.train(
+        "ppo", env="environments:scripted", run_dir=tmp_path / "run", quiet=True, **settings
+    ).path
+
+
+def test_the_next_resume_goes_on_with_it(run: Path) -> None:
+    before = config(run)
+    assert veldt.resume(run, steps=128, until=1e9, keep_checkpoints=1, quiet=True).until == 1e9
+    again = veldt.resume(run, quiet=True)
+    assert again.until == 1e9 and again.summary["steps"] >= 128
+    changes = {"steps": 128, "until": 1e9, "keep_checkpoints": 1}
+    after = config(run)
+    assert after["resolved"]["run"] == before["resolved"]["run"] | changes
+    assert after["given"]["run"] == before["given"]["run"] | changes
+    for whole in (before, after):
+        del whole["resolved"]["run"], whole["given"]["run"]
+    assert before == after
+    assert veldt.resume(run, until=None, quiet=True).until is None
+    assert veldt.resume(run, quiet=True).until is None
+
+
+def test_fewer_steps_than_are_done(run: Path) -> None:
+    steps = json.loads((run / "summary.json").read_text())["steps"]
+    before = config(run)
+    with pytest.raises(veldt.UsageError, match=f"--steps is 10, but {steps} are done: give more"):
+        veldt.resume(run, steps=10, quiet=True)
+    assert config(run) == before
+    # The number it was trained with is no request for fewer, by however little it was passed.
+    assert veldt.resume(run, steps=64, quiet=True).reason == "steps"

@@ -1,0 +1,31 @@
+"""Suggestions: what is close is offered, what is not is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from veldt.errors import did_you_mean
+
+NAMES = ["CartPole-v0", "CartPole-v1", "phys2d/CartPole-v1", "ALE/Pong-v5", "Ant-v5", "Hopper-v5", "Taxi-v4"]
+FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("CartPol-v1", NAMES, "CartPole-v1"),
+        ("cartpole-v1", NAMES, "CartPole-v1"),
+        ("CartPole-v3", NAMES, "CartPole-v1"),
+        ("phys2d/CartPol-v1", NAMES, "phys2d/CartPole-v1"),
+        ("Pong-v5", NAMES, "ALE/Pong-v5"),
+        ("Nope-v5", NAMES, None),
+        ("PongNoFrameskip-v4", NAMES, None),
+        ("--stepz", FLAGS, "--steps"),
+        ("--no-compil", FLAGS, "--no-compile"),
+        ("--batch", FLAGS, None),
+        ("runs/ppo-breakot", ["a/runs/ppo-breakout"], "a/runs/ppo-breakout"),
+        ("", NAMES, None),
+    ],
+)
+def test_the_closest_name(name: str, known: list[str], meant: str | None) -> None:
+    assert did_you_mean(name, known) == (f" (did you mean '{meant}'?)" if meant else "")
