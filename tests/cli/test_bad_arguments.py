@@ -23,6 +23,12 @@ SETTINGS = {
     "--steps 1.5": "--steps is '1.5': it must be a whole number",
     "--steps": f"--steps: expected one argument {SEE}",
     "--steps --seed 3": "--steps: expected one argument",
+    "--steps 1e-6": "--steps is '1e-6': it must be a whole number",
+    "--steps 1e400": "--steps is '1e400': it must be a whole number",
+    "--steps inf": "--steps is 'inf': it must be a whole number",
+    "--steps 1e6 --batch 1_00": "--batch 100 does not divide",  # the number before it was understood
+    "--steps 5 --seed 1 --steps 6": f"--steps: given twice {SEE}",
+    "--compile --no-compile": "--compile: given twice",
     "--steps 0": "--steps is 0: it must be more than 0",
     "--steps -5": "--steps is -5: it must be more than 0",
     "--until often": "--until is 'often': it must be a number",
@@ -58,6 +64,7 @@ SETTINGS = {
     "--processes 3 --num-simulators 2": "--processes is 3: it must be between 0 (automatic) and the number of",
     "--env-kwargs {": "--env-kwargs is not JSON",
     "--env-kwargs 3": "--env-kwargs is a JSON int: it must be an object",
+    '--env-kwargs {"gravity":5}': "--env-kwargs is {'gravity': 5}, and CartPole-v1 takes no 'gravity': leave it out",
 }
 
 
@@ -76,7 +83,13 @@ WORDS = {
     "train ppo": "--env is missing: see `veldt train ppo --help`",
     "train ppo --env CartPol-v1": "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)",
     "train ppo --env ALE/Brekout-v5": "(did you mean 'ALE/Breakout-v5'?)",
-    "train ppo --env nosuch:make": "no environment 'nosuch:make': there is no module 'nosuch'; write it as",
+    "train ppo --env Pong-v5": "(did you mean 'ALE/Pong-v5'?)",
+    "train ppo --env SpaceInvadersDeterministic-v5": "(did you mean 'ALE/SpaceInvaders-v5'?)",
+    "train ppo --env Nope": "no environment 'Nope': give a Gymnasium id",
+    "train ppo --env :": "no environment ':': write it as module:function",
+    "train ppo --env environments.py:scripted": "write it as module:function",
+    "train ppo --env nosuch:make": "there is no module 'nosuch'; write it as module:function, and run this in the",
+    'train ppo --env environments:scripted --env-kwargs {"length":5}': "environments:scripted takes no 'length'",
     "train ppo --env environments:scriptd": "(did you mean 'scripted'?)",
     "train ppo --env environments:no_environment": "returned str, not a gymnasium.Env",
     "train ppo --env environments:text_action": "is not supported: allowed are Discrete, MultiDiscrete and Box",
@@ -88,8 +101,10 @@ WORDS = {
     "report": "RUNS is missing",
     "train ppo --env environments:dictionary --network nosuch:net": "no network 'nosuch:net': there is no module",
     'train ppo --env ALE/Pong-v5 --env-kwargs {"mode":1}': "--env-kwargs is {'mode': 1}, and ALE/Pong-v5 is played",
+    "train a2c --env CartPole-v1 --batch 3": "no flag --batch (see",
     "train a2c --env ALE/Pong-v5 --hidden 8 --simulators in-process": "--hidden is 8, and no part of this network is",
     "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",
+    "bench sampling --seconds 1 --seconds 2": "--seconds: given twice",
     "bench samplin": "'samplin' cannot be WHAT: it must be one of sampling, training (did you mean 'sampling'?)",
 }
 
@@ -146,7 +161,7 @@ def test_a_reader_of_the_output_may_go(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--help", "train --help", "train ppo --help", "evaluate -h", "--version", ""]
+    "arguments", ["--help", "train --help", "train ppo --help", "evaluate -h", "--version", "-V", ""]
 )
 def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
@@ -155,3 +170,17 @@ def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) ->
         assert stopped.code in (0, None)
     shown = capsys.readouterr()
     assert "veldt" in shown.out and shown.err == ""
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "watch", "report", "doctor", "bench"])
+def test_a_wrong_flag_is_answered_before_torch_is_imported(verb: str) -> None:
+    code = f"""
+import sys
+from veldt.cli import main
+try:
+    main(["{verb}", "--wrong"])
+finally:
+    assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert done.returncode == 2 and "no flag --wrong" in done.stderr, done.stderr

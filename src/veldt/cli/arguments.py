@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import decimal
 import inspect
 import re
 import textwrap
@@ -69,8 +70,8 @@ class Setting:
             must = f"it must be one of {', '.join(choices)}{did_you_mean(text, choices)}"
         else:
             try:
-                return self.kind(text)
-            except ValueError:
+                return _whole_number(text) if self.kind is int else self.kind(text)
+            except (ValueError, ArithmeticError):
                 must = f"it must be {'a whole number' if self.kind is int else 'a number'}"
         given = f"'{text}' cannot be {self.shown}" if self.positional else f"{self.flag} is '{text}'"
         raise UsageError(f"{given}: {must}")
@@ -98,6 +99,28 @@ def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
     return settings
 
 
+class _StoreOnce(argparse.Action):
+    """Keeps the value of a flag, which is given once: one of two would be ignored."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        if hasattr(namespace, self.dest):
+            raise argparse.ArgumentError(self, "given twice")
+        setattr(namespace, self.dest, values)
+
+
+class _SwitchOnce(argparse.BooleanOptionalAction):
+    """The same for a flag and its --no- flag."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        if hasattr(namespace, self.dest):
+            raise argparse.ArgumentError(self, "given twice")
+        super().__call__(parser, namespace, values, option)
+
+
 class CommandLine:
     """What one verb takes."""
 
@@ -105,6 +128,7 @@ class CommandLine:
         self._verb, self._settings = verb, list[Setting]()
         self._parser = argparse.ArgumentParser(
             description=summary,
+            epilog="--debug adds a traceback to an error.",
             allow_abbrev=False,
             exit_on_error=False,
             argument_default=argparse.SUPPRESS,
@@ -133,14 +157,22 @@ class CommandLine:
                 continue
             self._settings.append(setting)
             if setting.positional:
+                choices = typing.get_args(setting.kind)
+                words = f"{', '.join(choices)}. {setting.help}" if choices else setting.help
+                self._parser.add_argument_group(setting.shown, words)
                 continue
             help_text = setting.help.replace("%", "%%")
             if setting.kind is bool:
-                group.add_argument(setting.flag, action=argparse.BooleanOptionalAction, help=help_text)
+                group.add_argument(setting.flag, action=_SwitchOnce, help=help_text)
             else:
                 nargs = "+" if setting.repeats else None
                 group.add_argument(
-                    setting.flag, type=setting.value, nargs=nargs, metavar=setting.shown, help=help_text
+                    setting.flag,
+                    action=_StoreOnce,
+                    type=setting.value,
+                    nargs=nargs,
+                    metavar=setting.shown,
+                    help=help_text,
                 )
 
     def parse(self, arguments: list[str]) -> dict[str, Any]:
@@ -214,6 +246,17 @@ def _plain(arguments: list[str]) -> list[str]:
         else:
             words.append(word)
     return words
+
+
+def _whole_number(text: str) -> int:
+    """10, 1_000 or 1e6; ValueError or ArithmeticError where that is no whole number of at most 18 digits."""
+    try:
+        return int(text)
+    except ValueError:
+        number = decimal.Decimal(text)
+        if number.adjusted() > 18 or number != number.to_integral_value():
+            raise ValueError(text) from None
+        return int(number)
 
 
 def _unwrapped(hint: Any) -> tuple[Any, ...]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli import inspecting, training
-from veldt.errors import SimulatorError, UsageError, VeldtError, did_you_mean
+from veldt.cli.streams import complain, open_closed_streams, show
+from veldt.cli.tracebacks import users_part
+from veldt.errors import UsageError, VeldtError, did_you_mean
 
 HELP = """veldt: any deep-RL algorithm, on any arrangement of simulators, inference, replay and learners
 
@@ -21,7 +25,8 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of simulators, infere
   veldt doctor                      what is here, and the plan training would use
   veldt bench sampling|training     speed beside the machine's limit
 
-Add --debug to any of them for a traceback. Exit codes: 0 done, 1 failure, 2 usage."""
+Add --help to any of them for its flags, or --debug for a traceback. veldt --version says which this is.
+Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted before there was a checkpoint."""
 
 # A verb takes its arguments and returns what is left to print.
 VERBS: Mapping[str, Callable[[list[str]], str]] = {
@@ -36,56 +41,67 @@ VERBS: Mapping[str, Callable[[list[str]], str]] = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line `argv` (the process's own if None).
-
-    Raises:
-        SystemExit: 1 after a failure, 2 after a usage error, each said in one sentence on stderr; 130 when
-            interrupted a second time.
-    """
+def run(argv: Sequence[str] | None) -> None:
+    """See `veldt.cli.main`."""
+    open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        _print(_dispatch(arguments))
-    except KeyboardInterrupt:
-        sys.exit(130)
+        with _ended_like_interrupted():
+            show(_dispatch(arguments))
     except VeldtError as error:
         if debug:
             traceback.print_exc()
-        print(f"veldt: {error}", file=sys.stderr)
-        if isinstance(error, SimulatorError) and error.details:
-            print(f"\n{error.details.rstrip()}", file=sys.stderr)
+        complain(f"veldt: {error}")
+        details = getattr(error, "details", "")
+        if shown := details if debug else users_part(details):
+            complain(f"\n{shown.rstrip()}")
         sys.exit(error.exit_code)
     except Exception as error:
         if debug:
             raise
-        said = f"{type(error).__name__}: {error} (unexpected; --debug shows where)"
-        print(f"veldt: {said}", file=sys.stderr)
+        complain(f"veldt: {type(error).__name__}: {error} (unexpected; --debug shows where)")
         sys.exit(1)
+
+
+@contextlib.contextmanager
+def _ended_like_interrupted() -> Iterator[None]:
+    """Termination requests and closed terminals clean up as Ctrl-C does, unless somebody wants them ignored.
+
+    Training has its own way with all three once there is something to keep.
+    """
+    asked = False
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                previous[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    except Exception:
+        if asked:  # a library that was just being imported made another error of it
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _dispatch(arguments: list[str]) -> str:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         return HELP
     verb = arguments[0]
-    if verb == "--version":
+    if verb in ("-V", "--version"):
         from veldt import __version__
 
         return f"veldt {__version__}"
     if verb not in VERBS:
         raise UsageError(f"no verb '{verb}'{did_you_mean(verb, VERBS)}: known are {', '.join(VERBS)}")
     return VERBS[verb](arguments[1:])
-
-
-def _print(text: str) -> None:
-    """Prints; a reader of our output that has gone (`| head`) is within its rights.
-
-    Only here: a broken pipe anywhere else, a worker's say, is a failure like any other.
-    """
-    try:
-        if text:
-            print(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,13 @@
-"""The verbs that look: at runs, at recipes, at this machine."""
+"""The verbs that look: at runs, at recipes, at this machine.
+
+Each parses before it imports what it needs, which takes seconds with torch: a mistyped flag is answered at once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import io
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +21,7 @@ class Evaluate:
     """Play whole games with a run's policy."""
 
     run: Annotated[Path, Positional]
+    """The run's directory."""
     episodes: int = 30
     """Games to play."""
     seed: int = 0
@@ -33,6 +39,7 @@ class Watch:
     """Make a video of a game: a new one, or a game of the training replayed from its seed and actions."""
 
     run: Annotated[Path, Positional]
+    """The run's directory."""
     game: int | None = None
     """Index of a finished training game to replay (0 is the first, -1 the last); a new game if not given."""
     seed: int = 0
@@ -50,6 +57,7 @@ class Report:
     """One self-contained HTML file about one or several runs."""
 
     runs: Annotated[tuple[Path, ...], Positional]
+    """Directories of runs."""
     out: Path | None = None
     """The file to write; report.html in the first run if not given."""
 
@@ -59,6 +67,7 @@ class Recipes:
     """List the recipes, or one with every value, its unit and its source."""
 
     name: Annotated[str | None, Positional] = None
+    """Of the recipe to show; all are listed if not given."""
     env: str = "ALE/Breakout-v5"
     """The kind of environment whose values are shown: any Atari game, or anything else for small environments."""
 
@@ -76,6 +85,7 @@ class Bench:
     """Speed beside the machine's own limit, measured in the same run."""
 
     what: Annotated[Literal["sampling", "training"], Positional]
+    """Sampling is simulation and inference; training is everything."""
     recipe: str = "a2c"
     """Whose settings are used."""
     env: str = "ALE/Breakout-v5"
@@ -91,13 +101,13 @@ class Bench:
 
 
 def evaluate(arguments: list[str]) -> str:
+    asked = parse(Evaluate, arguments, "evaluate")
     import json
 
     import numpy as np
 
     from veldt import api
 
-    asked = parse(Evaluate, arguments, "evaluate")
     agent = api.load(asked.run, best=asked.best)
     begin = time.perf_counter()
     result = api.evaluate(agent, episodes=asked.episodes, seed=asked.seed, greedy=asked.greedy)
@@ -124,55 +134,60 @@ def evaluate(arguments: list[str]) -> str:
 
 
 def watch(arguments: list[str]) -> str:
+    asked = parse(Watch, arguments, "watch")
     from veldt import watch
 
-    return watch.record(**dataclasses.asdict(parse(Watch, arguments, "watch")))
+    return watch.record(**dataclasses.asdict(asked))
 
 
 def report(arguments: list[str]) -> str:
+    asked = parse(Report, arguments, "report")
     from veldt.runs.directory import RunDirectory
     from veldt.runs.report import write_report
 
-    asked = parse(Report, arguments, "report")
     runs = [RunDirectory.open(path) for path in asked.runs]
     return str(write_report([run.path for run in runs], asked.out or runs[0].report_path))
 
 
 def recipes(arguments: list[str]) -> str:
+    asked = parse(Recipes, arguments, "recipes")
     from rich.console import Console
     from rich.table import Table
 
     from veldt.recipe_book import RECIPES, find
 
-    asked = parse(Recipes, arguments, "recipes")
-    console = Console()
-    with console.capture() as shown:
-        if asked.name is None:
-            table = Table("recipe", "algorithm", "system", "what it is", box=None)
-            for recipe in RECIPES.values():
-                table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
-            console.print(table)
-        else:
-            recipe = find(asked.name)
-            kind = "Atari" if asked.env.startswith("ALE/") else "small environments"
-            table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
-            for row in recipe.table(asked.env):
-                table.add_row(*row)
-            console.print(table)
-            other = "--env CartPole-v1 shows the values for small environments"
-            console.print(other if kind == "Atari" else "without --env: the values for Atari", style="dim")
-    return shown.get().rstrip("\n")
+    terminal = sys.stdout.isatty()
+    # Whoever reads it from a file or a pipe wants whole lines.
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=None if terminal else 140)
+    if asked.name is None:
+        table = Table("recipe", "algorithm", "system", "what it is", box=None)
+        for recipe in RECIPES.values():
+            table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
+        console.print(table)
+    else:
+        recipe = find(asked.name)
+        kind = "Atari" if asked.env.startswith("ALE/") else "small environments"
+        table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
+        for row in recipe.table(asked.env):
+            table.add_row(*row)
+        console.print(table)
+        other = "--env CartPole-v1 shows the values for small environments"
+        console.print(other if kind == "Atari" else "without --env: the values for Atari", style="dim")
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rstrip("\n")
 
 
 def doctor(arguments: list[str]) -> str:
+    asked = parse(Doctor, arguments, "doctor")
     from veldt import doctor
 
-    doctor.report(parse(Doctor, arguments, "doctor").env)
+    doctor.report(asked.env)
     return ""
 
 
 def bench(arguments: list[str]) -> str:
+    asked = parse(Bench, arguments, "bench")
     from veldt import bench
 
-    bench.report(**dataclasses.asdict(parse(Bench, arguments, "bench")))
+    bench.report(**dataclasses.asdict(asked))
     return ""

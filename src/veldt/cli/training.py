@@ -14,6 +14,22 @@ from veldt.errors import UsageError
 if TYPE_CHECKING:
     from veldt.api import Run
 
+TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
+
+Train until the steps are done, a score is reached or Ctrl-C; the run is a directory in runs/.
+
+recipes:
+{names}
+
+--env is required: a Gymnasium id, or module:function for a function of yours that returns an environment.
+
+  veldt train ppo --env CartPole-v1 --until 475
+  veldt train ppo --env ALE/Pong-v5 --steps 4_000_000 --seed 1
+  veldt train a2c --env mine:make_env --network mine:network
+
+veldt train RECIPE --env ENV --help lists every flag with its default there; veldt recipes RECIPE says where each value
+comes from."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
@@ -32,6 +48,7 @@ class Resume:
     """Go on from a run's newest whole checkpoint. What is not given stays as it was."""
 
     run: Annotated[Path, Positional]
+    """The run's directory."""
 
 
 def train(arguments: list[str]) -> str:
@@ -41,10 +58,8 @@ def train(arguments: list[str]) -> str:
 
     if not arguments or arguments[0].startswith("-"):
         if arguments and arguments[0] in ("-h", "--help"):
-            return (
-                f"usage: veldt train RECIPE --env ENV [flags]; recipes: {', '.join(RECIPES)}\n"
-                "veldt train RECIPE --help lists every flag with its default"
-            )
+            names = "\n".join(f"  {name:4} {recipe.summary}" for name, recipe in RECIPES.items())
+            return TRAIN_HELP.format(names=names)
         raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
     recipe, rest = find(arguments[0]), arguments[1:]
     line = CommandLine(f"train {recipe.name}", recipe.summary)

@@ -58,13 +58,21 @@ class GymnasiumSimulator:
         self._to_env = None if plain else self.spec.action.to_env
 
     def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
-        observation, _ = self._env.reset(seed=seed)
+        result = self._env.reset(seed=seed)
+        try:
+            observation, _ = result
+        except (TypeError, ValueError):
+            raise ValueError(_count_message("reset", result, 2)) from None
         self._codec.write(observation, rows, index)
 
     def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
         if self._to_env is not None:
             action = self._to_env(action)
-        observation, reward, terminated, truncated, _ = self._env.step(action)
+        result = self._env.step(action)
+        try:
+            observation, reward, terminated, truncated, _ = result
+        except (TypeError, ValueError):
+            raise ValueError(_count_message("step", result, 5)) from None
         self._codec.write(observation, rows, index)
         return reward, terminated, truncated, False  # type: ignore[return-value]
 
@@ -82,6 +90,11 @@ class GymnasiumSimulator:
 
     def close(self) -> None:
         self._env.close()
+
+
+def _count_message(call: str, got: Any, expected: int) -> str:
+    count = f"{len(got)} values" if isinstance(got, tuple) else type(got).__name__
+    return f"{call}() returned {count}, not {expected} values, as Gymnasium's environments do"
 
 
 def make_simulator(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> Simulator:

@@ -197,7 +197,10 @@ class ObservationCodec:
             # Asking an array for its shape is three times as fast as asking numpy for it.
             if getattr(observation, "shape", None) != shape and np.shape(observation) != shape:
                 raise ValueError(_shape_message("", np.shape(observation), shape))
-            rows[0][index] = observation
+            try:
+                rows[0][index] = observation
+            except (TypeError, ValueError):
+                raise ValueError(_type_message("", observation, rows[0])) from None
             return
         for row, shape, (path, leaf) in zip(rows, self._shapes, self._leaves.values(), strict=True):
             value = observation
@@ -207,9 +210,19 @@ class ObservationCodec:
                 value = spaces.flatten(leaf, value)
             if np.shape(value) != shape:
                 raise ValueError(_shape_message("/".join(path), np.shape(value), shape))
-            row[index] = value
+            try:
+                row[index] = value
+            except (TypeError, ValueError):
+                raise ValueError(_type_message("/".join(path), value, row)) from None
+
+
+def _type_message(name: str, got: Any, row: np.ndarray) -> str:
+    return f"the observation{_field(name)} has dtype {np.asarray(got).dtype}, which does not convert to {row.dtype}"
 
 
 def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -> str:
-    field = f" '{name}'" if name else ""
-    return f"the observation{field} has shape {got}, but the observation space declares {declared}"
+    return f"the observation{_field(name)} has shape {got}, but the observation space declares {declared}"
+
+
+def _field(name: str) -> str:
+    return f" '{name}'" if name else ""
