@@ -68,3 +68,14 @@ def test_a_score_that_was_not_reached_is_said(in_tmp: Path, capsys: pytest.Captu
     main(f"resume run --until none --steps 300 {recording}".split())
     assert "run did its steps: " in capsys.readouterr().out
     assert len(list(Path("run/checkpoints").iterdir())) == 1
+
+
+def test_more_threads_than_cores_are_said(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(f"train ppo --env CartPole-v1 --threads 999 {FLAGS}".split())
+    assert "--threads is 999, and " in capsys.readouterr().err
+
+
+def test_what_is_public_is_listed() -> None:
+    """Though it is imported only when it is used."""
+    assert set(dir(veldt)) == {*veldt.__all__, "__version__"}
+    assert all(getattr(veldt, name) for name in dir(veldt))

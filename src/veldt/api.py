@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import torch
 
 from veldt.agent import Agent, make_network
 from veldt.by_name import name_of
-from veldt.config import TrainConfig, from_dict, to_dict
+from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
-from veldt.given import Env, by_section, given_again, refuse_unread, refuse_unread_hidden
+from veldt.given import by_section, given_again, refuse_unread, refuse_unread_hidden
 from veldt.given import with_settings as with_settings  # for whoever builds a configuration
 from veldt.networks.build import TorsoFactory, is_own
 from veldt.networks.precision import apply_precision
@@ -36,11 +37,8 @@ from veldt.systems.evaluator import evaluate as play
 from veldt.systems.learner import load_weights
 from veldt.systems.synchronous import Synchronous
 
+Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | TorsoFactory
-
-
-# What may change when a run is resumed: how long it runs and how it is recorded, but not what it is.
-RESUMABLE = ("steps", "until", "checkpoint_every", "keep_checkpoints", "log_every")
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,10 @@ class RunConfig:
             raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
 
 
+# What may change when a run is resumed: how long it runs and how it is recorded, but not what it is.
+RESUMABLE = ("steps", "until", "checkpoint_every", "keep_checkpoints", "log_every")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Everything about a run. `recipe` names where the defaults came from."""

@@ -1,26 +1,25 @@
 """What a user has asked for by name: put into the configuration, recorded, and refused where nothing would read it.
 
-And callables, which a run cannot keep: asked for again where they cannot be imported.
+And callables, which a run cannot keep: asked for again where they cannot be imported. Networks are imported where they
+are needed, since the command line reads its flags with what is here, and mistyped ones are to be answered at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
-
-import gymnasium
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
-from veldt.networks.build import TorsoFactory, is_own
-from veldt.networks.torsos import MLP
 from veldt.simulators.settings import AtariConfig
 from veldt.simulators.source import EnvSource, resolve
 
-Env = str | Callable[..., gymnasium.Env[Any, Any]]
+if TYPE_CHECKING:
+    from torch import nn
+
+    from veldt.networks.build import TorsoFactory
 
 SECTIONS = ("run", "learn", "network", "simulation", "atari")
 # A lost life is something that only an Atari game reports.
@@ -75,6 +74,8 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
 
 def refuse_unread_hidden(config: TrainConfig, network: nn.Module) -> None:
     """UsageError if `--hidden`, which was given, shapes no part of `network`."""
+    from veldt.networks.torsos import MLP
+
     if not any(isinstance(part, MLP) for part in network.modules()):
         raise UsageError(
             f"--hidden is {' '.join(map(str, config.network.hidden))}, and no part of this network is an MLP: leave it "
@@ -82,7 +83,9 @@ def refuse_unread_hidden(config: TrainConfig, network: nn.Module) -> None:
         )
 
 
-def given_again(config: TrainConfig, env: Env | None, network: TorsoFactory | None, call: str) -> EnvSource:
+def given_again(
+    config: TrainConfig, env: str | Callable[..., Any] | None, network: TorsoFactory | None, call: str
+) -> EnvSource:
     """The source of a run's environment: `env` if it was given again, else what the run's configuration names.
 
     Args:
@@ -93,6 +96,8 @@ def given_again(config: TrainConfig, env: Env | None, network: TorsoFactory | No
         UsageError: the environment or the network was a callable, and has to be given again.
     """
     names = {"env": config.env} if env is None and ":" in config.env else {}
+    from veldt.networks.build import is_own
+
     if network is None and is_own(config.network.network):
         names["network"] = config.network.network
     if missing := [what for what, name in names.items() if not can_be_loaded(name)]:

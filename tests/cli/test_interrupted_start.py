@@ -34,8 +34,10 @@ main("train ppo --env mine:make --simulators in-process".split())
 """
 
 
-@pytest.mark.parametrize("when", ["when-made", "when-reset"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "when"),
+    [(signal.SIGINT, "when-made"), (signal.SIGINT, "when-reset"), (signal.SIGTERM, "when-reset")],
+)
 def test_before_the_first_checkpoint(number: signal.Signals, when: str, in_tmp: Path) -> None:
     (in_tmp / "mine.py").write_text(MODULE.format(number=int(number)))
     done = subprocess.run(

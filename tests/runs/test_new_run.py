@@ -33,8 +33,10 @@ def test_a_failure_after_it(tmp_path: Path) -> None:
 
 def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
-    with pytest.raises(UsageError, match="exists already"), new_run(tmp_path, ""):
-        pass
+    for sentence in ("exists already: .* or remove it", "exists already: .* or `veldt resume"):
+        with pytest.raises(UsageError, match=sentence), new_run(tmp_path, ""):
+            pass
+        CheckpointStore(tmp_path / "checkpoints").save(0, {"weights": {"w": np.zeros(2)}}, {})
     assert (tmp_path / "note.txt").exists()
 
 

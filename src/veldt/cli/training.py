@@ -52,7 +52,6 @@ class Resume:
 
 
 def train(arguments: list[str]) -> str:
-    from veldt import api
     from veldt.given import SECTIONS
     from veldt.recipe_book import RECIPES, find
 
@@ -69,17 +68,20 @@ def train(arguments: list[str]) -> str:
         line.add(getattr(defaults, section), section)
     given = line.parse(rest)
     env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
+    from veldt import api
+
     return _outcome(api.train(recipe.name, env_kwargs=env_kwargs, **given))
 
 
 def resume(arguments: list[str]) -> str:
-    from veldt import api
-    from veldt.config import RunConfig
+    from veldt.config import RESUMABLE, RunConfig
 
     line = CommandLine("resume", Resume.__doc__ or "")
     line.add(Resume)
-    line.add(RunConfig, only=api.RESUMABLE, defaults=False)
+    line.add(RunConfig, only=RESUMABLE, defaults=False)
     given = line.parse(arguments)
+    from veldt import api
+
     return _outcome(api.resume(given.pop("run"), **given))
 
 

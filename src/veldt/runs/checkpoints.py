@@ -108,7 +108,7 @@ class CheckpointStore:
         found = (
             f"none of the {len(paths)} checkpoints in {self.path} is whole ({problems[0]})"
             if paths
-            else f"none in {self.path}"
+            else f"none in {self.path}, so the run never began; train again"
         )
         raise CheckpointError(f"there is no checkpoint to load: {found}")
 

@@ -26,7 +26,9 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
     if path is None:
         directory = RunDirectory.create(Path("runs"), name)
     elif path.exists():
-        raise UsageError(f"--run-dir {path} exists already: name a new directory, or `veldt resume {path}`")
+        begun = CheckpointStore(RunDirectory(path).checkpoints).has_any()
+        other = f"or `veldt resume {path}`" if begun else "or remove it, as nothing in it can be resumed"
+        raise UsageError(f"--run-dir {path} exists already: name a new directory, {other}")
     else:
         directory = RunDirectory.create(path.parent, path.name)
     try:
