@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -27,6 +29,8 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of simulators, infere
 
 Add --help to any of them for its flags, or --debug for a traceback. veldt --version says which this is.
 Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted before there was a checkpoint."""
+
+_MADE_OF_IT = 2.0  # seconds after an interrupt in which an error is taken for what became of it
 
 # A verb takes its arguments and returns what is left to print.
 VERBS: Mapping[str, Callable[[list[str]], str]] = {
@@ -71,11 +75,11 @@ def _ended_like_interrupted() -> Iterator[None]:
 
     Training has its own way with all three once there is something to keep.
     """
-    asked = False
+    asked_at = -math.inf
 
     def interrupt(number: int, frame: object) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal asked_at
+        asked_at = time.monotonic()
         raise KeyboardInterrupt
 
     previous = {}
@@ -86,7 +90,8 @@ def _ended_like_interrupted() -> Iterator[None]:
     try:
         yield
     except Exception:
-        if asked:  # a library that was just being imported made another error of it
+        # A library that was just being imported may have made another error of it.
+        if time.monotonic() - asked_at < _MADE_OF_IT:
             raise KeyboardInterrupt from None
         raise
     finally:
