@@ -16,8 +16,7 @@ from veldt.agent import Agent, make_network
 from veldt.by_name import name_of
 from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
-from veldt.given import by_section, given_again, refuse_unread, refuse_unread_hidden
-from veldt.given import with_settings as with_settings  # for whoever builds a configuration
+from veldt.given import by_section, given_again, refuse_unread, refuse_unread_hidden, with_settings
 from veldt.networks.build import TorsoFactory, is_own
 from veldt.networks.precision import apply_precision
 from veldt.recipe_book import RECIPES, find

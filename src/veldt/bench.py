@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_format
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from veldt import api
 from veldt.errors import UsageError
+from veldt.given import with_settings
 from veldt.recipe_book import find
+from veldt.runs.console import output_console
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.choose import time_step
@@ -57,14 +57,14 @@ def report(
     if num_simulators:
         settings["num_simulators"] = num_simulators
     source = resolve(env)
-    assembly = assemble(api.with_settings(config, settings), source)
+    assembly = assemble(with_settings(config, settings), source)
     rows = sampling(assembly, seconds) if what == "sampling" else training(assembly, seconds)
     if json:
         figures = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}
         plan = {"decisions": assembly.decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
         print(json_format.dumps({"bench": what, **plan, "figures": figures}))
         return
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = output_console()
     for decision in assembly.decisions:
         console.print(decision, style="dim", highlight=False)
     table = Table("what", "SPS", "of its limit", "", box=None)

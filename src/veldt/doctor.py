@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 
 import psutil
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from veldt.recipe_book import RECIPES
+from veldt.runs.console import output_console
 from veldt.runtime.cores import allowed_cores
 from veldt.simulators.source import resolve
 from veldt.systems.assembly import assemble, versions
@@ -19,7 +18,7 @@ from veldt.systems.assembly import assemble, versions
 
 def report(env: str) -> None:
     """Prints it."""
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = output_console()
     table = Table(box=None, show_header=False)
     cores = allowed_cores()
     table.add_row("cores", f"{len(cores)} of {os.cpu_count()} may be used ({', '.join(map(str, cores))})")

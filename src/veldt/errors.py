@@ -5,9 +5,11 @@ The command line prints the sentence on stderr and exits with `exit_code`; a tra
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
 
 _ALIKE = 0.65  # of 1, how much of two names has to be the same for one to be taken for the other
 
@@ -46,6 +48,18 @@ class NetworkError(VeldtError):
 
 class CheckpointError(VeldtError):
     """A checkpoint is missing, truncated, altered, or belongs to something else."""
+
+
+@contextlib.contextmanager
+def as_error(kind: type[SimulatorError] | type[NetworkError], what: str) -> Iterator[None]:
+    """Errors of the user's own code become one of `kind`: `what` failed (a sentence's beginning), and how."""
+    try:
+        yield
+    except VeldtError:
+        raise
+    except Exception as error:
+        details = "".join(traceback.format_exception(error))
+        raise kind(f"{what}: {type(error).__name__}: {error}", details=details) from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -99,14 +99,19 @@ def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
     return settings
 
 
+def _refuse_twice(action: argparse.Action, namespace: argparse.Namespace) -> None:
+    """Of two values of a flag one would be ignored."""
+    if hasattr(namespace, action.dest):
+        raise argparse.ArgumentError(action, "given twice")
+
+
 class _StoreOnce(argparse.Action):
-    """Keeps the value of a flag, which is given once: one of two would be ignored."""
+    """Keeps the value of a flag that is given once."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
     ) -> None:
-        if hasattr(namespace, self.dest):
-            raise argparse.ArgumentError(self, "given twice")
+        _refuse_twice(self, namespace)
         setattr(namespace, self.dest, values)
 
 
@@ -116,8 +121,7 @@ class _SwitchOnce(argparse.BooleanOptionalAction):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
     ) -> None:
-        if hasattr(namespace, self.dest):
-            raise argparse.ArgumentError(self, "given twice")
+        _refuse_twice(self, namespace)
         super().__call__(parser, namespace, values, option)
 
 
@@ -285,6 +289,8 @@ def _field_docstrings(cls: type[Any]) -> dict[str, str]:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
         assert isinstance(definition, ast.ClassDef)
         for field, below in zip(definition.body, definition.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                said[ast.unparse(field.target)] = ast.literal_eval(below.value)
+            if not isinstance(field, ast.AnnAssign) or not isinstance(below, ast.Expr):
+                continue
+            if isinstance(below.value, ast.Constant):
+                said[ast.unparse(field.target)] = str(below.value.value)
     return said

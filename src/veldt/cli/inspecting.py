@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,14 +150,12 @@ def report(arguments: list[str]) -> str:
 
 def recipes(arguments: list[str]) -> str:
     asked = parse(Recipes, arguments, "recipes")
-    from rich.console import Console
     from rich.table import Table
 
     from veldt.recipe_book import RECIPES, find
+    from veldt.runs.console import output_console
 
-    terminal = sys.stdout.isatty()
-    # Whoever reads it from a file or a pipe wants whole lines.
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=None if terminal else 140)
+    console = output_console(file=io.StringIO())
     if asked.name is None:
         table = Table("recipe", "algorithm", "system", "what it is", box=None)
         for recipe in RECIPES.values():

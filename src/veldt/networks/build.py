@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from veldt.by_name import load_function, name_of
-from veldt.errors import NetworkError, UsageError, VeldtError, did_you_mean
+from veldt.errors import NetworkError, UsageError, as_error, did_you_mean
 from veldt.networks.torsos import MLP, PIXEL, ImpalaTorso, a3c_net, dqn_net, small_net
 from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
@@ -78,7 +76,10 @@ class Custom(nn.Module):
             for name, field in spec.observation.items()
         }
         given = fields if spec.is_dict else fields[""]
-        with torch.no_grad(), _named(name, f"on observations {_shapes(given)}"):
+        with (
+            torch.no_grad(),
+            as_error(NetworkError, f"network {name} failed on observations {_shapes(given)}"),
+        ):
             features = module(given)
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
@@ -113,7 +114,7 @@ def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequen
         factory = load_function(network, "network") if isinstance(network, str) else network
         shapes = {field: array.network_shape for field, array in spec.observation.items()}
         shape: Any = shapes if spec.is_dict else shapes[""]
-        with _named(name, f"when it was made for the shape {shape}"):
+        with as_error(NetworkError, f"network {name} failed when it was made for the shape {shape}"):
             module = factory(shape)
         if not isinstance(module, nn.Module):
             raise UsageError(f"network {name} returned {type(module).__name__}: it must return an nn.Module")
@@ -175,19 +176,6 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 def _channels_last(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
-
-
-@contextlib.contextmanager
-def _named(name: str, when: str) -> Iterator[None]:
-    """Errors of the user's own code name their network."""
-    try:
-        yield
-    except VeldtError:
-        raise
-    except Exception as error:
-        details = "".join(traceback.format_exception(error))
-        said = f"network {name} failed {when}: {type(error).__name__}: {error}"
-        raise NetworkError(said, details=details) from error
 
 
 def _shapes(observation: Tensor | Mapping[str, Tensor]) -> str:

@@ -30,11 +30,19 @@ class Watchdog:
     Args:
         progress: anything that compares equal if and only if nothing has happened.
         last_words: one sentence for standard error.
+        setting: what set the deadline, as it follows it in a message.
     """
 
-    def __init__(self, deadline_s: float, progress: Callable[[], Any], last_words: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        deadline_s: float,
+        progress: Callable[[], Any],
+        last_words: Callable[[], str],
+        setting: str = "",
+    ) -> None:
         self.watching = False
         self._deadline_s, self._progress, self._last_words = deadline_s, progress, last_words
+        self._overdue = f"no answer within {deadline_s:g} s{setting}, it counts as hung"
         self._watched = threading.get_ident()
         self._by_signal = threading.current_thread() is threading.main_thread()
         if self._by_signal:
@@ -53,7 +61,7 @@ class Watchdog:
 
     def _interrupt(self, number: int, frame: Any) -> None:
         if self.watching:
-            raise TimeoutError(f"no answer within {self._deadline_s:g} s (--env-timeout), it counts as hung")
+            raise TimeoutError(self._overdue)
 
     def _watch(self) -> None:
         interval = min(_INTERVAL, self._deadline_s / 4)
@@ -79,9 +87,11 @@ class Watchdog:
 
 
 @contextlib.contextmanager
-def within(deadline_s: float, progress: Callable[[], Any], last_words: str) -> Iterator[None]:
+def within(
+    deadline_s: float, progress: Callable[[], Any], last_words: str, setting: str = ""
+) -> Iterator[None]:
     """Runs the block under a `Watchdog`."""
-    watchdog = Watchdog(deadline_s, progress, lambda: last_words)
+    watchdog = Watchdog(deadline_s, progress, lambda: last_words, setting)
     watchdog.watching = True
     try:
         yield

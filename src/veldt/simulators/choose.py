@@ -7,14 +7,13 @@ import dataclasses
 import os
 import subprocess
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from veldt.errors import SimulatorError, UsageError, VeldtError
+from veldt.errors import SimulatorError, UsageError, as_error
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import within
 from veldt.simulators.in_process import InProcessSimulators, Simulators
@@ -54,9 +53,10 @@ class Plan:
 
 def probe_spec(source: EnvSource, atari: AtariConfig) -> SimulatorSpec:
     """The schema of the environment, from one instance of it. SimulatorError if it cannot be made."""
+    name = f"environment {source.name}"
     with (
-        _named(source, "could not be made"),
-        within(_MAKE_DEADLINE, lambda: 0, f"environment {source.name} hangs when it is made"),
+        as_error(SimulatorError, f"{name} could not be made"),
+        within(_MAKE_DEADLINE, lambda: 0, f"{name} hangs when it is made"),
     ):
         simulator = make_simulator(source, atari)
         simulator.close()
@@ -68,10 +68,11 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
 
     SimulatorError if it fails, or if a reset or a step takes longer than `timeout` seconds.
     """
-    what, done = "failed when its speed was measured with random actions", [0]
+    what = f"environment {source.name} failed when its speed was measured with random actions"
+    done = [0]
     with (
-        _named(source, what),
-        within(timeout, done.copy, f"environment {source.name} {what}: it counts as hung"),
+        as_error(SimulatorError, what),
+        within(timeout, done.copy, f"{what}: it counts as hung", " (--env-timeout)"),
     ):
         simulator = make_simulator(source, atari)
         try:
@@ -102,19 +103,6 @@ def _time_step(simulator: Simulator, done: list[int]) -> float:
 
     # The quickest of several: on a machine that others use too, the rest measures the others.
     return min(chunk() for _ in range(_CHUNKS))
-
-
-@contextlib.contextmanager
-def _named(source: EnvSource, what: str) -> Iterator[None]:
-    """Errors of the environment's own code name the environment."""
-    try:
-        yield
-    except VeldtError:
-        raise
-    except Exception as error:
-        details = "".join(traceback.format_exception(error))
-        message = f"environment {source.name} {what}: {type(error).__name__}: {error}"
-        raise SimulatorError(message, details=details) from error
 
 
 def time_hand_over(repeats: int = 100) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from veldt.errors import SimulatorError
 from veldt.simulators.seeding import episode_seed
 from veldt.simulators.simulator import StepperSettings
@@ -18,9 +16,8 @@ def named(settings: StepperSettings, b: int, episode: int, what: str, details: s
     return SimulatorError(message, simulator=b, seed=seed, details=details)
 
 
-def hung(settings: StepperSettings, progress: np.ndarray, details: str = "") -> SimulatorError:
-    """The error of the simulator that `progress` (see `Stepper`) names."""
-    b, episode = progress[:2].tolist()
+def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> SimulatorError:
+    """The error of a simulator that makes no progress in this episode."""
     seconds = f"{settings.simulation.env_timeout:g} s (--env-timeout)"
     return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)
 

@@ -68,7 +68,8 @@ class InProcessSimulators:
         self._watchdog = Watchdog(
             settings.simulation.env_timeout,
             self._progress.tobytes,
-            lambda: str(hung(settings, self._progress)),
+            lambda: str(hung(settings, *self._progress[:2].tolist())),
+            " (--env-timeout)",
         )
         try:
             with self._watched():

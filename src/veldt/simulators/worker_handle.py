@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from veldt.simulators.messages import unpack
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.trajectory import Trajectory
 from veldt.simulators.worker import CALL, RESET_ENDED, RING, STEP, STOP, Wiring
+
+_Result = TypeVar("_Result")
 
 _START_DEADLINE = 120.0  # seconds to import and to make environments, besides their own timeout
 
@@ -91,7 +93,8 @@ class WorkerHandle:
 
     def is_finished(self, group: int) -> bool:
         """Waits for the command of a group. False if it failed, or if the process died or hangs."""
-        if not self._done[group].acquire(False) and not self._awaited(group):
+        done = self._done[group]
+        if not done.acquire(False) and not self._awaited(lambda s: acquire(done, s, alive=self._child.alive)):
             return False
         return not self.reported
 
@@ -105,13 +108,9 @@ class WorkerHandle:
 
     def reply(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Waits for the answer to a call. SimulatorError if it is one, or if the process died or hangs."""
-        message, before = None, self._progress.copy()
-        while message is None:
-            message = self._child.receive(self._settings.simulation.env_timeout)
-            now = self._progress.copy()
-            if message is None and (not self.alive or np.array_equal(now, before)):
-                raise self.failure()
-            before = now
+        message = self._awaited(self._child.receive)
+        if message is None:
+            raise self.failure()
         header, arrays = unpack(message)
         if "error" in header:
             raise self.failure(message)
@@ -129,7 +128,7 @@ class WorkerHandle:
         if command == STEP and not self._slot.ended[row, b]:
             episode = int(self._slot.episode[row, b])
         if self.alive:
-            return hung(self._settings, np.array([b, episode]), self._child.stack(self._trace))
+            return hung(self._settings, b, episode, self._child.stack(self._trace))
         return named(
             self._settings, b, episode, f"took its process with it, which {self._child.cause_of_death()}"
         )
@@ -142,15 +141,16 @@ class WorkerHandle:
         """Waits for the process to end, and ends it if it does not in time."""
         self._child.end(deadline_s)
 
-    def _awaited(self, group: int) -> bool:
-        timeout, before = self._settings.simulation.env_timeout, self._progress.copy()
-        while not acquire(self._done[group], timeout, alive=self._child.alive):
+    def _awaited(self, attempt: Callable[[float], _Result]) -> _Result:
+        """What `attempt` returns, given a deadline in seconds; nothing (false) if the process died or hangs."""
+        before = self._progress.copy()
+        while not (result := attempt(self._settings.simulation.env_timeout)):
             # The deadline is for one simulator: a process still moving through its simulators is slow, not hung.
             now = self._progress.copy()
             if not self.alive or np.array_equal(now, before):
-                return False
+                break
             before = now
-        return True
+        return result
 
     def _group_of(self, b: int) -> int:
         return next((group for group, part in enumerate(self.parts) if part.start <= b < part.stop), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ def choose_arithmetic(
     few = threads or 1
     reasons = []
 
+    @functools.cache
     def seconds(precision: str, threads: int) -> float:
         return _pass_seconds(make_network(), observation, device, precision, threads)
 

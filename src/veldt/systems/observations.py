@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from veldt.algorithms.rollout import Observation, Observations
+from veldt.algorithms.rollout import Observation
 from veldt.functional.frames import stack_frames
 from veldt.simulators.spec import ArraySpec, SimulatorSpec
 from veldt.simulators.trajectory import Trajectory
 
 
-class SlotObservations(Observations, Protocol):
-    """The observations of a slot while it is filled, and when it is full."""
+class SlotObservations(ABC):
+    """The observations of a slot while it is filled, and when it is full; see `Observations`.
 
-    def row(self, t: int, part: slice) -> Observation:
-        """Observations [N, ...] of row `t`, simulators `part`, as the simulators have just written them.
-
-        In a rollout each row is asked for once, in order; the last one by `last`.
-        """
-
-
-def slot_observations(trajectory: Trajectory, device: torch.device) -> SlotObservations:
-    """The kind for `device`."""
-    return OnCPU(trajectory) if device.type == "cpu" else OnAccelerator(trajectory, device)
-
-
-class _Slot:
-    """What both kinds do alike with `_frames`, tensors by field [history + T + 1, B, ...], wherever these are."""
+    The kinds keep `_frames`, tensors by field [history + T + 1, B, ...], wherever these are.
+    """
 
     _frames: dict[str, Tensor]
 
     def __init__(self, trajectory: Trajectory) -> None:
         self._trajectory = trajectory
         self._fields = trajectory.spec.observation
+
+    @abstractmethod
+    def row(self, t: int, part: slice) -> Observation:
+        """Observations [N, ...] of row `t`, simulators `part`, as the simulators have just written them.
+
+        In a rollout each row is asked for once, in order; the last one by `last`.
+        """
+
+    @abstractmethod
+    def rows(self, index_N: Tensor | None) -> Observation: ...
+
+    def last(self) -> Observation:
+        return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
 
     def _first(self, field: ArraySpec) -> int:
         """Index of the oldest frame in row 0's stack."""
@@ -57,7 +59,7 @@ class _Slot:
         return fields if self._trajectory.spec.is_dict else fields[""]
 
 
-class OnCPU(_Slot):
+class OnCPU(SlotObservations):
     """Everything is a view of the slot, or a stack that the simulators have made; others are made in one pass."""
 
     def __init__(self, trajectory: Trajectory) -> None:
@@ -75,9 +77,6 @@ class OnCPU(_Slot):
 
     def rows(self, index_N: Tensor | None) -> Observation:
         return self._observation({name: self._rows(name, index_N) for name in self._fields})
-
-    def last(self) -> Observation:
-        return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
 
     def _view(self, name: str, t: int, part: slice) -> Tensor:
         if name in self._stacks:
@@ -101,7 +100,7 @@ class OnCPU(_Slot):
         return out.permute(0, 3, 1, 2)
 
 
-class OnAccelerator(_Slot):
+class OnAccelerator(SlotObservations):
     """A copy of the slot on the device: each frame crosses the bus once, when its row is first asked for."""
 
     def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
@@ -130,9 +129,6 @@ class OnAccelerator(_Slot):
             }
         )
 
-    def last(self) -> Observation:
-        return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
-
     def _row(self, name: str, t: int, part: slice) -> Tensor:
         field, frames = self._fields[name], self._frames[name]
         if field.stack == 1:
@@ -141,6 +137,11 @@ class OnAccelerator(_Slot):
         return stack_frames(
             frames[self._first(field) :], self._age, field.stack, torch.full_like(b_N, t), b_N
         )
+
+
+def slot_observations(trajectory: Trajectory, device: torch.device) -> SlotObservations:
+    """The kind for `device`."""
+    return OnCPU(trajectory) if device.type == "cpu" else OnAccelerator(trajectory, device)
 
 
 def blank_observation(spec: SimulatorSpec, rows: int, device: torch.device) -> Observation:
