@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def output_console(file: IO[str] | None = None) -> Console:
@@ -14,5 +15,7 @@ def output_console(file: IO[str] | None = None) -> Console:
     Args:
         file: where it writes instead of standard output, for which the text is meant in the end.
     """
+    from rich.console import Console
+
     terminal = sys.stdout.isatty()
     return Console(file=file, force_terminal=terminal if file else None, width=None if terminal else 140)
