@@ -10,16 +10,17 @@ import veldt
 from veldt.config import TrainConfig
 from veldt.errors import UsageError
 from veldt.recipe_book import RECIPES, Recipe, find
+from veldt.replay.settings import ReplayConfig
 
 ENVS = ("ALE/Breakout-v5", "CartPole-v1")
-SECTIONS = ("run", "learn", "network", "simulation", "atari")
+SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari")
 each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
 each_env = pytest.mark.parametrize("env", ENVS)
 
 
 def owners(config: TrainConfig, name: str) -> list[object]:
     """The values of all settings of that name."""
-    parts = [getattr(config, section) for section in SECTIONS]
+    parts = [part for section in SECTIONS if (part := getattr(config, section)) is not None]
     return [getattr(part, name) for part in parts if name in {f.name for f in dataclasses.fields(part)}]
 
 
@@ -43,8 +44,10 @@ def test_every_value_has_a_source(recipe: Recipe, env: str) -> None:
 @each_recipe
 @each_env
 def test_every_value_has_the_type_of_its_setting(recipe: Recipe, env: str) -> None:
+    config = recipe.config(env)
+    replay = None if config.replay is None else ReplayConfig()
     defaults = TrainConfig(
-        recipe="", algorithm=recipe.algorithm, env="", learn=type(recipe.config(env).learn)()
+        recipe="", algorithm=recipe.algorithm, env="", learn=type(config.learn)(), replay=replay
     )
     for name, setting in recipe.settings(env).items():
         assert type(setting.value) is type(owners(defaults, name)[0]), name
@@ -64,7 +67,11 @@ def test_sizes_fit_together(recipe: Recipe) -> None:
 
     for env in ENVS:
         config = recipe.config(env)
-        own = config.make_algorithm(ActionSpec("discrete", sizes=(2,), start=(0,)))
+        discrete, box = (
+            ActionSpec("discrete", sizes=(2,), start=(0,)),
+            ActionSpec("box", low=(-1.0,), high=(1.0,)),
+        )
+        own = config.make_algorithm(box if recipe.algorithm == "ddpg" else discrete)
         assert own.name == recipe.algorithm
         assert own.horizon(config.simulation.num_simulators) >= 1
 
@@ -73,7 +80,8 @@ def test_sizes_fit_together(recipe: Recipe) -> None:
 @each_env
 def test_the_table_shows_every_setting_once(recipe: Recipe, env: str) -> None:
     config, rows = recipe.config(env), recipe.table(env)
-    fields = [f.name for section in SECTIONS for f in dataclasses.fields(getattr(config, section))]
+    parts = [part for section in SECTIONS if (part := getattr(config, section)) is not None]
+    fields = [f.name for part in parts for f in dataclasses.fields(part)]
     assert sorted(row[0] for row in rows) == sorted(fields)
     for name, _, _, source in rows:
         given = recipe.settings(env).get(name)
@@ -86,6 +94,15 @@ def test_the_table_shows_values_and_units() -> None:
     assert rows["steps"] == ("10,000,000", "steps")
     assert rows["life_loss_ends"] == ("yes", "")
     assert rows["hidden"] == ("64 64", "units")
+
+
+def test_what_follows_from_the_intensity_is_shown() -> None:
+    """Stooke & Abbeel, A.3: horizon and updates follow from intensity, batch and simulators."""
+    rows = {name: (value, unit) for name, value, unit, _ in RECIPES["rainbow"].derived("ALE/Pong-v5")}
+    assert rows["steps per phase"] == ("4", "steps/simulator")  # 512 / (8 uses x 16 simulators)
+    assert rows["updates per phase"] == ("1", "updates")
+    assert rows["target moves every"] == ("125", "updates")  # 8,000 steps x 8 uses / 512
+    assert RECIPES["ppo"].derived("ALE/Pong-v5") == []
 
 
 def test_the_public_function_lists_them_also_once_this_module_is_imported() -> None:

@@ -13,8 +13,8 @@ import torch
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.rollout import Observation
 from veldt.config import TrainConfig
-from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.build import TorsoFactory, build_torso
+from veldt.networks.precision import Network
 from veldt.runtime.devices import one_thread
 from veldt.simulators.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.simulators.source import EnvSource
@@ -23,7 +23,7 @@ from veldt.simulators.spec import ObservationCodec, SimulatorSpec
 
 def make_network(
     config: TrainConfig, spec: SimulatorSpec, network: str | TorsoFactory | None = None
-) -> ActorCritic:
+) -> Network:
     """The network of a run, with its initial weights (a function of the run's seed)."""
     algorithm = config.make_algorithm(spec.action)
     chosen = config.network.network if network is None else network
@@ -31,9 +31,7 @@ def make_network(
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
         build = functools.partial(build_torso, chosen, spec, config.network.hidden)
-        built = algorithm.network(build, config.network.shared)
-    assert isinstance(built, ActorCritic)
-    return built
+        return algorithm.network(build)
 
 
 class Agent:
@@ -48,7 +46,7 @@ class Agent:
         config: TrainConfig,
         source: EnvSource,
         spec: SimulatorSpec,
-        network: ActorCritic,
+        network: Network,
         *,
         path: Path,
         step: int,
@@ -74,9 +72,7 @@ class Agent:
         """
         fields = self._encode(observation)
         inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
-        noise = uniform(
-            self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self._algorithm.noise
-        )
+        noise = uniform(self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self.noise)
         self._acted += 1
         stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy)[0]
         return self.spec.action.to_env(stored)
@@ -91,14 +87,14 @@ class Agent:
         if greedy:
             action = self._algorithm.best_action(self._network, observation)
         else:
-            noise = self._algorithm.prepare_noise(torch.from_numpy(noise_NK)).to(self._device)
+            noise = self._algorithm.prepare_noise(torch.from_numpy(noise_NK), None).to(self._device)
             action, _ = self._algorithm.act(self._network, observation, noise)
         return action.cpu().numpy()
 
     @property
     def noise(self) -> int:
         """Uniform numbers that one action takes."""
-        return self._algorithm.noise
+        return self._algorithm.action_noise(self._network)
 
     def make_env(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
         """An environment as the agent was trained in, whose observations `act` takes."""

@@ -27,17 +27,16 @@ from veldt.runs.new_run import new_run, run_name
 from veldt.runs.progress import Progress, Silent
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device
-from veldt.simulators.choose import plan, probe_spec
-from veldt.simulators.settings import SimulationConfig
+from veldt.simulators.choose import probe_spec
 from veldt.simulators.source import EnvSource, resolve
 from veldt.systems.assembly import Assembly, assemble, versions
-from veldt.systems.evaluator import Evaluation
-from veldt.systems.evaluator import evaluate as play
+from veldt.systems.evaluator import Evaluation, play_games, play_steps
 from veldt.systems.learner import load_weights
 from veldt.systems.synchronous import Synchronous
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | TorsoFactory
+PROTOCOLS = ("games", "atari")
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def train(
     """Trains until its steps are done or its score is reached, and returns the run.
 
     Args:
-        recipe: "a2c" or "ppo"; see `veldt recipes`.
+        recipe: "a2c", "ppo", "dqn", "c51", "rainbow" or "ddpg"; see `veldt recipes`.
         env: a Gymnasium id, "module:function", or a callable returning an environment.
         env_kwargs: JSON values, passed to whatever makes the environment.
         network: a name, "module:function", or a callable from an observation's shape to an `nn.Module` that maps
@@ -227,15 +226,23 @@ def _load(
 
 
 def evaluate(
-    run: str | Path | Agent, *, episodes: int = 30, seed: int = 0, greedy: bool = False, best: bool = False
+    run: str | Path | Agent,
+    *,
+    episodes: int = 30,
+    protocol: str = "games",
+    seed: int = 0,
+    greedy: bool = False,
+    best: bool = False,
 ) -> Evaluation:
     """Plays whole games with a run's policy and returns their raw scores and their lengths (agent steps).
 
     Args:
         run: a run's directory, or what `load` returned, which stays on its device.
         episodes: games to play, at least 1.
+        protocol: "games" plays `episodes`; "atari" plays the run's `evaluate_steps` (125,000 unless it says otherwise),
+            of which the whole games count, as published scores of value-learning agents are made.
         seed: 0 or more; fixes the games.
-        greedy: the likeliest action instead of a draw from the policy.
+        greedy: the best action instead of exploring as the algorithm does in evaluation.
         best: as for `load`; an agent is what it is.
 
     Raises:
@@ -243,16 +250,17 @@ def evaluate(
         CheckpointError: as for `load`.
         SimulatorError: the environment failed.
     """
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"--protocol is {protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
     if episodes < 1:
         raise UsageError(f"--episodes is {episodes}: it must be at least 1")
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
     call = "evaluate(load(run, {}))"
     agent = run if isinstance(run, Agent) else _load(run, best, None, None, "cpu", call)
-    count = min(episodes, agent.config.simulation.num_simulators)
-    simulation = SimulationConfig(num_simulators=count, alternate="off")
-    chosen = plan(agent.source, simulation, agent.config.atari, 0)
-    return play(agent, chosen, episodes=episodes, seed=seed, greedy=greedy)
+    if protocol == "atari":
+        return play_steps(agent, agent.config.run.evaluate_steps, seed=seed, greedy=greedy)
+    return play_games(agent, episodes, seed=seed, greedy=greedy)
 
 
 def recipes() -> dict[str, str]:

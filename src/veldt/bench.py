@@ -204,7 +204,9 @@ def _infer_only(assembly: Assembly, seconds: float) -> float:
     algorithm = assembly.algorithm()
     width = assembly.config.simulation.num_simulators // assembly.plan.groups
     observation = blank_observation(assembly.spec, width, assembly.device)
-    noise = algorithm.prepare_noise(torch.full((width, algorithm.noise), 0.5)).to(assembly.device)
+    noise = algorithm.prepare_noise(torch.full((width, algorithm.action_noise(network)), 0.5), None).to(
+        assembly.device
+    )
 
     @torch.no_grad()
     def work() -> int:
@@ -233,12 +235,13 @@ def _both(assembly: Assembly, seconds: float) -> float:
             assembly.device,
             assembly.config.run.seed,
             StageClock(),
+            noise=assembly.algorithm().action_noise(network),
             inference=assembly.infer_threads,
             cores=assembly.inference_cores,
         )
 
         def work() -> int:
-            sampler.sample()
+            sampler.sample(0)
             steps = int(simulators.trajectory.valid.sum())
             simulators.carry_over()
             return steps

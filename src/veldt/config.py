@@ -10,18 +10,25 @@ from typing import Annotated, Any, Literal
 
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Algorithm
+from veldt.algorithms.c51 import C51, C51Config, Rainbow, RainbowConfig
+from veldt.algorithms.ddpg import DDPG, DDPGConfig
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import CheckpointError, UsageError
+from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit, check_values
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.spec import ActionSpec
 
-AlgorithmConfig = A2CConfig | PPOConfig
-ALGORITHMS: dict[
-    str, tuple[type[A2CConfig] | type[PPOConfig], typing.Callable[[Any, ActionSpec], Algorithm]]
-] = {
+AlgorithmConfig = A2CConfig | PPOConfig | DQNConfig | C51Config | DDPGConfig
+ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], typing.Callable[[Any, ActionSpec], Algorithm]]] = {
     "a2c": (A2CConfig, A2C),
     "ppo": (PPOConfig, PPO),
+    "dqn": (DQNConfig, DQN),
+    "c51": (C51Config, C51),
+    "rainbow": (RainbowConfig, Rainbow),
+    "ddpg": (DDPGConfig, DDPG),
 }
 
 
@@ -33,8 +40,6 @@ class NetworkConfig:
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
     """Layers of the MLP (auto: for vectors). Only for a network that has one."""
-    shared: bool = True
-    """Policy and value stand on one torso."""
 
     def __post_init__(self) -> None:
         sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
@@ -69,20 +74,28 @@ class RunConfig:
     """A checkpoint each time this many steps are done, and at the end."""
     keep_checkpoints: Annotated[int, Unit("checkpoints")] = 3
     """How many of the newest are kept, besides the best."""
+    checkpoint_replay: Literal["full", "none"] = "full"
+    """Whether the replay memory can be restored from the newest checkpoints; without, a resumed run fills it anew."""
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
+    evaluate_every: Annotated[int, Unit("steps")] = 0
+    """Training pauses for an evaluation each time this many steps are done, and at the end; 0 is never."""
+    evaluate_steps: Annotated[int, Unit("steps")] = 125_000
+    """Steps of an evaluation: the whole games in them count, as `veldt evaluate --protocol atari` has it."""
 
     def __post_init__(self) -> None:
         check_values(self)
         if self.steps <= 0:
             raise UsageError(f"--steps is {self.steps}: it must be more than 0")
-        for name in ("checkpoint_every", "keep_checkpoints"):
+        for name in ("checkpoint_every", "keep_checkpoints", "evaluate_steps"):
             if getattr(self, name) < 1:
                 raise UsageError(
                     f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1"
                 )
         if self.seed < 0:
             raise UsageError(f"--seed is {self.seed}: it must be 0 or more")
+        if self.evaluate_every < 0:
+            raise UsageError(f"--evaluate-every is {self.evaluate_every}: it must be 0 (never) or more")
         if self.threads < 0:
             raise UsageError(f"--threads is {self.threads}: it must be 0 (automatic) or more")
         if self.log_every < 0:
@@ -90,7 +103,16 @@ class RunConfig:
 
 
 # What may change when a run is resumed: how long it runs and how it is recorded, but not what it is.
-RESUMABLE = ("steps", "until", "checkpoint_every", "keep_checkpoints", "log_every")
+RESUMABLE = (
+    "steps",
+    "until",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "checkpoint_replay",
+    "log_every",
+    "evaluate_every",
+    "evaluate_steps",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +126,24 @@ class TrainConfig:
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     run: RunConfig = RunConfig()
     learn: AlgorithmConfig = A2CConfig()
+    replay: ReplayConfig | None = None
     network: NetworkConfig = NetworkConfig()
     simulation: SimulationConfig = SimulationConfig()
     atari: AtariConfig = AtariConfig()
 
     def __post_init__(self) -> None:
         check_values(self)
+        if isinstance(self.learn, OffPolicyConfig) != (self.replay is not None):
+            raise UsageError(
+                f"the algorithm {self.algorithm} "
+                + (
+                    "needs a replay memory"
+                    if self.replay is None
+                    else "learns from fresh rollouts, and replays nothing"
+                )
+            )
+        if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
+            _check_sizes(self.learn, self.replay)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -120,6 +154,20 @@ class TrainConfig:
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         return ALGORITHMS[self.algorithm][1](self.learn, action)
+
+
+def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig) -> None:
+    for name in ("batch", "learning_starts"):
+        if getattr(learn, name) > replay.replay_size:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is {getattr(learn, name):,}, and the replay memory keeps "
+                f"{replay.replay_size:,} transitions: take a larger --replay-size, or less"
+            )
+    if learn.learning_starts < learn.batch:
+        raise UsageError(
+            f"--batch is {learn.batch:,}, and learning starts after {learn.learning_starts:,} steps, when less is "
+            "stored: raise --learning-starts, or take a smaller batch"
+        )
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -157,7 +205,8 @@ def _build(cls: type[Any], values: Any) -> Any:
         )
     built = {}
     for name, value in values.items():
-        hint = hints[name]
+        # Of `X | None`, X.
+        hint = next((h for h in typing.get_args(hints[name]) if dataclasses.is_dataclass(h)), hints[name])
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
             built[name] = _build(hint, value)
         else:  # JSON has lists only; every sequence here is a tuple

@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
+from veldt.replay.settings import ReplayConfig
 from veldt.simulators.settings import AtariConfig
 from veldt.simulators.source import EnvSource, resolve
 
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
     from veldt.networks.build import TorsoFactory
 
-SECTIONS = ("run", "learn", "network", "simulation", "atari")
+SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari")
 # A lost life is something that only an Atari game reports.
+_REPLAY = {field.name for field in dataclasses.fields(ReplayConfig)} | {"checkpoint_replay"}
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"life_loss_ends"}
 
 
@@ -39,10 +42,16 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
 
 def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Settings under the section of the configuration each belongs to. UsageError for one that belongs to none."""
-    fields = {section: {f.name for f in dataclasses.fields(getattr(config, section))} for section in SECTIONS}
+    sections = {section: part for section in SECTIONS if (part := getattr(config, section)) is not None}
+    fields = {section: {f.name for f in dataclasses.fields(part)} for section, part in sections.items()}
     found: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
-        section = next((section for section in SECTIONS if name in fields[section]), None)
+        section = next((section for section in fields if name in fields[section]), None)
+        if config.replay is None and name in _REPLAY:
+            raise UsageError(
+                f"{_flag(name)} is about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps "
+                "none: take a recipe that replays (dqn, c51, rainbow, ddpg), or leave it out"
+            )
         if section is None:
             known = sorted(set().union(*fields.values()))
             raise UsageError(
@@ -65,6 +74,16 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             f"{_flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
             "environment its own settings with --env-kwargs"
         )
+    unread_beside = config.learn.unread() if isinstance(config.learn, OffPolicyConfig) else {}
+    if unread := sorted(set(unread_beside) & set(names)):
+        raise UsageError(f"{_flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
+    if config.replay is not None and config.replay.replay == "uniform":
+        exponents = {"priority_exponent", "importance_exponent", "importance_exponent_end"}
+        if unread := sorted(exponents & set(names)):
+            raise UsageError(
+                f"{_flag(unread[0])} is for prioritised replay, and --replay is uniform: leave it out, or take "
+                "--replay prioritised"
+            )
     if own_network and "precision" in names and config.run.precision == "bf16":
         raise UsageError(
             "--precision is bf16, and what your own network does with its inputs is not known, so it is computed in "

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import ALGORITHMS, NetworkConfig, RunConfig, TrainConfig
 from veldt.errors import UsageError, did_you_mean
+from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 
@@ -22,6 +24,7 @@ _DEFAULT = "veldt's default"
 # Sections of the configuration in which a setting is looked up by name.
 _SECTIONS: Mapping[str, type[Any]] = {
     "run": RunConfig,
+    "replay": ReplayConfig,
     "simulation": SimulationConfig,
     "network": NetworkConfig,
     "atari": AtariConfig,
@@ -60,17 +63,24 @@ class Recipe:
     def config(self, env: str) -> TrainConfig:
         """The configuration with this recipe's values for `env`, and veldt's defaults for the rest."""
         settings = self.settings(env)
-        sections = {"learn": ALGORITHMS[self.algorithm][0], **_SECTIONS}
+        sections = self._sections()
         values: dict[str, dict[str, Any]] = {section: {} for section in sections}
         for name, setting in settings.items():
             values[_section_of(name, sections)][name] = setting.value
         built: dict[str, Any] = {section: cls(**values[section]) for section, cls in sections.items()}
         return TrainConfig(recipe=self.name, algorithm=self.algorithm, env=env, **built)
 
+    def _sections(self) -> dict[str, type[Any]]:
+        learn = ALGORITHMS[self.algorithm][0]
+        sections = {"learn": learn, **_SECTIONS}
+        if not issubclass(learn, OffPolicyConfig):
+            del sections["replay"]
+        return sections
+
     def table(self, env: str) -> list[tuple[str, str, str, str]]:
         """(setting, value, unit, source) of every value, for `veldt recipes NAME`."""
         config, settings, rows = self.config(env), self.settings(env), []
-        for section in ("learn", *_SECTIONS):
+        for section in self._sections():
             part = getattr(config, section)
             hints = typing.get_type_hints(type(part), include_extras=True)
             for field in dataclasses.fields(part):
@@ -78,6 +88,13 @@ class Recipe:
                 value = getattr(part, field.name)
                 rows.append((field.name, _show(value), _unit(hints[field.name]), source))
         return rows
+
+    def derived(self, env: str) -> list[tuple[str, str, str, str]]:
+        """(what, value, unit, from what) of what follows from the values, for `veldt recipes NAME`."""
+        config = self.config(env)
+        if not isinstance(config.learn, OffPolicyConfig):
+            return []
+        return config.learn.derived(config.simulation.num_simulators)
 
 
 def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:
@@ -190,7 +207,159 @@ _PPO = Recipe(
     },
 )
 
-RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (_A2C, _PPO)}
+# What Q-learning recipes have in common on Atari.
+_Q_ATARI: Settings = {
+    "num_simulators": From(16, f"{SA}, 5.2: scores hold up to 200 and more"),
+    "training_intensity": From(8.0, f"{SA}, 5: the reference for DQN and its variants"),
+    "discount": From(0.99, "Mnih et al. 2015"),
+    "replay_size": From(1_000_000, "Mnih et al. 2015"),
+    "network": From("dqn", f"{SA}, A.1: DQN-Net"),
+    "clip_rewards": From(True, "Mnih et al. 2015"),
+    "life_loss_ends": From(True, "Mnih et al. 2015; accel_rl"),
+    "evaluate_every": From(1_000_000, f"{SA}, 5"),
+    "evaluate_steps": From(125_000, f"{SA}, 5"),
+    "steps": From(50_000_000, f"{SA}, table 2"),
+}
+_Q_SMALL: Settings = {
+    "steps": From(100_000, "measured here"),
+    "num_simulators": From(8, "measured here"),
+    "batch": From(128, "measured here"),
+    "training_intensity": From(64.0, "RL Zoo, dqn CartPole-v1 (128 updates of 64 for 256 steps is 32)"),
+    "learning_starts": From(1_000, "RL Zoo, dqn CartPole-v1"),
+    "learning_rate": From(1e-3, "measured here"),
+    "scale_learning_rate": From("none", "measured here"),
+    "target_every": From(500, "measured here"),
+    "epsilon_end": From(0.04, "RL Zoo, dqn CartPole-v1"),
+    "epsilon_steps": From(8_000, "RL Zoo, dqn CartPole-v1: 16% of 50,000 steps"),
+    "evaluation_epsilon": From(0.0, _DEFAULT),
+    "gradient_clip": From(10.0, "Wang et al. 2016"),
+    "clip_rewards": From(False, "RL Zoo: no reward clipping outside Atari"),
+    "hidden": From((256, 256), "RL Zoo, dqn CartPole-v1"),
+    "replay_size": From(100_000, "RL Zoo, dqn CartPole-v1"),
+    "checkpoint_every": From(50_000, _DEFAULT),
+}
+
+_DQN = Recipe(
+    name="dqn",
+    algorithm="dqn",
+    system="synchronous",
+    summary="Deep Q-networks (Mnih et al. 2015), batches of 32 up to 2,048 (Stooke & Abbeel 2018)",
+    atari={
+        **_Q_ATARI,
+        "batch": From(32, "Mnih et al. 2015 (--batch 512 is the paper's DQN-512)"),
+        "learning_rate": From(2.5e-4, f"{SA}, A.3: for a batch of 32"),
+        "scale_learning_rate": From("paper", f"{SA}, A.3: 2.5, 7.5, 15e-4 for 32, 512, 1,024"),
+        "optimiser": From("rmsprop", f"{SA}, appendix D: without momentum, not centred; accel_rl"),
+        "rmsprop_decay": From(0.95, "Mnih et al. 2015; accel_rl"),
+        "rmsprop_epsilon": From(1e-6, "accel_rl (0.01 for a summed loss in Mnih et al. 2015)"),
+        "learning_starts": From(50_000, "Mnih et al. 2015"),
+        "target_every": From(10_000, "dqn_zoo, accel_rl (10,000 updates in Mnih et al. 2015)"),
+        "epsilon_end": From(0.1, "Mnih et al. 2015"),
+        "epsilon_steps": From(1_000_000, "Mnih et al. 2015"),
+        "evaluation_epsilon": From(0.05, "Mnih et al. 2015"),
+    },
+    small=_Q_SMALL,
+)
+
+_C51 = Recipe(
+    name="c51",
+    algorithm="c51",
+    system="synchronous",
+    summary="Categorical DQN (Bellemare et al. 2017), batches of 32 up to 2,048 (Stooke & Abbeel 2018)",
+    atari={
+        **_Q_ATARI,
+        "batch": From(32, "Bellemare et al. 2017 (--batch 2048 is the paper's CatDQN-2k)"),
+        "learning_rate": From(2.5e-4, "Bellemare et al. 2017, for a batch of 32"),
+        "scale_learning_rate": From("paper", f"{SA}, A.3: 4.2e-4 for 256 and above"),
+        "optimiser": From("adam", "Bellemare et al. 2017"),
+        "adam_epsilon": From(0.01, f"{SA}, A.3: 0.01 / batch"),
+        "scale_adam_epsilon": From(True, f"{SA}, A.3"),
+        "learning_starts": From(50_000, "dqn_zoo"),
+        "target_every": From(10_000, "dqn_zoo, accel_rl"),
+        "epsilon_end": From(0.01, "Bellemare et al. 2017"),
+        "epsilon_steps": From(1_000_000, "dqn_zoo"),
+        "evaluation_epsilon": From(0.001, "Bellemare et al. 2017"),
+        "atoms": From(51, "Bellemare et al. 2017"),
+        "value_min": From(-10.0, "Bellemare et al. 2017"),
+        "value_max": From(10.0, "Bellemare et al. 2017"),
+    },
+    small={
+        **_Q_SMALL,
+        "value_min": From(-100.0, "CleanRL, c51"),
+        "value_max": From(100.0, "CleanRL, c51"),
+        "atoms": From(101, "CleanRL, c51"),
+    },
+)
+
+_RAINBOW = Recipe(
+    name="rainbow",
+    algorithm="rainbow",
+    system="synchronous",
+    summary="ε-Rainbow: double, dueling, prioritised, n-step, categorical (Hessel et al. 2018; Stooke & Abbeel 2018)",
+    atari={
+        **_Q_ATARI,
+        "batch": From(512, f"{SA}, 5.3 (32 in Hessel et al. 2018)"),
+        "learning_rate": From(6.25e-5, "Hessel et al. 2018, table 1"),
+        "scale_learning_rate": From("none", f"{SA}, A.3"),
+        "optimiser": From("adam", "Hessel et al. 2018, table 1"),
+        "adam_epsilon": From(0.005, f"{SA}, A.3: 0.005 / batch"),
+        "scale_adam_epsilon": From(True, f"{SA}, A.3"),
+        "n_step": From(3, "Hessel et al. 2018, table 1"),
+        "double": From(True, "Hessel et al. 2018"),
+        "dueling": From(True, "Hessel et al. 2018"),
+        "gradient_clip": From(10.0, "Wang et al. 2016; dqn_zoo"),
+        "learning_starts": From(20_000, "Hessel et al. 2018, table 1: 80,000 frames"),
+        "target_every": From(8_000, "Hessel et al. 2018, table 1: 32,000 frames"),
+        "epsilon_end": From(0.01, "Hessel et al. 2018"),
+        "epsilon_steps": From(62_500, "Hessel et al. 2018: 250,000 frames"),
+        "evaluation_epsilon": From(0.001, "Hessel et al. 2018"),
+        "replay": From("prioritised", "Hessel et al. 2018"),
+        "priority_exponent": From(0.5, "Hessel et al. 2018, table 1"),
+        "importance_exponent": From(0.4, "Hessel et al. 2018, table 1"),
+        "importance_exponent_end": From(1.0, "Hessel et al. 2018, table 1"),
+        "atoms": From(51, "Bellemare et al. 2017"),
+        "value_min": From(-10.0, "Bellemare et al. 2017"),
+        "value_max": From(10.0, "Bellemare et al. 2017"),
+    },
+    small={
+        **_Q_SMALL,
+        "n_step": From(3, "Hessel et al. 2018, table 1"),
+        "value_min": From(-100.0, "CleanRL, c51"),
+        "value_max": From(100.0, "CleanRL, c51"),
+        "atoms": From(101, "CleanRL, c51"),
+        "replay": From("prioritised", "Hessel et al. 2018"),
+        "priority_exponent": From(0.5, "Hessel et al. 2018, table 1"),
+    },
+)
+
+_DDPG_SMALL: Settings = {
+    "steps": From(100_000, "measured here"),
+    "num_simulators": From(8, "measured here"),
+    "batch": From(256, "RL Zoo, ddpg Pendulum-v1"),
+    "training_intensity": From(256.0, "RL Zoo, ddpg Pendulum-v1: an update each step"),
+    "learning_starts": From(2_000, "measured here"),
+    "learning_rate": From(1e-3, "RL Zoo, ddpg Pendulum-v1"),
+    "actor_learning_rate": From(1e-3, "RL Zoo, ddpg Pendulum-v1"),
+    "discount": From(0.98, "RL Zoo, ddpg Pendulum-v1"),
+    "target_every": From(0, "Lillicrap et al. 2016, section 7: every update"),
+    "target_rate": From(0.005, "RL Zoo (0.001 in Lillicrap et al. 2016)"),
+    "exploration_noise": From(0.1, "RL Zoo, ddpg Pendulum-v1"),
+    "clip_rewards": From(False, "Lillicrap et al. 2016"),
+    "replay_size": From(200_000, "RL Zoo, ddpg Pendulum-v1"),
+    "hidden": From((400, 300), "Lillicrap et al. 2016, section 7"),
+    "checkpoint_every": From(50_000, _DEFAULT),
+}
+
+_DDPG = Recipe(
+    name="ddpg",
+    algorithm="ddpg",
+    system="synchronous",
+    summary="Deep deterministic policy gradient for continuous actions (Lillicrap et al. 2016)",
+    atari=_DDPG_SMALL,
+    small=_DDPG_SMALL,
+)
+
+RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (_A2C, _PPO, _DQN, _C51, _RAINBOW, _DDPG)}
 
 
 def find(name: str) -> Recipe:

@@ -28,9 +28,8 @@ def test_actions_are_those_of_the_action_space_and_the_policy_is_remembered(kind
     def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         return policy, value
 
-    noise = own.prepare_noise(torch.from_numpy(uniform(1, ACTION, np.arange(ROWS), np.arange(1), own.noise)))[
-        0
-    ]
+    drawn = uniform(1, ACTION, np.arange(ROWS), np.arange(1), own.action_noise(torch.nn.Identity()))
+    noise = own.prepare_noise(torch.from_numpy(drawn), 0)[0]
     action, remembered = own.act(forward, torch.zeros(ROWS), noise)
     assert action.shape == (ROWS, *SPECS[kind].shape)
     assert str(action.dtype) == f"torch.{SPECS[kind].dtype}"

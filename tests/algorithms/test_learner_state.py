@@ -56,7 +56,7 @@ def test_going_on_from_the_arrays_is_going_on(make: Callable[[], A2C | PPO]) -> 
     learn(own, network, learner, 2)
 
     again, other, restored = make_learner(make, seed=1)
-    restored.load(weights, state)
+    restored.load(weights, state, {})
     learn(again, other, restored, 2)
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, other.get_parameter(name)), name
@@ -84,7 +84,7 @@ def test_arrays_of_another_network_are_refused(spoil: str, how: str) -> None:
     else:
         arrays[name] = arrays[name][:7] if how == "another shape" else arrays[name][:1]
     with pytest.raises(CheckpointError, match=r"(do|does) not fit this network: .*value\.weight"):
-        learner.load(weights, state)
+        learner.load(weights, state, {})
 
 
 def test_an_update_reaches_the_parts_that_compute_in_bf16() -> None:
@@ -107,7 +107,7 @@ def test_an_update_clips_the_gradient_and_says_its_norm() -> None:
     rollout, table = eventful(np.random.default_rng(7))
     batch = next(iter(own.minibatches(table, rollout, torch.Generator().manual_seed(0))))
     before = learner.weights()
-    figures = learner.update(batch, 0.0, 1e-3)
+    figures = learner.update(batch, 0.0, 1e-3).figures
     assert float(figures["gradient_norm"]) > 1e-3
     after = learner.weights()
     # Adam's step is the learning rate whatever the gradient's size, unless that is far below its epsilon.

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from veldt.functional.frames import stack_frames
-from veldt.simulators.stacks import write_stacks
+from veldt.simulators.stacks import slot_frames, write_stacks
 
 
 def in_one_pass(frames: Tensor, age: Tensor, stack: int, t: Tensor, b: Tensor) -> Tensor:
     """The CPU's kernels, on several threads where there are rows enough."""
     out = np.full((len(t), *frames.shape[2:], stack), 77, np.uint8)
-    write_stacks(*(tensor.numpy() for tensor in (frames, age, t, b)), out, threads=3)
+    frame_NK = slot_frames(age.numpy(), (t * age.shape[1] + b).numpy(), stack)
+    write_stacks(frames.flatten(0, 1).numpy(), frame_NK[None], out[None], threads=3)
     return torch.from_numpy(out).permute(0, 3, 1, 2)
 
 

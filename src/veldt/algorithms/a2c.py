@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
-from torch import Tensor
 
-from veldt.algorithms.base import Forward
+from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rollout import Batch, Rollout
 from veldt.errors import UsageError
@@ -80,16 +79,17 @@ class A2C(PolicyGradient):
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
         yield self.targets(forward, rollout)
 
-    def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
         parameters_NP, value_N = forward(batch.observation())
         log_prob_N = self.distribution.log_prob(parameters_NP, batch.action)
         policy_loss = masked_mean(-log_prob_N * batch.advantage, batch.valid)
         value_loss = masked_mean((value_N - batch.target).square(), batch.valid)
         entropy = masked_mean(self.distribution.entropy(parameters_NP), batch.valid)
         loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy * entropy
-        return loss, {
+        figures = {
             "loss/total": loss.detach(),
             "loss/policy": policy_loss.detach(),
             "loss/value": value_loss.detach(),
             "policy/entropy": entropy.detach(),
         }
+        return Loss(loss, figures)

@@ -2,56 +2,125 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.rollout import Batch, Observation, Rollout
+from veldt.algorithms.transitions import QBatch, Transitions
 from veldt.functional.updates import UpdateRule
+from veldt.networks.precision import Network
+from veldt.replay.n_step import NStep
 
-# A network's forward pass, possibly compiled.
-Forward = Callable[[Observation], tuple[Tensor, Tensor]]
+# A network's forward pass, possibly compiled. What it returns is between the network and its algorithm.
+Forward = Callable[..., Any]
+# Makes the part of a network that stands on observations, in the form an algorithm wants it; see `build_torso`.
+BuildTorso = Callable[..., nn.Module]
 
 
-class Algorithm(Protocol):
-    """Everything a system needs to know of what is learned.
+class Loss(NamedTuple):
+    """Of one update: what is minimised; figures to log and the rows' new priorities (raw, [N]), without gradient."""
 
-    `progress` is the fraction of the training budget that is done, in [0, 1): schedules are functions of it, so that
-    they cannot restart when a run does.
+    total: Tensor
+    figures: dict[str, Tensor]
+    priority: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class TargetUpdate:
+    """How a target network follows: every `every` updates it moves by the fraction `rate` (1: a copy)."""
+
+    every: int
+    rate: float
+
+
+class Algorithm(ABC):
+    """Everything a system needs to know of what is learned, however its experience comes.
+
+    `progress` is the fraction of the training budget that is done, in [0, 1), and `steps` counts agent steps: schedules
+    are functions of them, so that they cannot restart when a run does.
     """
 
     name: str
-    noise: int  # uniform numbers an action takes
     rule: UpdateRule
     gradient_clip: float  # largest norm of the gradient; 0: no limit
+    target: TargetUpdate | None = None
 
+    @abstractmethod
     def horizon(self, num_simulators: int) -> int:
         """Steps each simulator makes between optimisation phases. UsageError where sizes do not divide."""
 
+    @abstractmethod
     def update_rows(self, num_simulators: int) -> int:
         """Rows of one update: what the network is given at once when it learns."""
 
-    def network(self, build_torso: Callable[[], nn.Module], shared: bool) -> nn.Module:
+    @abstractmethod
+    def network(self, build_torso: BuildTorso) -> Network:
         """Torso and heads."""
 
-    def prepare_noise(self, uniform: Tensor) -> Tensor:
-        """Uniform noise [..., noise] in the form `act` takes it, once for many steps."""
+    @abstractmethod
+    def action_noise(self, network: nn.Module) -> int:
+        """Uniform numbers an action takes."""
 
+    @abstractmethod
+    def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
+        """Uniform noise [..., B, noise] of B simulators in the form `act` takes it, once for many steps.
+
+        `steps` are done in training; None when a trained policy is evaluated.
+        """
+
+    @abstractmethod
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Actions [N, ...] for N observations, and what to remember with them."""
 
+    @abstractmethod
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         """The action without exploration."""
 
+    @abstractmethod
     def learning_rate(self, progress: float, batch: int) -> float:
-        """The step size now, for phases of `batch` samples."""
+        """The step size now, for updates or phases of `batch` samples."""
 
+    def rate_scale(self, parameter: str) -> float:
+        """What the step size of the parameter of this name is multiplied by."""
+        return 1.0
+
+    def exploration(self, steps: int) -> dict[str, float]:
+        """Figures about exploration to log, after `steps` of training."""
+        return {}
+
+    @abstractmethod
+    def loss(self, forward: Forward, batch: Any, progress: float) -> Loss:
+        """The loss of one update on what `minibatches` or `targets` made."""
+
+
+class OnPolicy(Algorithm):
+    """Learns from the rollout that has just been sampled, and then forgets it."""
+
+    @abstractmethod
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
         """One optimisation phase: a batch for each update, in order."""
 
-    def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of one update, and figures to log (without gradient)."""
+
+class OffPolicy(Algorithm):
+    """Learns from transitions of any age, drawn from a replay memory."""
+
+    batch: int  # transitions of an update
+    intensity: float  # times a transition is used, on average
+    learning_starts: int  # steps that are sampled before the first update
+    returns: NStep
+    reward_range: tuple[float, float] | None = None  # what one reward can be for the network to express it
+
+    @abstractmethod
+    def update_noise(self, network: nn.Module) -> int:
+        """Standard normal numbers that an update takes."""
+
+    @abstractmethod
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+        """What the loss regresses on, without gradient; `target` is the target network's forward pass."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from veldt.algorithms.base import Forward
+from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
 from veldt.algorithms.rollout import Batch, Observation, Rollout
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
+from veldt.networks.precision import Network
 from veldt.runtime.settings import Unit, check_values
 from veldt.simulators.spec import ActionSpec
 
@@ -42,6 +41,8 @@ class PolicyGradientConfig:
     """Learn from rewards clipped to [-1, 1]; scores are always raw."""
     life_loss_ends: bool = True
     """Learn from a lost life as from an episode's end (without resetting the game)."""
+    shared: bool = True
+    """Policy and value stand on one torso."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -55,21 +56,21 @@ class PolicyGradientConfig:
                 raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be 0 or more")
 
 
-class PolicyGradient(ABC):
-    """See `Algorithm`."""
-
-    name: str
+class PolicyGradient(OnPolicy):
+    """See `OnPolicy`."""
 
     def __init__(self, config: PolicyGradientConfig, action: ActionSpec, rule: UpdateRule) -> None:
         self._config, self._action, self.rule = config, action, rule
         self.distribution = policy_distribution(action)
-        self.noise = self.distribution.noise
         self.gradient_clip = config.gradient_clip
 
-    def network(self, build_torso: Callable[[], nn.Module], shared: bool) -> nn.Module:
-        return ActorCritic(build_torso, self._action, shared)
+    def network(self, build_torso: BuildTorso) -> Network:
+        return ActorCritic(build_torso, self._action, self._config.shared)
 
-    def prepare_noise(self, uniform: Tensor) -> Tensor:
+    def action_noise(self, network: nn.Module) -> int:
+        return self.distribution.noise
+
+    def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
         return self.distribution.prepare(uniform)
 
     def act(
@@ -110,17 +111,3 @@ class PolicyGradient(ABC):
             target=(advantage_TB + value_SB[:-1]).flatten(),
             valid=rollout.valid.flatten().float(),
         )
-
-    @abstractmethod
-    def horizon(self, num_simulators: int) -> int: ...
-
-    @abstractmethod
-    def update_rows(self, num_simulators: int) -> int: ...
-
-    @abstractmethod
-    def minibatches(
-        self, forward: Forward, rollout: Rollout, generator: torch.Generator
-    ) -> Iterator[Batch]: ...
-
-    @abstractmethod
-    def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]: ...

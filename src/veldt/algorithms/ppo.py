@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from torch import Tensor
 
-from veldt.algorithms.base import Forward
+from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rollout import Batch, Rollout
 from veldt.errors import UsageError
@@ -91,7 +90,7 @@ class PPO(PolicyGradient):
             for index in order_N.chunk(self.config.minibatches):
                 yield batch.select(index)
 
-    def loss(self, forward: Forward, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
         config = self.config
         clip = config.clip * ((1.0 - progress) if config.anneal_clip else 1.0)
         parameters_NP, value_N = forward(batch.observation())
@@ -111,7 +110,7 @@ class PPO(PolicyGradient):
         loss = policy_loss + config.value_weight * value_loss - config.entropy * entropy
         log_ratio_N = log_ratio_N.detach()
         clipped_N = ((log_ratio_N.exp() - 1.0).abs() > clip).float()
-        return loss, {
+        figures = {
             "loss/total": loss.detach(),
             "loss/policy": policy_loss.detach(),
             "loss/value": value_loss.detach(),
@@ -119,3 +118,4 @@ class PPO(PolicyGradient):
             "policy/kl": masked_mean(approximate_kl(log_ratio_N), batch.valid),
             "policy/clip_fraction": masked_mean(clipped_N, batch.valid),
         }
+        return Loss(loss, figures)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from veldt.cli.arguments import Positional, parse
+from veldt.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +24,12 @@ class Evaluate:
     """The run's directory."""
     episodes: int = 30
     """Games to play."""
+    protocol: Literal["games", "atari"] = "games"
+    """games plays --episodes; atari plays 125,000 steps, of which the whole games count."""
     seed: int = 0
     """Fixes the games."""
     greedy: bool = False
-    """The likeliest action instead of a draw from the policy."""
+    """The best action instead of exploring as the algorithm does in evaluation."""
     best: bool = False
     """The checkpoint with the best mean return of 100 games instead of the newest."""
     json: bool = False
@@ -109,7 +112,13 @@ def evaluate(arguments: list[str]) -> str:
 
     agent = api.load(asked.run, best=asked.best)
     begin = time.perf_counter()
-    result = api.evaluate(agent, episodes=asked.episodes, seed=asked.seed, greedy=asked.greedy)
+    result = api.evaluate(
+        agent, episodes=asked.episodes, protocol=asked.protocol, seed=asked.seed, greedy=asked.greedy
+    )
+    if not result.scores:
+        raise UsageError(
+            f"no game ended within the protocol's {agent.config.run.evaluate_steps:,} steps: use --protocol games"
+        )
     scores = np.array(result.scores)
     figures = {
         "run": str(asked.run),
@@ -166,6 +175,10 @@ def recipes(arguments: list[str]) -> str:
         kind = "Atari" if asked.env.startswith("ALE/") else "small environments"
         table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
         for row in recipe.table(asked.env):
+            table.add_row(*row)
+        if derived := recipe.derived(asked.env):
+            table.add_section()
+        for row in derived:
             table.add_row(*row)
         console.print(table)
         other = "--env CartPole-v1 shows the values for small environments"

@@ -57,7 +57,7 @@ def train(arguments: list[str]) -> str:
 
     if not arguments or arguments[0].startswith("-"):
         if arguments and arguments[0] in ("-h", "--help"):
-            names = "\n".join(f"  {name:4} {recipe.summary}" for name, recipe in RECIPES.items())
+            names = "\n".join(f"  {name:8} {recipe.summary}" for name, recipe in RECIPES.items())
             return TRAIN_HELP.format(names=names)
         raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
     recipe, rest = find(arguments[0]), arguments[1:]
@@ -65,7 +65,8 @@ def train(arguments: list[str]) -> str:
     line.add(Launch, "environment")
     defaults = recipe.config(_peek_env(rest) or "ALE/Breakout-v5")
     for section in SECTIONS:
-        line.add(getattr(defaults, section), section)
+        if (part := getattr(defaults, section)) is not None:
+            line.add(part, section)
     given = line.parse(rest)
     env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
     from veldt import api

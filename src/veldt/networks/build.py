@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from veldt.by_name import load_function, name_of
 from veldt.errors import NetworkError, UsageError, as_error, did_you_mean
-from veldt.networks.torsos import MLP, PIXEL, ImpalaTorso, a3c_net, dqn_net, small_net
+from veldt.networks.torsos import MLP, PIXEL, Activation, ImpalaTorso, a3c_net, dqn_net, small_net
 from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
-IMAGE_NETWORKS: Mapping[str, Callable[[Sequence[int]], nn.Module]] = {
+
+class ImageNetwork(Protocol):
+    def __call__(self, shape: Sequence[int], *, top: bool = True) -> nn.Module: ...
+
+
+IMAGE_NETWORKS: Mapping[str, ImageNetwork] = {
     "a3c": a3c_net,
     "dqn": dqn_net,
     "impala": ImpalaTorso,
@@ -42,6 +48,7 @@ class Images(nn.Module):
         self.torso = build(image_shape(shape))
         self.torso.scale = scale  # type: ignore[assignment]
         self.features = int(self.torso.features)  # type: ignore[arg-type]
+        self.top_width = int(self.torso.top_width)  # type: ignore[arg-type]
 
     def forward(self, image: Tensor) -> Tensor:
         if image.ndim == 3:
@@ -52,13 +59,17 @@ class Images(nn.Module):
 
 
 class Fields(nn.Module):
-    """One torso for each field of a Dict observation; the features side by side."""
+    """One torso for each field of a Dict observation; the features side by side.
+
+    Without tops, one layer on all features has as many units as the fields' own would have together.
+    """
 
     def __init__(self, torsos: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.names = list(torsos)
         self.torsos = nn.ModuleList(torsos.values())
         self.features: int = sum(int(torso.features) for torso in torsos.values())  # type: ignore[arg-type, misc]
+        self.top_width: int = sum(int(torso.top_width) for torso in torsos.values())  # type: ignore[arg-type, misc]
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
         pairs = zip(self.names, self.torsos, strict=True)
@@ -66,7 +77,12 @@ class Fields(nn.Module):
 
 
 class Custom(nn.Module):
-    """The user's own module, with the number of its features measured. `name` is what messages call it."""
+    """The user's own module, with the number of its features measured. `name` is what messages call it.
+
+    Which of its layers is the last is not known: it is taken whole, as a torso and as a body alike.
+    """
+
+    top_width = 0
 
     def __init__(self, module: nn.Module, spec: SimulatorSpec, name: str) -> None:
         super().__init__()
@@ -97,13 +113,22 @@ def is_own(network: str | TorsoFactory) -> bool:
     return not isinstance(network, str) or ":" in network
 
 
-def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequence[int]) -> nn.Module:
-    """The torso for `spec`.
+def build_torso(
+    network: str | TorsoFactory,
+    spec: SimulatorSpec,
+    hidden: Sequence[int],
+    *,
+    top: bool = True,
+    activation: Activation = "tanh",
+) -> nn.Module:
+    """The torso for `spec`: a module with `features` and `top_width`.
 
     Args:
         network: a name of `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
             dictionary of shapes for a Dict) and returns a module from observations [N, ...] to features [N, F].
         hidden: units of each layer of an MLP.
+        top: whether the last fully connected layer is there; without it, the torso's body (see `torsos`).
+        activation: of an MLP. Convolutional torsos have ReLU.
 
     Raises:
         UsageError: there is no such network, or it does not fit the observation.
@@ -130,29 +155,30 @@ def build_torso(network: str | TorsoFactory, spec: SimulatorSpec, hidden: Sequen
             f"network '{network}' is for images, and this environment's observation has the shape {shapes_text}: "
             "use --network auto or mlp"
         )
-    torsos = {name: _field_torso(network, field, hidden) for name, field in spec.observation.items()}
+    mlp = functools.partial(MLP, hidden=hidden, activation=activation, top=top)
+    torsos = {name: _field_torso(network, field, mlp, top) for name, field in spec.observation.items()}
     return Fields(torsos) if spec.is_dict else torsos[""]
 
 
-def _field_torso(network: str, field: ArraySpec, hidden: Sequence[int]) -> nn.Module:
+def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: bool) -> nn.Module:
     shape = field.network_shape
     scale = PIXEL if field.dtype == "uint8" else 1.0
     is_image = field.dtype == "uint8" and _may_be_image(field)
     if network == "mlp" or (not is_image and (network == "auto" or not _may_be_image(field))):
-        return MLP(math.prod(shape), hidden, scale)
+        return mlp(math.prod(shape), scale=scale)
     side = min(image_shape(shape)[1:])
     if network == "auto":
         # The largest that the image has enough pixels for.
         fits = (name for name in ("a3c", "small") if side >= _SMALLEST_IMAGE[name])
         network = next(fits, "mlp")
         if network == "mlp":
-            return MLP(math.prod(shape), hidden, scale)
+            return mlp(math.prod(shape), scale=scale)
     if side < _SMALLEST_IMAGE[network]:
         raise UsageError(
             f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
             f"the shape {shape}: use --network small or mlp"
         )
-    return Images(shape, IMAGE_NETWORKS[network], scale)
+    return Images(shape, functools.partial(IMAGE_NETWORKS[network], top=top), scale)
 
 
 def _may_be_image(field: ArraySpec) -> bool:

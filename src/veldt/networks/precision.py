@@ -9,10 +9,14 @@ import torch
 from torch import nn
 
 from veldt.networks.actor_critic import ActorCritic
+from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.flat import FlatParameters
+from veldt.networks.q_network import QNetwork
+
+Network = ActorCritic | QNetwork | DeterministicActorCritic
 
 
-def apply_precision(network: ActorCritic, precision: str, device: torch.device) -> FlatParameters:
+def apply_precision(network: Network, precision: str, device: torch.device) -> FlatParameters:
     """Puts `network` on `device` in "fp32" or "bf16", with flat fp32 masters."""
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return FlatParameters(network, network.low_precision_parts() if precision == "bf16" else ())
@@ -25,14 +29,14 @@ class CompiledForward:
         self._network, self._on_fallback = network, on_fallback
         self._forward: Callable[..., Any] = torch.compile(network)
 
-    def __call__(self, observation: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            result = self._forward(observation)
+            result = self._forward(*args, **kwargs)
         except Exception as error:
             if self._forward is self._network:
                 raise
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             self._on_fallback(f"torch.compile failed ({first[:200]}): going on without it")
             self._forward = self._network
-            result = self._network(observation)
+            result = self._network(*args, **kwargs)
         return result

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from typing import Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -18,17 +19,20 @@ from torch import Tensor, nn
 _RELU_GAIN = math.sqrt(2.0)
 PIXEL = 1.0 / 255.0  # the scale of pixels 0 to 255
 
+Activation = Literal["tanh", "relu"]
+_Layer = TypeVar("_Layer", bound=nn.Module)
 
-def orthogonal(layer: nn.Module, gain: float = _RELU_GAIN) -> nn.Module:
+
+def orthogonal(layer: _Layer, gain: float = _RELU_GAIN) -> _Layer:
     """Orthogonal weights and zero biases (Saxe et al. 2014), as in OpenAI's baselines."""
     nn.init.orthogonal_(layer.weight, gain)  # type: ignore[arg-type]
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
     return layer
 
 
-def _dtype(layer: nn.Module) -> torch.dtype:
-    """The precision a layer computes in."""
-    return next(layer.parameters()).dtype
+def _dtype(module: nn.Module) -> torch.dtype:
+    """The precision a module computes in."""
+    return next((parameter.dtype for parameter in module.parameters()), torch.float32)
 
 
 class ConvolutionalTorso(nn.Module):
@@ -37,11 +41,16 @@ class ConvolutionalTorso(nn.Module):
     Args:
         shape: (channels, height, width) of the image.
         convolutions: (filters, kernel, stride, padding) of each.
-        width: features.
+        width: units of the fully connected layer.
+        top: whether that layer is there.
     """
 
     def __init__(
-        self, shape: Sequence[int], convolutions: Sequence[tuple[int, int, int, int]], width: int
+        self,
+        shape: Sequence[int],
+        convolutions: Sequence[tuple[int, int, int, int]],
+        width: int,
+        top: bool = True,
     ) -> None:
         super().__init__()
         channels, height, side = shape
@@ -52,15 +61,18 @@ class ConvolutionalTorso(nn.Module):
             height = (height + 2 * padding - kernel) // stride + 1
             side = (side + 2 * padding - kernel) // stride + 1
         self.convolutions: Iterable[nn.Conv2d] = nn.ModuleList(layers)  # type: ignore[assignment]
-        self.full = orthogonal(nn.Linear(channels * height * side, width))
-        self.features, self.scale = width, PIXEL
+        body = channels * height * side
+        self.full = orthogonal(nn.Linear(body, width)) if top else None
+        self.features, self.top_width = (width, 0) if top else (body, width)
+        self.scale = PIXEL
 
     def forward(self, image: Tensor) -> Tensor:
         """[N, C, H, W] of any dtype to [N, features]."""
-        x = image.to(dtype=_dtype(self.full))
+        x = image.to(dtype=_dtype(self))
         for index, convolution in enumerate(self.convolutions):
             x = F.relu(_convolve_scaled(convolution, x, self.scale) if index == 0 else convolution(x))
-        return F.relu(self.full(_flatten(x)))
+        x = _flatten(x)
+        return x if self.full is None else F.relu(self.full(x))
 
 
 def _convolve_scaled(convolution: nn.Conv2d, x: Tensor, scale: float) -> Tensor:
@@ -77,38 +89,48 @@ def _flatten(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1).flatten(1)
 
 
-def a3c_net(shape: Sequence[int]) -> ConvolutionalTorso:
+def a3c_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
     """A3C-Net (Mnih et al. 2016; padding of the second convolution as in Stooke & Abbeel, A.1)."""
-    return ConvolutionalTorso(shape, [(16, 8, 4, 0), (32, 4, 2, 1)], 256)
+    return ConvolutionalTorso(shape, [(16, 8, 4, 0), (32, 4, 2, 1)], 256, top)
 
 
-def dqn_net(shape: Sequence[int]) -> ConvolutionalTorso:
+def dqn_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
     """DQN-Net (Mnih et al. 2015). Padding 1 after the first convolution on 104x80 frames (Stooke & Abbeel, A.1)."""
     padding = 1 if tuple(shape[1:]) == (104, 80) else 0
-    return ConvolutionalTorso(shape, [(32, 8, 4, 0), (64, 4, 2, padding), (64, 3, 1, padding)], 512)
+    return ConvolutionalTorso(shape, [(32, 8, 4, 0), (64, 4, 2, padding), (64, 3, 1, padding)], 512, top)
 
 
-def small_net(shape: Sequence[int]) -> ConvolutionalTorso:
+def small_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
     """For images of a few pixels: one 3x3 convolution of 16 filters and 128 units (Young & Tian 2019, MinAtar)."""
-    return ConvolutionalTorso(shape, [(16, 3, 1, 0)], 128)
+    return ConvolutionalTorso(shape, [(16, 3, 1, 0)], 128, top)
 
 
 class MLP(nn.Module):
-    """Fully connected layers with tanh between and after."""
+    """Fully connected layers with an activation between and after. The body of one layer is its input, scaled."""
 
-    def __init__(self, inputs: int, hidden: Sequence[int], scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        hidden: Sequence[int],
+        scale: float,
+        *,
+        activation: Activation,
+        top: bool,
+    ) -> None:
         super().__init__()
-        sizes = [inputs, *hidden]
+        sizes = [inputs, *(hidden if top else hidden[:-1])]
         self.layers = nn.ModuleList(orthogonal(nn.Linear(a, b)) for a, b in itertools.pairwise(sizes))
-        self.features, self.scale = sizes[-1], scale
+        self.features, self.scale, self.activation = sizes[-1], scale, activation
+        self.top_width = 0 if top else hidden[-1]
 
     def forward(self, vector: Tensor) -> Tensor:
         """[N, ...] of any dtype to [N, features]."""
-        x = vector.flatten(1).to(dtype=_dtype(self.layers[0]))
+        x = vector.flatten(1).to(dtype=_dtype(self))
         if self.scale != 1.0:
             x = x * self.scale
         for layer in self.layers:
-            x = layer(x).tanh()
+            x = layer(x)
+            x = x.tanh() if self.activation == "tanh" else F.relu(x)
         return x
 
 
@@ -128,7 +150,7 @@ class ImpalaTorso(nn.Module):
     Three stages of 16, 32 and 32 channels, each a convolution, a max-pooling by 2 and two residual blocks.
     """
 
-    def __init__(self, shape: Sequence[int], width: int = 256) -> None:
+    def __init__(self, shape: Sequence[int], width: int = 256, top: bool = True) -> None:
         super().__init__()
         channels, height, side = shape
         stages = []
@@ -141,10 +163,12 @@ class ImpalaTorso(nn.Module):
             ]
             channels, height, side = filters, (height + 1) // 2, (side + 1) // 2
         self.stages = nn.Sequential(*stages)
-        self.full = orthogonal(nn.Linear(channels * height * side, width))
-        self.features, self.scale = width, PIXEL
+        body = channels * height * side
+        self.full = orthogonal(nn.Linear(body, width)) if top else None
+        self.features, self.top_width = (width, 0) if top else (body, width)
+        self.scale = PIXEL
 
     def forward(self, image: Tensor) -> Tensor:
         """[N, C, H, W] of any dtype to [N, features]."""
-        x = self.stages(image.to(dtype=_dtype(self.full)) * self.scale)
-        return F.relu(self.full(_flatten(F.relu(x))))
+        x = _flatten(F.relu(self.stages(image.to(dtype=_dtype(self)) * self.scale)))
+        return x if self.full is None else F.relu(self.full(x))

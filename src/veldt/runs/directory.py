@@ -26,12 +26,14 @@ os.register_at_fork(after_in_child=lambda: [file.close() for file in _held])
 class RunDirectory:
     """The directory of one run.
 
-    `path` is the directory; `checkpoints`, `videos` and `report_path` are where those go (made by who writes them).
+    `path` is the directory; `checkpoints`, `replay`, `videos` and `report_path` are where those go (made by who writes
+    them).
     """
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.checkpoints = self.path / "checkpoints"
+        self.replay = self.path / "replay"
         self.videos = self.path / "videos"
         self.report_path = self.path / "report.html"
 

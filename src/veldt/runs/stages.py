@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-STAGES = ("simulate", "infer", "train", "wait")
+STAGES = ("simulate", "infer", "replay", "train", "wait")
 
 # One hue a stage, the idle one grey; legible on dark and on light backgrounds.
-TERMINAL_COLOURS = {"simulate": "#5b8def", "infer": "#2fb5a0", "train": "#e8954a", "wait": "#8a8f98"}
+TERMINAL_COLOURS = {
+    "simulate": "#5b8def",
+    "infer": "#2fb5a0",
+    "replay": "#b07cc6",
+    "train": "#e8954a",
+    "wait": "#8a8f98",
+}

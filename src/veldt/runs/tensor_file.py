@@ -1,8 +1,8 @@
-"""Writing arrays in the safetensors format as a stream, hashed on the way.
+"""Writing and reading arrays in the safetensors format as a stream, hashed on the way.
 
 The library's own writer wants a second copy of everything (or hides a full disk behind its own error), and its output
-would have to be read again for the checksum. A checkpoint with a replay memory is many gigabytes, so neither will do.
-The format itself is small: an 8-byte little-endian length, a JSON header, the raw little-endian arrays.
+would have to be read again for the checksum; its reader holds a whole file. A replay memory is many gigabytes, so that
+will not do. The format itself is small: an 8-byte little-endian length, a JSON header, the raw little-endian arrays.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +22,18 @@ _NAMES = {
     "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
 }  # fmt: skip
+_DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _NAMES.items()}
+
+# One array, in parts that follow each other.
+Pieces = Sequence[np.ndarray]
 
 
-def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[str, int]:
+def write_tensors(path: Path, arrays: Mapping[str, np.ndarray | Pieces]) -> tuple[str, int]:
     """Write `arrays` (any shape, also of size zero) to the new file `path`; returns (SHA-256 in hex, bytes).
 
-    The file is on the disk, not only in the page cache, when this returns. TypeError for a dtype that safetensors
-    does not have, OSError as the operating system raises it.
+    An array may come in pieces, which are concatenated along their first axis. The file is on the disk, not only in the
+    page cache, when this returns. TypeError for a dtype that safetensors does not have, OSError as the operating system
+    raises it.
     """
     digest, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -43,26 +48,53 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[str, in
     return digest.hexdigest(), size
 
 
-def _chunks(arrays: Mapping[str, np.ndarray]) -> Iterator[bytes | memoryview]:
+def read_tensors(path: Path, on_read: Callable[[str, np.ndarray], None]) -> tuple[str, int]:
+    """Reads the file `path` array by array; returns (SHA-256 in hex, bytes), which the caller compares.
+
+    `on_read` gets each name and array, which is its to keep, before it is known whether the file is whole. ValueError
+    where it is not in this format, OSError as the operating system raises it.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        length = file.read(8)
+        text = file.read(int.from_bytes(length, "little"))
+        digest.update(length + text)
+        header = json.loads(text)
+        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+            array = np.empty(entry["shape"], _DTYPES[entry["dtype"]])
+            view = array.reshape(-1).view(np.uint8).data
+            if file.readinto(view) != array.nbytes:
+                raise ValueError(f"it ends inside the array {name}")
+            digest.update(view)
+            on_read(name, array)
+        if rest := file.read(1):
+            digest.update(rest)
+        return digest.hexdigest(), file.tell()
+
+
+def _chunks(arrays: Mapping[str, np.ndarray | Pieces]) -> Iterator[bytes | memoryview]:
     header, offset, ordered = {}, 0, []
-    for name, array in arrays.items():
-        if array.dtype.name not in _NAMES:
-            raise TypeError(f"array {name!r} has dtype {array.dtype}, which a safetensors file cannot hold")
+    for name, given in arrays.items():
+        pieces = [given] if isinstance(given, np.ndarray) else given
+        dtype = pieces[0].dtype
+        if dtype.name not in _NAMES:
+            raise TypeError(f"array {name!r} has dtype {dtype}, which a safetensors file cannot hold")
         # Widest first, as the library does: then every array is aligned to its own item size.
-        ordered.append((-array.dtype.itemsize, name, array))
+        ordered.append((-dtype.itemsize, name, pieces))
     ordered.sort(key=lambda entry: entry[:2])
-    for _, name, array in ordered:
-        offsets = [offset, offset + array.nbytes]
-        header[name] = {
-            "dtype": _NAMES[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": offsets,
-        }
-        offset += array.nbytes
+    for _, name, pieces in ordered:
+        size = sum(piece.nbytes for piece in pieces)
+        shape = list(pieces[0].shape)
+        if len(pieces) > 1:
+            shape[0] = sum(len(piece) for piece in pieces)
+        dtype_name = _NAMES[pieces[0].dtype.name]
+        header[name] = {"dtype": dtype_name, "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
-    for _, _, array in ordered:
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        # One array at a time is copied, and only if it is not contiguous already.
-        yield np.ascontiguousarray(little).reshape(-1).view(np.uint8).data
+    for _, _, pieces in ordered:
+        for array in pieces:
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            # One array at a time is copied, and only if it is not contiguous already.
+            yield np.ascontiguousarray(little).reshape(-1).view(np.uint8).data

@@ -1,9 +1,10 @@
-"""How this process's memory allocator treats large blocks."""
+"""This process's memory: how its allocator treats large blocks, and how much more there is."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from pathlib import Path
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt's names for its parameters
 _HUGE = 1 << 30
@@ -20,3 +21,31 @@ def keep_freed_memory() -> None:
         if mallopt is not None:
             mallopt(_MMAP_THRESHOLD, _HUGE)
             mallopt(_TRIM_THRESHOLD, 2 * _HUGE - 1)
+
+
+def available_memory() -> int:
+    """Bytes that can still be taken: what the machine has, or what the control groups of this process leave it."""
+    import psutil  # only a run that keeps much asks
+
+    return min([psutil.virtual_memory().available, *_left_by_groups(Path("/proc/self/cgroup"))])
+
+
+def _left_by_groups(membership: Path, root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+    """What each limit of control groups (version 2) leaves; cached files make room when they must."""
+    try:
+        (line,) = (line for line in membership.read_text().splitlines() if line.startswith("0::"))
+    except (OSError, ValueError):
+        return []
+    group = root / line[3:].lstrip("/")
+    left = []
+    for folder in (group, *group.parents):
+        if not folder.is_relative_to(root):
+            break
+        try:
+            limit, used = ((folder / name).read_text() for name in ("memory.max", "memory.current"))
+            statistics = dict(entry.split() for entry in (folder / "memory.stat").read_text().splitlines())
+            cached = sum(int(statistics[f"{kind}_file"]) for kind in ("active", "inactive"))
+            left.append(int(limit) - int(used) + cached)
+        except (OSError, ValueError):  # no such file, or no limit ("max")
+            continue
+    return left

@@ -1,8 +1,8 @@
 """Stacks of frames on the CPU, as `functional.frames` has them, in one pass through memory.
 
-Apart, so that numba is loaded only where frames are stacked. All take `frames` uint8 [stack - 1 + T, B, H, W] (row t's
-own frame is at t + stack - 1), `age` int32 [T, B], and the rows `t_N`, `b_N` int64 [N]; frames from before the
-episode's start are 0.
+Apart, so that numba is loaded only where frames are stacked. `frames` are uint8 [F, H, W], wherever they are kept; which
+of them make a row's stack is told by int64 [stack], oldest first, -1 for one from before the episode's start, which is
+0.
 """
 
 from __future__ import annotations
@@ -14,53 +14,72 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 
-_ROWS_PER_THREAD = 32  # about 0.3 ms of work: a thread for less is not worth waking
+_STACKS_PER_THREAD = 32  # about 0.3 ms of work: a thread for less is not worth waking
 
 
 @numba.njit(nogil=True, cache=True)
-def interleave(frames, age, t_N, b_N, out):  # type: ignore[no-untyped-def]
-    """`out` uint8 [N, H, W, stack], oldest first."""
-    stack = out.shape[3]
-    blank = np.zeros(frames.shape[2:], np.uint8)
-    for n in range(len(t_N)):
-        t, b = t_N[n], b_N[n]
+def slot_frames(age, row_N, stack):  # type: ignore[no-untyped-def]
+    """The stacks of rows t B + b of a slot whose frames are [stack - 1 + T, B], row t's own at t + stack - 1.
+
+    `age` is int32 [T, B], `row_N` int64 [N]. Returns int64 [N, stack].
+    """
+    width = age.shape[1]
+    frame_NK = np.empty((len(row_N), stack), np.int64)
+    for n in range(len(row_N)):
+        t, b = divmod(row_N[n], width)
         for k in range(stack):
-            frame = frames[t + k, b] if age[t, b] >= stack - 1 - k else blank
-            for y in range(out.shape[1]):
-                for x in range(out.shape[2]):
-                    out[n, y, x, k] = frame[y, x]
+            frame_NK[n, k] = row_N[n] + k * width if age[t, b] >= stack - 1 - k else -1
+    return frame_NK
+
+
+def write_stacks(frames: np.ndarray, frame_SNK: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
+    """Writes the stacks of `frame_SNK` into `out` uint8 [S, N, H, W, stack]; both it and `frames` in C order.
+
+    A row's S stacks are made one after the other: what they have in common is read from memory once.
+    """
+    sets, rows, stack = frame_SNK.shape
+    kernel = interleave_four if stack == 4 else interleave
+    threads = min(threads, sets * rows // _STACKS_PER_THREAD)
+    if threads <= 1:
+        kernel(frames, frame_SNK, out, 0, rows)
+        return
+    edges = itertools.pairwise([rows * i // threads for i in range(threads + 1)])
+    for piece in [_pool().submit(kernel, frames, frame_SNK, out, *edge) for edge in edges]:
+        piece.result()
 
 
 @numba.njit(nogil=True, cache=True)
-def interleave_four(frames, age, t_N, b_N, out):  # type: ignore[no-untyped-def]
-    """The usual stack of 4 in a quarter of the time: four bytes are one word of `out` uint32 [N, H, W]."""
-    blank = np.zeros(frames.shape[2:], np.uint8)
-    for n in range(len(t_N)):
-        t, b = t_N[n], b_N[n]
-        oldest = frames[t, b] if age[t, b] >= 3 else blank
-        older = frames[t + 1, b] if age[t, b] >= 2 else blank
-        old = frames[t + 2, b] if age[t, b] >= 1 else blank
-        newest = frames[t + 3, b]
-        for y in range(out.shape[1]):
-            for x in range(out.shape[2]):
-                low = np.uint32(oldest[y, x]) | (np.uint32(older[y, x]) << np.uint32(8))
-                high = np.uint32(old[y, x]) | (np.uint32(newest[y, x]) << np.uint32(8))
-                out[n, y, x] = low | (high << np.uint32(16))
+def interleave(frames, frame_SNK, out, first, end):  # type: ignore[no-untyped-def]
+    """Rows from `first` up to `end`."""
+    pixels, stack = frames.shape[1] * frames.shape[2], out.shape[4]
+    frame_FP = frames.reshape(-1, pixels)
+    blank_P = np.zeros(pixels, np.uint8)
+    stack_SNPK = out.reshape(out.shape[0], out.shape[1], pixels, stack)
+    for n in range(first, end):
+        for s in range(len(out)):
+            for k in range(stack):
+                frame_P = frame_FP[frame_SNK[s, n, k]] if frame_SNK[s, n, k] >= 0 else blank_P
+                for x in range(pixels):
+                    stack_SNPK[s, n, x, k] = frame_P[x]
 
 
-def write_stacks(
-    frames: np.ndarray, age: np.ndarray, t_N: np.ndarray, b_N: np.ndarray, out: np.ndarray, threads: int = 1
-) -> None:
-    """Writes the stacks of rows (t, b) into `out` uint8 [N, H, W, stack]."""
-    threads = min(threads, len(t_N) // _ROWS_PER_THREAD)
-    if threads > 1:
-        edges = [len(t_N) * i // threads for i in range(threads + 1)]
-        pieces = [slice(first, end) for first, end in itertools.pairwise(edges)]
-        list(_pool().map(lambda n: write_stacks(frames, age, t_N[n], b_N[n], out[n]), pieces))
-    elif out.shape[-1] == 4:
-        interleave_four(frames, age, t_N, b_N, out.view(np.uint32)[..., 0])
-    else:
-        interleave(frames, age, t_N, b_N, out)
+@numba.njit(nogil=True, cache=True)
+def interleave_four(frames, frame_SNK, out, first, end):  # type: ignore[no-untyped-def]
+    """The usual stack of 4 in a quarter of the time: the four bytes of a place are written as one word."""
+    pixels = frames.shape[1] * frames.shape[2]
+    frame_FP = frames.reshape(-1, pixels)
+    blank_P = np.zeros(pixels, np.uint8)
+    word_SNP = out.view(np.uint32).reshape(out.shape[0], out.shape[1], pixels)
+    for n in range(first, end):
+        for s in range(len(out)):
+            oldest_P = frame_FP[frame_SNK[s, n, 0]] if frame_SNK[s, n, 0] >= 0 else blank_P
+            older_P = frame_FP[frame_SNK[s, n, 1]] if frame_SNK[s, n, 1] >= 0 else blank_P
+            old_P = frame_FP[frame_SNK[s, n, 2]] if frame_SNK[s, n, 2] >= 0 else blank_P
+            newest_P = frame_FP[frame_SNK[s, n, 3]] if frame_SNK[s, n, 3] >= 0 else blank_P
+            for x in range(pixels):
+                low = np.uint32(oldest_P[x]) | (np.uint32(older_P[x]) << np.uint32(8))
+                high = np.uint32(old_P[x]) | (np.uint32(newest_P[x]) << np.uint32(8))
+                word_SNP[s, n, x] = low | (high << np.uint32(16))
 
 
 @functools.cache

@@ -107,11 +107,13 @@ class Trajectory:
     def stack(self, t: int, part: slice) -> None:
         """Makes the stacks of row `t`, simulators `part`, from its frames."""
         for name, array in self.stacks.items():
-            from veldt.simulators.stacks import write_stacks
+            from veldt.simulators.stacks import slot_frames, write_stacks
 
-            frames = self.observation[name][self.history - self.spec.observation[name].stack + 1 :]
-            b_N = np.arange(part.start, part.stop)
-            write_stacks(frames, self.age, np.full_like(b_N, t), b_N, array[t % len(array), part])
+            field = self.spec.observation[name]
+            frames = self.observation[name][self.history - field.stack + 1 :].reshape(-1, *field.shape)
+            row_N = np.arange(t * self.width + part.start, t * self.width + part.stop)
+            frame_NK = slot_frames(self.age, row_N, field.stack)
+            write_stacks(frames, frame_NK[None], array[t % len(array), part][None])
 
     def carry_over(self) -> None:
         """Makes the last row (with its history) the first: the next batch begins where this one ended."""

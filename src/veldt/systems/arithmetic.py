@@ -11,9 +11,8 @@ from statistics import median
 import torch
 
 from veldt.algorithms.rollout import Observation
-from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.build import Custom
-from veldt.networks.precision import apply_precision
+from veldt.networks.precision import Network, apply_precision
 from veldt.runtime.devices import training_threads
 
 # Up to this many parameters a second thread costs more in waking up than it computes.
@@ -34,7 +33,7 @@ class Arithmetic:
 
 
 def choose_arithmetic(
-    make_network: Callable[[], ActorCritic],
+    make_network: Callable[[], Network],
     observation: Observation,
     device: torch.device,
     precision: str,
@@ -79,7 +78,7 @@ def choose_arithmetic(
 
 
 def _pass_seconds(
-    network: ActorCritic, observation: Observation, device: torch.device, precision: str, threads: int
+    network: Network, observation: Observation, device: torch.device, precision: str, threads: int
 ) -> float:
     """Median seconds of forward and backward pass (so that neighbours who take cores now are counted)."""
     if device.type == "cpu":
@@ -88,8 +87,9 @@ def _pass_seconds(
     timings = []
     for _ in range(1 + _PASSES):
         begin = time.perf_counter()
-        policy, value = network(observation)
-        parameters.backward(policy.square().mean() + value.square().mean())
+        output = network(observation)
+        outputs = output if isinstance(output, tuple) else (output,)
+        parameters.backward(torch.stack([part.square().mean() for part in outputs]).sum())
         if device.type == "cuda":
             torch.cuda.synchronize()
         timings.append(time.perf_counter() - begin)

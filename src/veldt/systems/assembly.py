@@ -6,17 +6,17 @@ import dataclasses
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from veldt.agent import make_network
+from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward
 from veldt.config import TrainConfig
-from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
-from veldt.networks.precision import CompiledForward, apply_precision
+from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads
 from veldt.simulators.choose import Plan, make_simulators, plan, probe_spec
@@ -48,12 +48,16 @@ class Assembly:
     def algorithm(self) -> Algorithm:
         return self.config.make_algorithm(self.spec.action)
 
-    def network(self) -> tuple[ActorCritic, FlatParameters]:
+    def network(self) -> tuple[Network, FlatParameters]:
         """The network on its device in its precision, and its flat parameters."""
         network = make_network(self.config, self.spec, self.network_factory)
         return network, apply_precision(network, self.config.run.precision, self.device)
 
-    def forward(self, network: ActorCritic, on_fallback: Callable[[str], None]) -> Forward:
+    def agent(self, network: Network, path: Path) -> Agent:
+        """The policy of a network that goes on learning."""
+        return Agent(self.config, self.source, self.spec, network, path=path, step=0, device=self.device)
+
+    def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
         return CompiledForward(network, on_fallback) if self.config.run.compile else network
 
     def train_threads(self) -> None:

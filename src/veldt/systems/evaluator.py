@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from veldt.agent import Agent
-from veldt.simulators.choose import Plan, make_simulators
+from veldt.simulators.choose import make_simulators, plan
 from veldt.simulators.seeding import EVALUATION, derive_seed, uniform
 from veldt.simulators.settings import SimulationConfig
 from veldt.simulators.simulator import StepperSettings
-from veldt.systems.episodes import EpisodeBook
+from veldt.systems.episodes import EpisodeBook, Game
 from veldt.systems.observations import slot_observations
 
 _ROWS = 32  # steps between looks at which games are finished
+_WIDTH = 4  # simulators of an evaluation by steps, where it is not known how long a game can be
 
 
 @dataclass(frozen=True)
@@ -30,40 +33,78 @@ class Evaluation:
         return float(np.mean(self.scores))
 
 
-def evaluate(agent: Agent, plan: Plan, *, episodes: int, seed: int, greedy: bool) -> Evaluation:
+def play_games(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evaluation:
     """Plays `episodes` whole games.
 
     Which games count is fixed before they are played (the first ones of each simulator): taking whichever finish first
     would favour short games.
     """
+    width = min(episodes, agent.config.simulation.num_simulators)
+    wanted = [len(range(b, episodes, width)) for b in range(width)]
+    played: list[Game] = []
+    with _playing(agent, width, seed, greedy) as rows:
+        while len(played) < episodes:
+            played += [game for game in next(rows) if game.episode < wanted[game.simulator]]
+    return _evaluation(played)
+
+
+def play_steps(
+    agent: Agent, steps: int, *, seed: int, greedy: bool, stopped: Callable[[], bool] = lambda: False
+) -> Evaluation:
+    """Plays `steps`, of which the whole games count (Mnih et al. 2015: 125,000 steps, games of at most 27,000).
+
+    So few simulators share the steps that each has room for the longest game: a long game must be as likely to end in
+    time as a short one. Ends at once, with the games so far, when `stopped` says so.
+    """
+    longest = agent.config.atari.max_episode_steps if agent.source.is_atari else max(1, steps // _WIDTH)
+    width = max(1, min(steps // longest, agent.config.simulation.num_simulators))
+    played: list[Game] = []
+    with _playing(agent, width, seed, greedy) as rows:
+        for _ in range(max(1, steps // width // _ROWS)):
+            played += next(rows)
+            if stopped():
+                break
+    return _evaluation(played)
+
+
+@contextmanager
+def _playing(agent: Agent, width: int, seed: int, greedy: bool) -> Iterator[Iterator[list[Game]]]:
+    """Simulators of their own, and the games that end in each next stretch of rows."""
     config = agent.config
-    simulators_count = min(episodes, config.simulation.num_simulators)
-    simulation = SimulationConfig(num_simulators=simulators_count, env_timeout=config.simulation.env_timeout)
+    simulation = SimulationConfig(
+        num_simulators=width, alternate="off", env_timeout=config.simulation.env_timeout
+    )
     run_seed = derive_seed(seed, EVALUATION)
     settings = StepperSettings(agent.source, run_seed, simulation, config.atari)
-    wanted = [len(range(b, episodes, simulators_count)) for b in range(simulators_count)]
-    played: dict[tuple[int, int], tuple[float, int]] = {}
-    simulators = make_simulators(settings, agent.spec, _ROWS, plan, stacks=True)
+    chosen = plan(agent.source, simulation, config.atari, 0)
+    simulators = make_simulators(settings, agent.spec, _ROWS, chosen, stacks=True)
     try:
         slot = simulators.trajectory
-        book = EpisodeBook(slot.width, simulators.start())
+        book = EpisodeBook(width, simulators.start())
         observations = slot_observations(slot, torch.device("cpu"))
-        first_step = 0
-        while len(played) < episodes:
-            step_T = np.arange(first_step, first_step + _ROWS)
-            noise_TBK = uniform(run_seed, EVALUATION, np.arange(slot.width), step_T, agent.noise)
-            for t in range(_ROWS):
-                for group, part in enumerate(simulators.groups):
-                    slot.action[t, part] = agent.choose(observations.row(t, part), noise_TBK[t, part], greedy)
-                    simulators.step(group, t)
-                for group in range(len(simulators.groups)):
-                    simulators.wait(group, t)
-            for game in book.add(slot):
-                if game.episode < wanted[game.simulator]:
-                    played[game.episode, game.simulator] = game.score, game.length
-            simulators.carry_over()
-            first_step += _ROWS
+
+        def stretches() -> Iterator[list[Game]]:
+            first_step = 0
+            while True:
+                step_T = np.arange(first_step, first_step + _ROWS)
+                noise_TBK = uniform(run_seed, EVALUATION, np.arange(width), step_T, agent.noise)
+                for t in range(_ROWS):
+                    for group, part in enumerate(simulators.groups):
+                        slot.action[t, part] = agent.choose(
+                            observations.row(t, part), noise_TBK[t, part], greedy
+                        )
+                        simulators.step(group, t)
+                    for group in range(len(simulators.groups)):
+                        simulators.wait(group, t)
+                yield book.add(slot)
+                simulators.carry_over()
+                first_step += _ROWS
+
+        yield stretches()
     finally:
         simulators.close()
-    results = [played[key] for key in sorted(played)]
-    return Evaluation([score for score, _ in results], [length for _, length in results])
+
+
+def _evaluation(played: list[Game]) -> Evaluation:
+    played.sort(key=lambda game: (game.episode, game.simulator))
+    return Evaluation([game.score for game in played], [game.length for game in played])

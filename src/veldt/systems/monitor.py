@@ -20,6 +20,7 @@ from veldt.runs.stages import STAGES
 from veldt.simulators.seeding import episode_seed
 from veldt.simulators.trajectory import Trajectory
 from veldt.systems.episodes import EpisodeBook, Game
+from veldt.systems.evaluator import Evaluation
 from veldt.systems.stages import StageClock
 
 _TOLD = 3  # notes of one kind at once; a process that is replaced may have one for each of its simulators
@@ -63,6 +64,7 @@ class Monitor:
             int(counters.get("lag_count", 0)),
         )
         self._interval_lag = 0.0
+        self._evaluation: dict[str, float] = {}
 
     @property
     def seconds(self) -> float:
@@ -99,20 +101,41 @@ class Monitor:
         for name, value in figures.items():
             self._figures[name] = self._figures[name] + value if name in self._figures else value
 
-    def log(self, learning_rate: float, updates: int, *, force: bool = False) -> None:
-        """Writes a row if the interval is over, and refreshes the display."""
+    def log(
+        self, learning_rate: float, updates: int, experience: Mapping[str, float], *, force: bool = False
+    ) -> None:
+        """Writes a row if the interval is over, and refreshes the display. `experience` has figures of its own."""
         now = time.perf_counter()
         if not force and now - self._logged_at < self._config.run.log_every:
             return
         row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
         count = max(1, self._figure_count)
         row |= {name: float(value) / count for name, value in self._figures.items()}
+        row |= {**experience, **self._evaluation}
         self._metrics.append(row)
         self.check_finite(row)
         self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
         self._logged_at = self._interval_began = now
         self._interval_steps, self._interval_games = self.steps, []
         self._figures, self._figure_count, self._interval_lag = {}, 0, 0.0
+        self._evaluation = {}
+
+    def evaluation(self, result: Evaluation, steps: int) -> None:
+        """Takes an evaluation's games: a sentence now, figures in the next row."""
+        if not result.scores:
+            self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
+            return
+        scores = np.array(result.scores)
+        self.note(
+            f"evaluation at step {self.steps:,}: {len(scores)} whole games, raw return {scores.mean():,.1f} "
+            f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
+            kind="evaluation",
+        )
+        self._evaluation = {
+            "evaluation/return_mean": float(scores.mean()),
+            "evaluation/return_std": float(scores.std()),
+            "evaluation/games": float(len(scores)),
+        }
 
     def check_finite(self, figures: Mapping[str, Any] | None = None) -> None:
         """VeldtError if training has diverged: nothing learned after that is worth a minute or a checkpoint."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,12 +50,6 @@ class SlotObservations(ABC):
         flat = self._frames[name][first : first + steps].flatten(0, 1)
         return flat if index_N is None else flat[index_N]
 
-    def _place(self, index_N: Tensor | None, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Steps and simulators of rows, int64 [N] each."""
-        steps, width = self._trajectory.steps, self._trajectory.width
-        index = torch.arange(steps * width, device=device) if index_N is None else index_N
-        return torch.div(index, width, rounding_mode="floor"), index % width
-
     def _observation(self, fields: dict[str, Any]) -> Observation:
         return fields if self._trajectory.spec.is_dict else fields[""]
 
@@ -91,12 +86,13 @@ class OnCPU(SlotObservations):
         stacks = self._stacks[name]
         if index_N is None and len(stacks) > trajectory.steps:
             return stacks[: trajectory.steps].flatten(0, 1).permute(0, 3, 1, 2)
-        from veldt.simulators.stacks import write_stacks
+        from veldt.simulators.stacks import slot_frames, write_stacks
 
-        frames = trajectory.observation[name][self._first(field) :]
-        t_N, b_N = (tensor.numpy() for tensor in self._place(index_N, torch.device("cpu")))
-        out = torch.empty((len(t_N), *field.shape, field.stack), dtype=torch.uint8)
-        write_stacks(frames, trajectory.age, t_N, b_N, out.numpy(), torch.get_num_threads())
+        frames = trajectory.observation[name][self._first(field) :].reshape(-1, *field.shape)
+        row_N = np.arange(trajectory.steps * trajectory.width) if index_N is None else index_N.numpy()
+        out = torch.empty((len(row_N), *field.shape, field.stack), dtype=torch.uint8)
+        frame_NK = slot_frames(trajectory.age, row_N, field.stack)
+        write_stacks(frames, frame_NK[None], out.numpy()[None], torch.get_num_threads())
         return out.permute(0, 3, 1, 2)
 
 
@@ -119,7 +115,9 @@ class OnAccelerator(SlotObservations):
         return self._observation({name: self._row(name, t, part) for name in self._fields})
 
     def rows(self, index_N: Tensor | None) -> Observation:
-        t_N, b_N = self._place(index_N, self._age.device)
+        steps, width = self._trajectory.steps, self._trajectory.width
+        row_N = torch.arange(steps * width, device=self._age.device) if index_N is None else index_N
+        t_N, b_N = torch.div(row_N, width, rounding_mode="floor"), row_N % width
         return self._observation(
             {
                 name: self._single(name, index_N)

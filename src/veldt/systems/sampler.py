@@ -31,6 +31,7 @@ class Sampler:
 
     Args:
         forward: the network's forward pass.
+        noise: uniform numbers an action takes.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
         inference: called before each rollout; gives inference its threads.
         cores: which inference takes in turn. Where simulators are fixed to all of them, inference on one alone would
@@ -45,27 +46,28 @@ class Sampler:
         device: torch.device,
         run_seed: int,
         clock: StageClock,
+        noise: int,
         phase: int = 0,
         inference: Callable[[], None] = lambda: None,
         cores: Sequence[int] = (),
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
-        self._trajectory = simulators.trajectory
-        self._observations = slot_observations(self._trajectory, device)
+        self.trajectory = simulators.trajectory
+        self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
-        self._inference, self._cores = inference, cores
+        self._inference, self._cores, self._noise_width = inference, cores, noise
         self._extras: dict[str, Tensor] = {}
         self.phase = phase
         self.version = 0
 
     @torch.no_grad()
-    def sample(self) -> Rollout:
-        """T steps of every simulator from where the last rollout ended."""
-        trajectory, simulators = self._trajectory, self._simulators
+    def sample(self, steps: int) -> None:
+        """Fills the slot: T steps of every simulator from where the last rollout ended, after `steps` of training."""
+        trajectory, simulators = self.trajectory, self._simulators
         groups = range(len(simulators.groups))
         with self._clock("infer"):
             self._inference()
-            noise_TBK = self._noise()
+            noise_TBK = self._noise(steps)
             trajectory.version[:] = self.version
         with taking_turns(self._cores) as next_core:
             for group in groups:
@@ -79,20 +81,19 @@ class Sampler:
                         next_core()
                         self._act(group, t + 1, noise_TBK)
         self.phase += 1
-        return self._rollout()
 
-    def _noise(self) -> Tensor:
-        steps, width = self._trajectory.steps, self._trajectory.width
-        step_T = np.arange(self.phase * steps, (self.phase + 1) * steps)
-        noise = uniform(self._run_seed, ACTION, np.arange(width), step_T, self._algorithm.noise)
-        return self._algorithm.prepare_noise(torch.from_numpy(noise)).to(self._device)
+    def _noise(self, steps: int) -> Tensor:
+        rows, width = self.trajectory.steps, self.trajectory.width
+        step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
+        noise = uniform(self._run_seed, ACTION, np.arange(width), step_T, self._noise_width)
+        return self._algorithm.prepare_noise(torch.from_numpy(noise), steps).to(self._device)
 
     def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
         part = self._simulators.groups[group]
         with self._clock("infer"):
             observation = self._observations.row(t, part)
             action, extras = self._algorithm.act(self._forward, observation, noise_TBK[t, part])
-            self._trajectory.action[t, part] = action.cpu().numpy()
+            self.trajectory.action[t, part] = action.cpu().numpy()
         with self._clock("simulate"):
             self._simulators.step(group, t)
         for name, values in extras.items():  # after the step has begun: the simulators need not wait for this
@@ -101,11 +102,12 @@ class Sampler:
             self._extras[name][t, part] = values
 
     def _empty(self, like: Tensor) -> Tensor:
-        shape = (self._trajectory.steps, self._trajectory.width, *like.shape[1:])
+        shape = (self.trajectory.steps, self.trajectory.width, *like.shape[1:])
         return torch.zeros(shape, dtype=like.dtype, device=self._device)
 
-    def _rollout(self) -> Rollout:
-        trajectory = self._trajectory
+    def rollout(self) -> Rollout:
+        """What the last `sample` filled, as an algorithm learns from it."""
+        trajectory = self.trajectory
         flags: Mapping[str, Tensor] = {name: self._tensor(getattr(trajectory, name)) for name in STEP_FLAGS}
         return Rollout(
             observations=self._observations,

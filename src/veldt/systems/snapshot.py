@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,71 +13,97 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.replay import Unfinished
 from veldt.systems.episodes import EpisodeBook
+from veldt.systems.experience import Experience, Replayed
 from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor
+from veldt.systems.replay_archive import ReplayArchive
 from veldt.systems.sampler import Sampler
 
 Groups = dict[str, dict[str, np.ndarray]]
 
 
-def take(
-    learner: Learner,
-    sampler: Sampler,
-    simulators: Simulators,
-    book: EpisodeBook,
-    monitor: Monitor,
-    states: Mapping[int, bytes],
-) -> tuple[Groups, dict[str, Any]]:
-    """The groups of arrays and the plain values of a checkpoint, as they were between two phases.
+@dataclass(frozen=True)
+class Snapshot:
+    """The parts that have state. `archive` is None where there is no replay memory, or checkpoints do not hold it."""
 
-    Schedules and random numbers are functions of counters, so counters are all that is kept of them. Simulators are
-    their first row and, where `states` has it, an emulator's state; the others are rebuilt from the actions of their
-    episodes.
-    """
-    slot = simulators.trajectory
-    rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
-    rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
-    emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
-    episodes, book_values = book.state()
-    groups = {
-        "weights": learner.weights(),
-        "optimiser": learner.rule_state(),
-        "simulators": {name: array.copy() for name, array in rows.items()} | emulators,
-        "episodes": episodes,
-    }
-    meta = {
-        "updates": learner.updates,
-        "phase": sampler.phase,
-        "book": book_values,
-        "monitor": monitor.counters(),
-    }
-    return groups, meta
+    learner: Learner
+    sampler: Sampler
+    simulators: Simulators
+    book: EpisodeBook
+    monitor: Monitor
+    experience: Experience
+    archive: ReplayArchive | None
 
+    def take(self, states: Mapping[int, bytes]) -> tuple[Groups, dict[str, Any]]:
+        """The groups of arrays and the plain values of a checkpoint, as they are between two phases.
 
-def restore(
-    checkpoint: Checkpoint, learner: Learner, sampler: Sampler, simulators: Simulators, book: EpisodeBook
-) -> list[str]:
-    """Puts everything back. Returns sentences about simulators that could not be continued."""
-    groups, meta, slot = checkpoint.groups, checkpoint.meta, simulators.trajectory
-    learner.load(groups["weights"], groups["optimiser"])
-    learner.updates = sampler.version = meta["updates"]
-    sampler.phase = meta["phase"]
-    book.load(groups["episodes"], meta["book"])
-    saved = groups["simulators"]
-    try:
-        for name, array in slot.observation.items():
-            array[: slot.history + 1] = saved[f"observation/{name}"]
-        for name in ("age", "ended", "episode"):
-            getattr(slot, name)[0] = saved[name]
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(f"the checkpoint's simulators are not this run's: {error}") from None
-    unfinished = {}
-    for b in range(slot.width):
-        state = saved.get(f"state/{b}")
-        if state is not None:
-            unfinished[b] = Unfinished(state=state.tobytes())
-        else:
-            actions = book.actions(b) if slot.age[0, b] else None
-            none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
-            unfinished[b] = Unfinished(actions=none if actions is None else actions)
-    return simulators.rebuild(unfinished)
+        Schedules and random numbers are functions of counters, so counters are all that is kept of them. Simulators are
+        their first row and, where `states` has it, an emulator's state; the others are rebuilt from the actions of
+        their episodes. A replay memory's rows go into files beside the checkpoint.
+        """
+        slot = self.simulators.trajectory
+        rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
+        rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
+        emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
+        episodes, book_values = self.book.state()
+        groups = {
+            "weights": self.learner.weights(),
+            "optimiser": self.learner.rule_state(),
+            "target": self.learner.target_weights(),
+            "simulators": {name: array.copy() for name, array in rows.items()} | emulators,
+            "episodes": episodes,
+        }
+        meta = {
+            "updates": self.learner.updates,
+            "phase": self.sampler.phase,
+            "book": book_values,
+            "monitor": self.monitor.counters(),
+            "experience": self.experience.counters(),
+        }
+        if self.archive is not None:
+            meta["replay"], groups["replay"] = self.archive.save(self.monitor.steps)
+        return {name: arrays for name, arrays in groups.items() if arrays}, meta
+
+    def restore(self, checkpoint: Checkpoint) -> list[str]:
+        """Puts everything back. Returns sentences about what could not be continued."""
+        groups, meta = checkpoint.groups, checkpoint.meta
+        self.learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+        self.learner.updates = self.sampler.version = meta["updates"]
+        self.sampler.phase = meta["phase"]
+        self.book.load(groups["episodes"], meta["book"])
+        self.experience.load(meta["experience"])
+        return [*self._restore_replay(checkpoint), *self._restore_simulators(groups["simulators"])]
+
+    def _restore_replay(self, checkpoint: Checkpoint) -> list[str]:
+        if not isinstance(self.experience, Replayed):
+            return []
+        segments = checkpoint.meta.get("replay")
+        if self.archive is not None and segments is not None:
+            self.archive.restore(segments, checkpoint.groups["replay"])
+            return []
+        refilled = self.experience.refill(checkpoint.step)
+        why = "the checkpoint holds none" if segments is None else "by --checkpoint-replay none"
+        return [
+            f"the replay memory is empty ({why}): the policy goes on, and learns again when {refilled:,} steps have "
+            "filled it anew"
+        ]
+
+    def _restore_simulators(self, saved: Mapping[str, np.ndarray]) -> list[str]:
+        slot = self.simulators.trajectory
+        try:
+            for name, array in slot.observation.items():
+                array[: slot.history + 1] = saved[f"observation/{name}"]
+            for name in ("age", "ended", "episode"):
+                getattr(slot, name)[0] = saved[name]
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(f"the checkpoint's simulators are not this run's: {error}") from None
+        unfinished = {}
+        for b in range(slot.width):
+            state = saved.get(f"state/{b}")
+            if state is not None:
+                unfinished[b] = Unfinished(state=state.tobytes())
+            else:
+                actions = self.book.actions(b) if slot.age[0, b] else None
+                none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
+                unfinished[b] = Unfinished(actions=none if actions is None else actions)
+        return self.simulators.rebuild(unfinished)

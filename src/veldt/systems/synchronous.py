@@ -1,11 +1,12 @@
 """The synchronous system: sample, optimise, sample (Stooke & Abbeel, sections 4.1 and 4.2).
 
-    simulators ==rows==> sampler ==rollout==> algorithm ==minibatches==> learner ==gradient==> edge
-        ^                   |                                               |
-        +------actions------+ <-----------------same parameters-------------+
+    simulators ==rows==> sampler ==slot==> experience ==batches==> learner ==gradient==> edge
+        ^                   |              (fresh rollouts            |
+        |                   |               or a replay memory)       |
+        +------actions------+ <-----------same parameters-------------+
 
-One process holds sampler and learner; simulators run beside it. Nothing is ever older than one optimisation phase: the
-policy that acts is the one that has just been updated, and the lag is the updates since in the same phase (0 for A2C).
+One process holds sampler, experience and learner; simulators run beside it. The policy that acts is the one that has
+just been updated; how old its lessons are is the experience's: one phase for rollouts, any age for a replay memory.
 """
 
 from __future__ import annotations
@@ -19,23 +20,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
 from veldt.errors import SimulatorError, VeldtError
 from veldt.exchange.gradients import OneLearner
+from veldt.networks.precision import Network
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runtime.memory import keep_freed_memory
-from veldt.simulators.seeding import SHUFFLE, derive_seed
 from veldt.simulators.simulator import StepperSettings
-from veldt.systems import snapshot
 from veldt.systems.assembly import Assembly
 from veldt.systems.episodes import EpisodeBook
+from veldt.systems.evaluator import play_steps
+from veldt.systems.experience import Experience, FreshRollouts, Replayed
 from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor
+from veldt.systems.replay_archive import ReplayArchive
 from veldt.systems.sampler import Sampler
+from veldt.systems.snapshot import Snapshot
 from veldt.systems.stages import StageClock
 
 _AT_ONCE_AFTER = 1.0  # seconds between the first request to stop and one that means it
@@ -62,8 +65,9 @@ class Synchronous:
         self._algorithm = assembly.algorithm()
         network, parameters = assembly.network()
         forward = assembly.forward(network, progress.note)
-        self._forward = forward
-        self._learner = Learner(self._algorithm, forward, parameters, OneLearner())
+        target, target_parameters = assembly.network() if self._algorithm.target else (None, None)
+        self._learner = Learner(self._algorithm, forward, parameters, OneLearner(), target_parameters)
+        self._agent = assembly.agent(network, directory.path)
         settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
         self._simulators = assembly.simulators(
             settings, assembly.horizon, lambda b, t: self._book.actions_until(self._slot, b, t)
@@ -79,20 +83,54 @@ class Synchronous:
                 assembly.device,
                 config.run.seed,
                 self._clock,
+                noise=self._algorithm.action_noise(network),
                 inference=assembly.infer_threads,
                 cores=assembly.inference_cores,
             )
             counters = checkpoint.meta["monitor"] if checkpoint else None
             frames = assembly.spec.frames_per_step
             self._monitor = Monitor(config, directory, self._book, self._clock, progress, frames, counters)
+            self._experience = self._make_experience(network, forward, target)
+            self._snapshot = Snapshot(
+                self._learner,
+                self._sampler,
+                self._simulators,
+                self._book,
+                self._monitor,
+                self._experience,
+                self._make_archive(directory),
+            )
             self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
             if checkpoint:
                 self._restore(checkpoint)
             self._begins = checkpoint is None
-            self._saved_at = self._monitor.steps
+            self._saved_at = self._evaluated_at = self._monitor.steps
         except BaseException:
             self._simulators.close()
             raise
+
+    def _make_experience(self, network: Network, forward: Forward, target: Network | None) -> Experience:
+        algorithm, seed = self._algorithm, self._config.run.seed
+        if isinstance(algorithm, OnPolicy):
+            return FreshRollouts(algorithm, forward, self._sampler, seed, self._clock)
+        assert isinstance(algorithm, OffPolicy) and target is not None and self._config.replay is not None
+        return Replayed(
+            algorithm,
+            forward,
+            self._assembly.forward(target, self._monitor.note),
+            self._slot,
+            self._config.replay,
+            self._assembly.device,
+            seed,
+            self._clock,
+            noise=algorithm.update_noise(network),
+            note=self._monitor.note,
+        )
+
+    def _make_archive(self, directory: RunDirectory) -> ReplayArchive | None:
+        if not isinstance(self._experience, Replayed) or self._config.run.checkpoint_replay == "none":
+            return None
+        return ReplayArchive(directory.replay, self._experience.memory)
 
     def run(self) -> Outcome:
         """Trains until the steps are done, the score is reached, or a signal asks to stop."""
@@ -104,7 +142,14 @@ class Synchronous:
                 while reason is None:
                     learning_rate = self._phase_or_save()
                     reason = self._reason(stop)
-                    self._monitor.log(learning_rate, self._learner.updates, force=reason is not None)
+                    if self._evaluation_is_due(reason):
+                        self._evaluate(stop)
+                    self._monitor.log(
+                        learning_rate,
+                        self._learner.updates,
+                        self._experience.figures(),
+                        force=reason is not None,
+                    )
                     if reason or self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
                         self._save()
             return Outcome(reason, self._monitor.summary(reason))
@@ -141,18 +186,19 @@ class Synchronous:
         """One rollout and the optimisation on it. Returns the learning rate used."""
         config, slot = self._config.run, self._slot
         progress = min(1.0, self._monitor.steps / config.steps)
-        rollout = self._sampler.sample()
-        acted = float(slot.version.mean())
+        self._sampler.sample(self._monitor.steps)
         waits = self._config.simulation.resets == "wait"
         if waits:
             self._simulators.reset_ended()  # goes on in the workers while this process learns
         learning_rate = self._algorithm.learning_rate(progress, slot.steps * slot.width)
-        with self._clock("train"):
-            self._assembly.train_threads()
-            generator = torch.Generator().manual_seed(derive_seed(config.seed, SHUFFLE, self._sampler.phase))
-            for batch in self._algorithm.minibatches(self._forward, rollout, generator):
-                lag = self._learner.updates - acted
-                self._monitor.update(self._learner.update(batch, progress, learning_rate), lag)
+        self._assembly.train_threads()
+        done = self._monitor.steps + int(slot.valid.sum())
+        for batch, acted in self._experience.batches(done, progress):
+            lag = self._learner.updates - acted
+            with self._clock("train"):
+                loss = self._learner.update(batch, progress, learning_rate)
+            self._experience.learned(loss.priority)
+            self._monitor.update(loss.figures, lag)
         self._sampler.version = self._learner.updates
         self._monitor.rollout(slot)
         self._simulators.carry_over()
@@ -161,20 +207,36 @@ class Synchronous:
         self._monitor.notes(self._simulators.notes(), kind="restart")
         return learning_rate
 
+    def _evaluation_is_due(self, reason: str | None) -> bool:
+        every, steps = self._config.run.evaluate_every, self._monitor.steps
+        if not every or reason == "interrupted":
+            return False
+        return reason is not None or steps // every > self._evaluated_at // every
+
+    def _evaluate(self, stop: threading.Event) -> None:
+        """A pause in training, to play by the protocol of `evaluate`; nothing of training is touched."""
+        config = self._config.run
+        self._evaluated_at = self._monitor.steps
+        self._assembly.infer_threads()
+        steps, seed = config.evaluate_steps, config.seed
+        result = play_steps(self._agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
+        if not stop.is_set():
+            self._monitor.evaluation(result, steps)
+
     def _save(self, states: Mapping[int, bytes] | None = None) -> None:
         """Writes a checkpoint; `states` of emulators, if they are not to be asked for."""
         self._monitor.check_finite()
         states = self._simulators.save() if states is None else states
-        groups, meta = snapshot.take(
-            self._learner, self._sampler, self._simulators, self._book, self._monitor, states
-        )
+        groups, meta = self._snapshot.take(states)
         meta["recipe"] = self._config.recipe
         score = self._book.mean_return if self._book.is_full else None  # not the best by a few lucky games
         self._store.save(self._monitor.steps, groups, meta, score=score)
+        if self._snapshot.archive is not None:
+            self._snapshot.archive.committed()
         self._saved_at = self._monitor.steps
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        notes = snapshot.restore(checkpoint, self._learner, self._sampler, self._simulators, self._book)
+        notes = self._snapshot.restore(checkpoint)
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
         self._monitor.notes(notes, kind="resume")
 

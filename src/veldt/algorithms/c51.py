@@ -1,0 +1,113 @@
+"""Categorical DQN (Bellemare et al. 2017), and with everything switched on Rainbow (Hessel et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Forward, Loss
+from veldt.algorithms.q_learning import QLearning, QLearningConfig, shared_noise
+from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.errors import UsageError
+from veldt.functional.q_learning import categorical_td_loss, expected, project
+from veldt.runtime.settings import Unit
+from veldt.simulators.spec import ActionSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class C51Config(QLearningConfig):
+    """Settings of Categorical DQN."""
+
+    atoms: Annotated[int, Unit("atoms")] = 51
+    """Values that a return can have, evenly spaced."""
+    value_min: Annotated[float, Unit("return")] = -10.0
+    """The lowest."""
+    value_max: Annotated[float, Unit("return")] = 10.0
+    """The highest."""
+    # Stooke & Abbeel, A.3: 4.2 x 10^-4 for batches of 256 and above, from the published 2.5 x 10^-4.
+    _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0), (256, 1.68))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.atoms < 2:
+            raise UsageError(f"--atoms is {self.atoms}: it must be at least 2")
+        if self.value_min >= self.value_max:
+            raise UsageError(
+                f"--value-min is {self.value_min:g} and --value-max {self.value_max:g}: the first must be the smaller"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RainbowConfig(C51Config):
+    """Settings of Rainbow, by default with ε-greedy exploration in place of noisy layers."""
+
+    n_step: Annotated[int, Unit("steps")] = 3
+    """Rewards in a return before it goes on with the target network's value."""
+    double: bool = True
+    """Double Q-learning: the learning network chooses the next action, the target network values it."""
+    dueling: bool = True
+    """Separate streams for the state's value and the actions' advantages."""
+    _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0),)  # Stooke & Abbeel, A.3: not scaled
+
+
+class C51(QLearning):
+    """Learns the distribution of returns over fixed atoms, by cross-entropy with the projected target."""
+
+    name = "c51"
+    _config: C51Config
+
+    def __init__(self, config: C51Config, action: ActionSpec) -> None:
+        super().__init__(config, action)
+        self.atoms = config.atoms
+        self._support_Z = torch.linspace(config.value_min, config.value_max, config.atoms)
+        self.reward_range = (config.value_min, config.value_max)
+
+    def values(self, output: Any) -> Tensor:
+        return expected(output, self._support(output))
+
+    @torch.no_grad()
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+        noise = transitions.noise
+        loss_noise, selection_noise, target_noise = noise[:1], noise[1:2], noise[2:]
+        next_logits_NAZ = target(transitions.next_observation, *shared_noise(target_noise))
+        chooser_NAZ = next_logits_NAZ
+        if self._config.double:
+            chooser_NAZ = forward(transitions.next_observation, *shared_noise(selection_noise))
+        support_Z = self._support(next_logits_NAZ)
+        next_NZ = _of_action(next_logits_NAZ, self.values(chooser_NAZ).argmax(-1)).softmax(-1)
+        shifted_NZ = transitions.reward[:, None] + transitions.discount[:, None] * support_Z
+        return QBatch(
+            transitions.observation,
+            transitions.action,
+            project(next_NZ, support_Z, shifted_NZ),
+            transitions.weight,
+            loss_noise,
+        )
+
+    def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
+        logits_NAZ = forward(batch.observation, *shared_noise(batch.noise))
+        logits_NZ = _of_action(logits_NAZ, batch.action)
+        cross_entropy_N, divergence_N = categorical_td_loss(logits_NZ, batch.target)
+        loss = (batch.weight * cross_entropy_N).mean()
+        q_N = expected(logits_NZ.detach(), self._support(logits_NZ))
+        figures = {"loss/total": loss.detach(), "q/mean": q_N.mean(), "q/divergence": divergence_N.mean()}
+        return Loss(loss, figures, divergence_N)
+
+    def _support(self, like: Tensor) -> Tensor:
+        if self._support_Z.device != like.device:
+            self._support_Z = self._support_Z.to(like.device)
+        return self._support_Z
+
+
+class Rainbow(C51):
+    """Categorical DQN with Rainbow's settings."""
+
+    name = "rainbow"
+
+
+def _of_action(logits_NAZ: Tensor, action_N: Tensor) -> Tensor:
+    return logits_NAZ[torch.arange(len(action_N), device=action_N.device), action_N]

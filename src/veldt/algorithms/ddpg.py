@@ -1,0 +1,130 @@
+"""Deep deterministic policy gradient (Lillicrap et al. 2016), for actions that are real numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from torch import Tensor, nn
+
+from veldt.algorithms.base import BuildTorso, Forward, Loss
+from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
+from veldt.algorithms.rollout import Observation
+from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.errors import UsageError
+from veldt.functional.updates import Adam
+from veldt.networks.deterministic import DeterministicActorCritic
+from veldt.networks.precision import Network
+from veldt.runtime.settings import Unit
+from veldt.simulators.spec import ActionSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig(OffPolicyConfig):
+    """Settings of DDPG."""
+
+    actor_learning_rate: Annotated[float, Unit("per update")] = 1e-4
+    """Step size of the actor; --learning-rate is the critic's."""
+    adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
+    """ε of Adam."""
+    exploration_noise: Annotated[float, Unit("action range / 2")] = 0.1
+    """Standard deviation of the normal noise on actions in training."""
+    action_gradient_clip: Annotated[float, Unit("dQ/da")] = 0.0
+    """Limit of each element of the critic's gradient by the action (1 in Ape-X DPG); 0 means none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("actor_learning_rate", "adam_epsilon"):
+            if getattr(self, name) <= 0:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0"
+                )
+        for name in ("exploration_noise", "action_gradient_clip"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be 0 or more")
+
+
+class DDPG(ReplayAlgorithm):
+    """The critic regresses Q(s, a) on the return under the target actor; the actor follows dQ/da."""
+
+    name = "ddpg"
+    _config: DDPGConfig
+
+    def __init__(self, config: DDPGConfig, action: ActionSpec) -> None:
+        if action.kind != "box":
+            raise UsageError(
+                "ddpg moves actions along a gradient, and this environment's are choices from a list: take a recipe "
+                "for them (dqn, c51, rainbow, ppo or a2c)"
+            )
+        if not all(map(math.isfinite, (*action.low, *action.high))):
+            raise UsageError(
+                f"ddpg's actions lie between bounds, and this environment's are {list(action.low)} to "
+                f"{list(action.high)}: give it finite ones (gymnasium.wrappers.RescaleAction), or take ppo"
+            )
+        super().__init__(config, Adam(epsilon=config.adam_epsilon))
+        self._dimensions = action.shape[0]
+
+    def network(self, build_torso: BuildTorso) -> Network:
+        return DeterministicActorCritic(lambda: build_torso(top=False, activation="relu"), self._dimensions)
+
+    def action_noise(self, network: nn.Module) -> int:
+        return self._dimensions
+
+    def update_noise(self, network: nn.Module) -> int:
+        return 0
+
+    def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
+        """[..., 2 D]: what is added to the policy's action, and what the policy's action is multiplied by."""
+        if steps is None:
+            added, kept = torch.zeros_like(uniform), torch.ones_like(uniform)
+        elif steps < self._config.learning_starts:  # any action: an untrained policy would keep to one corner
+            added, kept = 2.0 * uniform - 1.0, torch.zeros_like(uniform)
+        else:
+            added = self._config.exploration_noise * torch.special.ndtri(uniform)
+            kept = torch.ones_like(uniform)
+        return torch.cat([added, kept], -1)
+
+    def act(
+        self, forward: Forward, observation: Observation, noise: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        added_ND, kept_ND = noise.chunk(2, -1)
+        return (kept_ND * forward(observation) + added_ND).clamp(-1.0, 1.0), {}
+
+    def best_action(self, forward: Forward, observation: Observation) -> Tensor:
+        return forward(observation)
+
+    def rate_scale(self, parameter: str) -> float:
+        config = self._config
+        return config.actor_learning_rate / config.learning_rate if parameter.startswith("actor.") else 1.0
+
+    @torch.no_grad()
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+        after = transitions.next_observation
+        target_N = transitions.reward + transitions.discount * target(after, target(after))
+        return QBatch(
+            transitions.observation, transitions.action, target_N, transitions.weight, transitions.noise[:1]
+        )
+
+    def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
+        q_N = forward(batch.observation, batch.action)
+        error_N = batch.target - q_N
+        critic_loss = (batch.weight * error_N.square()).mean()
+        action_ND = forward(batch.observation)
+        # The deterministic policy gradient (equation 6), with dQ/da as a constant: so nothing of the actor's objective
+        # reaches the critic's parameters.
+        at_ND = action_ND.detach().requires_grad_()
+        value_N = forward(batch.observation, at_ND)
+        (slope_ND,) = torch.autograd.grad(value_N.sum(), at_ND)
+        if self._config.action_gradient_clip:
+            slope_ND = slope_ND.clamp(-self._config.action_gradient_clip, self._config.action_gradient_clip)
+        actor_loss = -(action_ND * slope_ND).sum(-1).mean()
+        loss = critic_loss + actor_loss
+        figures = {
+            "loss/total": loss.detach(),
+            "loss/critic": critic_loss.detach(),
+            "q/mean": q_N.detach().mean(),
+            "q/policy": value_N.detach().mean(),
+        }
+        return Loss(loss, figures, error_N.detach().abs())

@@ -1,0 +1,57 @@
+"""Deep Q-networks (Mnih et al. 2015); double (van Hasselt et al. 2016) and dueling (Wang et al. 2016) are switches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Forward, Loss
+from veldt.algorithms.q_learning import QLearning, QLearningConfig, shared_noise
+from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.functional.q_learning import huber, td_target
+
+
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(QLearningConfig):
+    """Settings of DQN."""
+
+    # Stooke & Abbeel, A.3: 2.5, 7.5 and 15 x 10^-4 for batches of 32, 512 and 1,024.
+    _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0), (512, 3.0), (1024, 6.0))
+
+
+class DQN(QLearning):
+    """Regresses Q(s, a) on the n-step return, by the Huber loss."""
+
+    name = "dqn"
+
+    def values(self, output: Any) -> Tensor:
+        return output
+
+    @torch.no_grad()
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+        noise = transitions.noise
+        loss_noise, selection_noise, target_noise = noise[:1], noise[1:2], noise[2:]
+        next_q_NA = target(transitions.next_observation, *shared_noise(target_noise))
+        selector_NA = next_q_NA
+        if self._config.double:
+            selector_NA = forward(transitions.next_observation, *shared_noise(selection_noise))
+        return QBatch(
+            transitions.observation,
+            transitions.action,
+            td_target(transitions.reward, transitions.discount, next_q_NA, selector_NA),
+            transitions.weight,
+            loss_noise,
+        )
+
+    def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
+        q_NA = forward(batch.observation, *shared_noise(batch.noise))
+        q_N = q_NA.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+        error_N = batch.target - q_N
+        loss = (batch.weight * huber(error_N)).mean()
+        size_N = error_N.detach().abs()
+        figures = {"loss/total": loss.detach(), "q/mean": q_N.detach().mean(), "q/td_error": size_N.mean()}
+        return Loss(loss, figures, size_N)

@@ -1,0 +1,198 @@
+"""What DQN and Categorical DQN share: acting ε-greedily on Q, and the network that says it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from veldt.algorithms.base import BuildTorso, Forward
+from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
+from veldt.algorithms.rollout import Observation
+from veldt.errors import UsageError
+from veldt.functional.exploration import annealed, ladder
+from veldt.functional.updates import Adam, RMSProp, UpdateRule
+from veldt.networks.precision import Network
+from veldt.networks.q_network import QNetwork
+from veldt.runtime.settings import Unit
+from veldt.simulators.spec import ActionSpec
+
+# Horgan et al. 2018, section 4.1.
+_LADDER_BASE, _LADDER_POWER = 0.4, 7.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QLearningConfig(OffPolicyConfig):
+    """Settings that both algorithms have."""
+
+    scale_learning_rate: Literal["paper", "none"] = "paper"
+    """How the step size grows with the batch, from the one given for a batch of 32: as Stooke & Abbeel, A.3."""
+    optimiser: Literal["adam", "rmsprop"] = "adam"
+    """The update rule."""
+    adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
+    """ε of Adam."""
+    scale_adam_epsilon: bool = False
+    """Divide Adam's ε by the batch (Stooke & Abbeel, A.3)."""
+    rmsprop_decay: Annotated[float, Unit("per update")] = 0.95
+    """Decay of RMSProp's mean square."""
+    rmsprop_epsilon: Annotated[float, Unit("gradient²")] = 1e-6
+    """ε of RMSProp, inside the square root."""
+    double: bool = False
+    """Double Q-learning: the learning network chooses the next action, the target network values it."""
+    dueling: bool = False
+    """Separate streams for the state's value and the actions' advantages."""
+    noisy: bool = False
+    """Noisy layers explore (Fortunato et al. 2018), and ε in training is 0: with rainbow, that is Rainbow itself."""
+    noisy_sigma: Annotated[float, Unit("σ₀")] = 0.5
+    """How noisy those layers are at the start."""
+    exploration: Literal["annealed", "ladder"] = "annealed"
+    """ε falls from --epsilon-start to --epsilon-end for all alike, or each simulator has its own, fixed (Ape-X)."""
+    epsilon_start: Annotated[float, Unit("probability")] = 1.0
+    """ε at the start."""
+    epsilon_end: Annotated[float, Unit("probability")] = 0.1
+    """ε after --epsilon-steps."""
+    epsilon_steps: Annotated[int, Unit("steps")] = 1_000_000
+    """Agent steps over which ε falls."""
+    evaluation_epsilon: Annotated[float, Unit("probability")] = 0.05
+    """ε in evaluation; 0 means none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("epsilon_start", "epsilon_end", "evaluation_epsilon"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be in [0, 1]")
+        for name in ("epsilon_steps", "adam_epsilon", "rmsprop_epsilon", "noisy_sigma"):
+            if getattr(self, name) <= 0:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0"
+                )
+        if not 0 <= self.rmsprop_decay < 1:
+            raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
+
+    # (batch, step size relative to that of batch 32): between, the logarithms are on a line; outside, the nearest.
+    _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0),)
+
+    def scaled_learning_rate(self) -> float:
+        return self.learning_rate * (
+            _interpolate(self._SCALING, self.batch) if self.scale_learning_rate == "paper" else 1.0
+        )
+
+    def rule(self) -> UpdateRule:
+        """The update rule that these settings describe."""
+        if self.optimiser == "rmsprop":
+            return RMSProp(self.rmsprop_decay, self.rmsprop_epsilon, epsilon_inside=True)
+        return Adam(epsilon=self.adam_epsilon / (self.batch if self.scale_adam_epsilon else 1))
+
+    def unread(self) -> dict[str, str]:
+        unread: dict[str, str] = {}
+        if self.optimiser == "rmsprop":
+            unread |= dict.fromkeys(("adam_epsilon", "scale_adam_epsilon"), "--optimiser is rmsprop")
+        else:
+            unread |= dict.fromkeys(("rmsprop_decay", "rmsprop_epsilon"), "--optimiser is adam")
+        if self.exploration == "ladder":
+            annealing = ("epsilon_start", "epsilon_end", "epsilon_steps")
+            unread |= dict.fromkeys(annealing, "--exploration is ladder, where each simulator has its own ε")
+        if self.noisy:
+            explored = ("exploration", "epsilon_start", "epsilon_end", "epsilon_steps")
+            unread |= dict.fromkeys(explored, "with --noisy the layers' noise explores")
+        else:
+            unread["noisy_sigma"] = "there are no noisy layers without --noisy"
+        return unread
+
+
+class QLearning(ReplayAlgorithm):
+    """See `OffPolicy`. A discrete action is the one with the largest Q, or, with probability ε, any."""
+
+    _config: QLearningConfig
+    atoms = 1
+
+    def __init__(self, config: QLearningConfig, action: ActionSpec) -> None:
+        if action.kind != "discrete":
+            raise UsageError(
+                f"{self.name} chooses among a number of actions, and this environment's are "
+                f"{'continuous' if action.kind == 'box' else 'several choices at once'}: take a recipe for them "
+                f"({'ddpg, ppo or a2c' if action.kind == 'box' else 'ppo or a2c'}), or wrap the environment so that "
+                "its action space is Discrete (gymnasium.wrappers.TransformAction)"
+            )
+        super().__init__(config, config.rule())
+        self._actions = action.sizes[0]
+
+    def network(self, build_torso: BuildTorso) -> Network:
+        config = self._config
+        return QNetwork(
+            lambda: build_torso(top=False, activation="relu"),
+            self._actions,
+            atoms=self.atoms,
+            dueling=config.dueling,
+            noisy=config.noisy,
+            sigma=config.noisy_sigma,
+        )
+
+    @abstractmethod
+    def values(self, output: Any) -> Tensor:
+        """Q of every action, [N, A], from the network's output."""
+
+    def action_noise(self, network: nn.Module) -> int:
+        return 2 + int(network.noise_width)  # type: ignore[arg-type]
+
+    def update_noise(self, network: nn.Module) -> int:
+        return int(network.noise_width)  # type: ignore[arg-type]
+
+    def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
+        """[..., 1 + K]: a random action where one is to be taken (else -1), and normal noise for noisy layers."""
+        explore, choice = uniform[..., 0], uniform[..., 1]
+        any_action = (choice * self._actions).floor().clamp(max=self._actions - 1)
+        epsilon_B = self._epsilon(uniform.shape[-2], steps).to(uniform)
+        first = torch.where(explore < epsilon_B, any_action, -torch.ones_like(any_action))
+        layers = torch.special.ndtri(uniform[..., 2:])
+        if steps is None:
+            layers = torch.zeros_like(layers)  # the layers' means
+        return torch.cat([first.unsqueeze(-1), layers], -1)
+
+    def act(
+        self, forward: Forward, observation: Observation, noise: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        given_N = noise[..., 0].long()
+        output = forward(observation, noise[..., 1:]) if noise.shape[-1] > 1 else forward(observation)
+        return torch.where(given_N >= 0, given_N, self.values(output).argmax(-1)), {}
+
+    def best_action(self, forward: Forward, observation: Observation) -> Tensor:
+        return self.values(forward(observation)).argmax(-1)
+
+    def exploration(self, steps: int) -> dict[str, float]:
+        return (
+            {"epsilon": float(self._epsilon(1, steps)[0])} if self._config.exploration == "annealed" else {}
+        )
+
+    def _epsilon(self, width: int, steps: int | None) -> Tensor:
+        """ε of each of `width` simulators."""
+        if steps is None:
+            return torch.full((width,), self._config.evaluation_epsilon)
+        config = self._config
+        if config.noisy:
+            return torch.zeros(width)
+        if config.exploration == "ladder":
+            return torch.from_numpy(ladder(_LADDER_BASE, _LADDER_POWER, width))
+        epsilon = annealed(config.epsilon_start, config.epsilon_end, config.epsilon_steps, steps)
+        return torch.full((width,), epsilon)
+
+
+def shared_noise(noise_1K: Tensor) -> tuple[Tensor, ...]:
+    """What a network's forward pass takes besides observations: one noise for all rows, if it has noisy layers."""
+    return (noise_1K,) if noise_1K.shape[-1] else ()
+
+
+def _interpolate(points: Sequence[tuple[int, float]], batch: int) -> float:
+    if batch <= points[0][0]:
+        return points[0][1]
+    for (low, first), (high, last) in itertools.pairwise(points):
+        if batch <= high:
+            share = math.log(batch / low) / math.log(high / low)
+            return first * (last / first) ** share
+    return points[-1][1]

@@ -1,0 +1,23 @@
+"""How often an ε-greedy policy acts at random."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def annealed(start: float, end: float, steps: int, done: int) -> float:
+    """ε after `done` steps: from `start` along a line to `end` at `steps`, and `end` from there on."""
+    if done >= steps:
+        return end
+    return start + (end - start) * done / steps
+
+
+def ladder(base: float, power: float, width: int) -> NDArray[np.float64]:
+    """One ε for each of `width` simulators, float64 [B] (Horgan et al. 2018, section 4: base 0.4, power 7).
+
+        ε_i = base^(1 + power i / (width - 1))
+
+    The first is `base` (a single simulator has that), the last base^(1 + power).
+    """
+    return base ** (1.0 + power * np.linspace(0.0, 1.0, width))

@@ -1,0 +1,63 @@
+"""A deterministic policy and its action values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from veldt.networks.torsos import orthogonal
+
+
+class DeterministicActorCritic(nn.Module):
+    """π(s) and Q(s, a) for actions in stored units, -1 to 1, each on a body of its own (Lillicrap et al. 2016).
+
+    The action enters at the critic's top layer: with hidden layers of 400 and 300 units at the second one, as in
+    section 7 of the paper. The parameters' names begin with `actor.` and `critic.`.
+
+    Args:
+        build_body: makes a torso without its top (see `torsos`).
+        actions: numbers in an action.
+    """
+
+    def __init__(self, build_body: Callable[[], nn.Module], actions: int) -> None:
+        super().__init__()
+        self.actor = _Part(build_body(), 0, actions)
+        self.critic = _Part(build_body(), actions, 1)
+
+    @property
+    def torso(self) -> nn.Module:
+        """The actor's body."""
+        return self.actor.body
+
+    def low_precision_parts(self) -> list[nn.Module]:
+        """The parts that may be computed in bf16, which rounds actions to hundredths: those before the action."""
+        return [self.actor.body, self.critic.body]
+
+    def forward(self, observation: Tensor | dict[str, Tensor], action: Tensor | None = None) -> Tensor:
+        """The policy's actions, float32 [N, D]; or, given actions float [N, D], their values float32 [N]."""
+        if action is None:
+            return self.actor(observation).tanh()
+        return self.critic(observation, action).squeeze(-1)
+
+
+class _Part(nn.Module):
+    """A body, the layer it lacks with `extra` more inputs, and a last layer near zero."""
+
+    def __init__(self, body: nn.Module, extra: int, outputs: int) -> None:
+        super().__init__()
+        self.body = body
+        inputs, width = int(body.features) + extra, int(body.top_width)  # type: ignore[arg-type]
+        self.top = orthogonal(nn.Linear(inputs, width)) if width else None
+        self.last = nn.Linear(width or inputs, outputs)
+        for parameter in self.last.parameters():
+            # The first actions and values are near zero (section 7 of the paper).
+            nn.init.uniform_(parameter, -3e-3, 3e-3)
+
+    def forward(self, observation: Tensor | dict[str, Tensor], action: Tensor | None = None) -> Tensor:
+        x = self.body(observation).float()
+        if action is not None:
+            x = torch.cat([x, action], -1)
+        return self.last(x if self.top is None else F.relu(self.top(x)))

@@ -1,0 +1,118 @@
+"""Action values, or the distributions of returns they are the means of, on a torso's body."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from veldt.networks.noisy import NoisyLinear
+from veldt.networks.torsos import orthogonal
+
+_DUELING_GRADIENT = 1.0 / math.sqrt(2.0)
+
+
+class QNetwork(nn.Module):
+    """Q(s, ·), or for every action the logits of a categorical distribution of returns.
+
+    On the body stands a stream of two fully connected layers (one, on a body that is a user's own module). Dueling
+    networks have two, for the state's value and for the actions' advantages, and the gradient of both together enters
+    the body scaled by 1/√2 (Wang et al. 2016, equation 9 and section 4.2). On distributions, values and advantages are
+    logits, atom by atom (Hessel et al. 2018).
+
+    The last layers are computed in fp32, whatever the precision before them.
+
+    Args:
+        build_body: makes a torso without its top (see `torsos`).
+        actions: how many.
+        atoms: of the distribution; 1 for values.
+        dueling: whether there are two streams.
+        noisy: whether the streams' layers are noisy ones.
+        sigma: the first deviation of noisy layers.
+
+    `noise_width` is how many numbers of noise a row takes, 0 without noisy layers.
+    """
+
+    def __init__(
+        self,
+        build_body: Callable[[], nn.Module],
+        actions: int,
+        *,
+        atoms: int = 1,
+        dueling: bool,
+        noisy: bool,
+        sigma: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.torso = build_body()
+        self.actions, self.atoms = actions, atoms
+        self.advantage = _Stream(self.torso, actions * atoms, noisy, sigma)
+        self.value = _Stream(self.torso, atoms, noisy, sigma) if dueling else None
+        self.noise_width = self.advantage.noise_width + (self.value.noise_width if self.value else 0)
+
+    def low_precision_parts(self) -> list[nn.Module]:
+        """The parts that may be computed in bf16: all but the last layers."""
+        tops = (stream.top for stream in (self.advantage, self.value) if stream is not None)
+        return [self.torso, *(top for top in tops if top is not None)]
+
+    def forward(self, observation: Tensor | dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
+        """Values float32 [N, A], or with several atoms logits float32 [N, A, atoms].
+
+        Args:
+            noise: standard normals, [N, noise_width], or [1, noise_width] for the same noise in all rows; None computes
+                with the noisy layers' means.
+        """
+        features = self.torso(observation)
+        if self.value is None:
+            return self._by_action(self.advantage(features, noise))
+        # Adds nothing to the features, exactly, in any precision.
+        features = torch.lerp(features.detach(), features, _DUELING_GRADIENT)
+        for_advantage, for_value = _split(noise, self.advantage.noise_width)
+        advantage = self.advantage(features, for_advantage).unflatten(-1, (self.actions, self.atoms))
+        value = self.value(features, for_value).unsqueeze(1)
+        return self._by_action(value + advantage - advantage.mean(1, keepdim=True))
+
+    def _by_action(self, output: Tensor) -> Tensor:
+        shape = (self.actions,) if self.atoms == 1 else (self.actions, self.atoms)
+        return output.reshape(-1, *shape)
+
+
+class _Stream(nn.Module):
+    """Features of a body to outputs: the layer the body lacks, with ReLU, and the last layer."""
+
+    def __init__(self, body: nn.Module, outputs: int, noisy: bool, sigma: float) -> None:
+        super().__init__()
+        features, width = int(body.features), int(body.top_width)  # type: ignore[arg-type]
+        self.top: nn.Linear | NoisyLinear | None = None
+        self.last: nn.Linear | NoisyLinear
+        if noisy:
+            self.top = NoisyLinear(features, width, sigma) if width else None
+            self.last = NoisyLinear(width or features, outputs, sigma)
+        else:
+            self.top = orthogonal(nn.Linear(features, width)) if width else None
+            # dqn_zoo and CleanRL draw weights from U(±1/√inputs), whose rows have 0.58 of this norm.
+            self.last = orthogonal(nn.Linear(width or features, outputs), 1.0)
+        self.noise_width = _noise_width(self.top) + _noise_width(self.last)
+
+    def forward(self, features: Tensor, noise: Tensor | None) -> Tensor:
+        for_top, for_last = _split(noise, _noise_width(self.top))
+        x = features
+        if self.top is not None:
+            x = F.relu(_apply(self.top, x.to(self.top.weight.dtype), for_top))
+        return _apply(self.last, x.float(), for_last)
+
+
+def _noise_width(layer: nn.Module | None) -> int:
+    return layer.noise_width if isinstance(layer, NoisyLinear) else 0
+
+
+def _split(noise_NK: Tensor | None, width: int) -> tuple[Tensor | None, Tensor | None]:
+    """The first `width` numbers of each row's noise, and the others."""
+    return (None, None) if noise_NK is None else (noise_NK[:, :width], noise_NK[:, width:])
+
+
+def _apply(layer: nn.Linear | NoisyLinear, x: Tensor, noise: Tensor | None) -> Tensor:
+    return layer(x, noise) if isinstance(layer, NoisyLinear) else layer(x)

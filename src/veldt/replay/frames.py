@@ -1,0 +1,61 @@
+"""Observations as they are stored: one store for each field, of single frames where the network sees a stack."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numba
+import numpy as np
+
+from veldt.replay.compressed import CompressedRows
+from veldt.simulators.spec import ArraySpec
+from veldt.simulators.stacks import write_stacks
+
+
+class Store(Protocol):
+    """One field's observations by position, b R + r mod R for row r of simulator b."""
+
+    def write(self, position_M: np.ndarray, source: np.ndarray, source_M: np.ndarray) -> None:
+        """Row `source_M[m]` of `source` [S, ...] goes to `position_M[m]`, in order; int64 [M] both."""
+
+    def rows(self, position_N: np.ndarray) -> np.ndarray:
+        """Copies of rows, [N, ...]."""
+
+    def stacks(self, frame_SNK: np.ndarray, out: np.ndarray) -> None:
+        """Stacks of the frames at `frame_SNK` (-1: blank), oldest first, into `out` uint8 [S, N, H, W, K]."""
+
+
+class RawRows:
+    """Rows as they are: `array` [B, R, ...], the rows of a simulator side by side, so that most stacks are one stretch.
+
+    The operating system hands out the memory when it is first written to.
+    """
+
+    def __init__(self, field: ArraySpec, width: int, rows: int, threads: int) -> None:
+        self.array = np.zeros((width, rows, *field.shape), field.dtype)
+        self._flat = self.array.reshape(width * rows, *field.shape)
+        self._threads = threads
+
+    def write(self, position_M: np.ndarray, source: np.ndarray, source_M: np.ndarray) -> None:
+        numbers, flat = source.reshape(len(source), -1), self._flat.reshape(len(self._flat), -1)
+        _copy(flat, position_M, numbers, source_M)
+
+    def rows(self, position_N: np.ndarray) -> np.ndarray:
+        return self._flat[position_N]
+
+    def stacks(self, frame_SNK: np.ndarray, out: np.ndarray) -> None:
+        write_stacks(self._flat, frame_SNK, out, self._threads)
+
+
+def make_store(field: ArraySpec, width: int, rows: int, compress: bool, threads: int) -> Store:
+    """The store of a field; only images are worth compressing."""
+    is_image = field.dtype == "uint8" and len(field.shape) >= 2
+    return (CompressedRows if compress and is_image else RawRows)(field, width, rows, threads)
+
+
+@numba.njit(nogil=True, cache=True)
+def _copy(out, position_M, source, source_M):  # type: ignore[no-untyped-def]
+    for m in range(len(position_M)):
+        to, of = position_M[m], source_M[m]
+        for x in range(source.shape[1]):
+            out[to, x] = source[of, x]

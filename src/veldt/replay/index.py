@@ -1,0 +1,158 @@
+"""Which transitions are drawn: all alike, or by priority (Schaul et al. 2016, section 3.3).
+
+Both kinds draw positions of a ring, b R + r mod R for row r of simulator b, and only what is sampleable in it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numba
+import numpy as np
+
+from veldt.errors import VeldtError
+from veldt.replay.ring import Ring
+from veldt.replay.sum_tree import SumTree
+
+_EPSILON = 1e-6  # added to every priority, so that none is never drawn again (as in OpenAI Baselines)
+
+
+class Index(Protocol):
+    def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
+        """Positions int64 [N] and importance weights float32 [N], both a function of `seed` (64 bits).
+
+        There must be something to sample.
+        """
+
+    def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
+        """Positions that are sampleable no longer, and those that have become it, with raw priorities (NaN: none)."""
+
+    def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
+        """New raw priorities of sampleable positions."""
+
+
+class Uniform:
+    """Every sampleable row alike, with replacement; its weights are 1."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+
+    def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
+        ring = self._ring
+        position_N = _draw_uniform(
+            ring.first, ring.end, ring.valid.reshape(-1), ring.rows, count, np.uint64(seed)
+        )
+        return position_N, np.ones(count, np.float32)
+
+    def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
+        """Nothing to do: what is sampleable is the ring's to know."""
+
+    def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
+        """Nothing to do: priorities change nothing here."""
+
+
+class Prioritised:
+    """Rows in proportion to (priority + 1e-6)^α, of which the leaves of `tree` are the only place; 0 is not sampleable.
+
+    The draw is stratified: the total is cut into N equal pieces with one draw in each. A row is drawn with probability
+    P = leaf / total and weighs (S P)^-β, S being how many rows are sampleable, over the batch's largest weight. Rows
+    without a priority of their own get `largest`, the largest raw one seen so far (1 at first).
+    """
+
+    def __init__(self, ring: Ring, alpha: float) -> None:
+        self._alpha = alpha
+        self.tree = SumTree(ring.valid.size)
+        self.largest = 1.0
+
+    def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
+        position_N = self.tree.find(_strata(count, self.tree.total, np.uint64(seed)))
+        return position_N, _weights(self.tree.leaves, position_N, beta)
+
+    def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
+        self.tree.set(left_M, np.zeros(len(left_M)))
+        if priority_M is None:
+            priority_M = np.full(len(came_M), self.largest)
+        else:
+            self.largest = float(np.fmax.reduce(priority_M, initial=self.largest))
+            priority_M = np.where(np.isnan(priority_M), self.largest, priority_M)
+        self._set(came_M, priority_M)
+
+    def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
+        check_priorities(priority_N)
+        self.largest = float(priority_N.max(initial=self.largest))
+        self._set(position_N, priority_N)
+
+    def _set(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
+        self.tree.set(position_N, (priority_N.astype(np.float64) + _EPSILON) ** self._alpha)
+
+
+def check_priorities(priority_N: np.ndarray) -> None:
+    """VeldtError where a raw priority is negative or no number."""
+    bad_N = priority_N[~((priority_N >= 0) & np.isfinite(priority_N))]
+    if len(bad_N):
+        raise VeldtError(
+            f"{len(bad_N)} of {len(priority_N)} priorities are {bad_N[0]} or the like: they must be finite and 0 or "
+            "more; training has diverged, which a lower --learning-rate may mend"
+        )
+
+
+@numba.njit(nogil=True, cache=True, inline="always")
+def _mix(state):  # type: ignore[no-untyped-def]
+    """One number of SplitMix64 (Steele et al. 2014) from its state, uint64."""
+    mixed = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # what SplitMix64 adds to its state for each number
+
+
+@numba.njit(nogil=True, cache=True)
+def _draw_uniform(first_B, end_B, valid, rows, count, seed):  # type: ignore[no-untyped-def]
+    """Draws from a rectangle around what is sampleable, until the draw is inside: exactly uniform."""
+    width = len(first_B)
+    longest = np.uint64((end_B - first_B).max())
+    room = longest * np.uint64(width)
+    mask = np.uint64(1)
+    while mask < room:
+        mask = mask << np.uint64(1)
+    mask -= np.uint64(1)
+    position_N = np.empty(count, np.int64)
+    state = seed
+    for n in range(count):
+        while True:
+            state += _STEP
+            drawn = _mix(state) & mask
+            if drawn >= room:
+                continue
+            b = np.int64(drawn // longest)
+            row = first_B[b] + np.int64(drawn % longest)
+            position = b * rows + row % rows
+            if row < end_B[b] and valid[position]:
+                position_N[n] = position
+                break
+    return position_N
+
+
+@numba.njit(nogil=True, cache=True)
+def _strata(count, total, seed):  # type: ignore[no-untyped-def]
+    """One number from each of `count` equal pieces of [0, total)."""
+    target_N = np.empty(count)
+    state = seed
+    for n in range(count):
+        state += _STEP
+        fraction = np.float64(_mix(state) >> np.uint64(11)) * 2.0**-53
+        target_N[n] = (n + fraction) / count * total
+    return target_N
+
+
+@numba.njit(nogil=True, cache=True)
+def _weights(leaves, position_N, beta):  # type: ignore[no-untyped-def]
+    """(S P)^-β over the largest of them, in which S and the total cancel out; float32."""
+    smallest = np.inf
+    for position in position_N:
+        smallest = min(smallest, leaves[position])
+    weight_N = np.empty(len(position_N), np.float32)
+    for n in range(len(position_N)):
+        weight_N[n] = (leaves[position_N[n]] / smallest) ** -beta
+    return weight_N

@@ -1,0 +1,49 @@
+"""n-step returns of stored rows, made when they are sampled (Sutton 1988; Mnih et al. 2016, section 4)."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(nogil=True, cache=True)
+def n_step_returns(  # type: ignore[no-untyped-def]
+    reward, terminated, life_lost, valid, rows, steps, discount, clip_rewards, life_loss_ends, position_N
+):
+    """The sum of the rewards of up to n steps from each row, and where and how much to bootstrap after them.
+
+        R_r = Σ_{k<m} γ^k r_{r+k},   bootstrapped with discount_r V(o_{r+m})
+
+    m is n, or less where the episode ends first: after a terminal step discount_r is 0, and before a row that is not
+    valid (an episode's last observation, after a truncation or a cut) it is γ^m as elsewhere.
+
+    Args:
+        reward, terminated, life_lost, valid: float32 and bool [B R], the rings of all simulators one after another.
+        rows: R.
+        position_N: int64 [N], of valid rows.
+
+    Returns:
+        reward_N float32, discount_N float32, and the position of the row to bootstrap from, int64 [N].
+    """
+    count = len(position_N)
+    reward_N = np.empty(count, np.float32)
+    discount_N = np.empty(count, np.float32)
+    bootstrap_N = np.empty(count, np.int64)
+    for n in range(count):
+        at = position_N[n]
+        end = (at // rows + 1) * rows
+        total, factor = 0.0, 1.0
+        for _ in range(steps):
+            if not valid[at]:
+                break
+            gained = reward[at]
+            if clip_rewards:
+                gained = min(max(gained, np.float32(-1.0)), np.float32(1.0))
+            total += factor * gained
+            over = terminated[at] or (life_loss_ends and life_lost[at])
+            factor = 0.0 if over else factor * discount
+            at = at + 1 if at + 1 < end else end - rows
+            if over:
+                break
+        reward_N[n], discount_N[n], bootstrap_N[n] = total, factor, at
+    return reward_N, discount_N, bootstrap_N

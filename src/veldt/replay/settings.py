@@ -1,0 +1,35 @@
+"""Settings of the replay memory: how much it holds, how it is sampled, and what is kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from veldt.errors import UsageError
+from veldt.runtime.settings import Unit, check_values
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """The replay memory of algorithms that learn from past steps."""
+
+    replay_size: Annotated[int, Unit("transitions")] = 1_000_000
+    """Transitions kept, over all simulators; the oldest make room for new ones."""
+    replay: Literal["uniform", "prioritised"] = "uniform"
+    """How transitions are drawn: all alike, or by how wrong the network last was about them."""
+    priority_exponent: Annotated[float, Unit("exponent")] = 0.6
+    """α of prioritised replay: 0 draws uniformly, 1 in proportion to the priority (Schaul et al. 2016)."""
+    importance_exponent: Annotated[float, Unit("exponent")] = 0.4
+    """β of the importance weights at the run's start."""
+    importance_exponent_end: Annotated[float, Unit("exponent")] = 1.0
+    """β at the run's end, reached linearly; 1 corrects the prioritised draw in full."""
+    compress_frames: bool = False
+    """Keep frames compressed: a fraction of the memory, for much more computation at each draw."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.replay_size < 1:
+            raise UsageError(f"--replay-size is {self.replay_size}: it must be at least 1")
+        for name in ("priority_exponent", "importance_exponent", "importance_exponent_end"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be in [0, 1]")

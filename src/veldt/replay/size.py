@@ -1,0 +1,51 @@
+"""How large a replay memory may be: enough for one return, and no more than the machine has."""
+
+from __future__ import annotations
+
+import math
+
+from veldt.errors import UsageError
+from veldt.replay.n_step import NStep
+from veldt.replay.ring import ring_rows, row_bytes
+from veldt.replay.settings import ReplayConfig
+from veldt.replay.sum_tree import tree_bytes
+from veldt.runtime.memory import available_memory
+from veldt.simulators.spec import SimulatorSpec
+
+_GIB = 2**30
+
+
+def replay_bytes(spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
+    """The memory that a full replay memory takes, with frames as they are."""
+    rows = width * ring_rows(spec, math.ceil(config.replay_size / width), returns.steps)
+    return rows * row_bytes(spec) + (tree_bytes(rows) if config.replay == "prioritised" else 0)
+
+
+def transitions_each(spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
+    """Transitions of each of `width` simulators, rounded up; UsageError where the size cannot be.
+
+    Compressed frames take who knows how much, and are not asked about.
+    """
+    size, share = config.replay_size, math.ceil(config.replay_size / width)
+    if size < width:
+        raise UsageError(f"--replay-size is {size}: it must be at least 1 for each of the {width} simulators")
+    if returns.steps > share:
+        raise UsageError(
+            f"--replay-size is {size}, {share} for each of the {width} simulators: it must be more than "
+            f"{width * (returns.steps - 1)} for returns over {returns.steps} steps"
+        )
+    needed, available = replay_bytes(spec, width, config, returns), available_memory()
+    if needed > available and not config.compress_frames:
+        per_row = needed / (width * ring_rows(spec, share, returns.steps))
+        fits = available / per_row - width * ring_rows(spec, 0, returns.steps)
+        raise UsageError(
+            f"--replay-size is {size:,} and needs {needed / _GIB:.1f} GiB of memory, {available / _GIB:.1f} GiB are "
+            f"available: {_about(fits):,} would fit"
+        )
+    return share
+
+
+def _about(number: float) -> int:
+    """Rounded down to two digits, which leaves some room."""
+    unit = 10 ** max(0, int(math.log10(max(1.0, number))) - 1)
+    return int(max(0.0, number) // unit * unit)

@@ -1,0 +1,117 @@
+"""A replay memory as arrays to store and to restore: rows, which never change once written, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from veldt.replay.compressed import CompressedRows
+from veldt.replay.frames import RawRows
+from veldt.replay.index import Prioritised
+from veldt.replay.memory import Replay
+
+_FIELDS = ("action", "reward", "terminated", "truncated", "life_lost", "version", "age", "valid")
+
+
+def stored_rows(memory: Replay, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
+    """Rows from `since_B` on of each simulator, and its newest observation, as `b/field` in pieces.
+
+    They are views of the memory, except where that is compressed.
+    """
+    ring = memory.ring
+    arrays: dict[str, list[np.ndarray]] = {}
+    first_B, last_B = oldest(memory, since_B).tolist(), (ring.head + 1).tolist()
+    for b, (first, last) in enumerate(zip(first_B, last_B, strict=True)):
+        for field in _FIELDS:
+            arrays[f"{b}/{field}"] = _pieces(getattr(ring, field)[b], first, last)
+        for name, store in ring.observation.items():
+            arrays[f"{b}/observation/{name}"] = (
+                [_packed(store, b, ring.rows, first, last)]
+                if isinstance(store, CompressedRows)
+                else _pieces(cast(RawRows, store).array[b], first, last)
+            )
+    return arrays
+
+
+def restore_rows(memory: Replay, first_B: np.ndarray, name: str, array: np.ndarray) -> None:
+    """Puts back one array of `stored_rows`, whose rows begin at `first_B`. Older rows must be put back before.
+
+    KeyError or ValueError where it is not of this memory.
+    """
+    ring = memory.ring
+    number, field, *rest = name.split("/", 2)
+    b = int(number)
+    first = int(first_B[b])
+    if not rest:
+        _put(getattr(ring, field)[b], first, array)
+        return
+    store = ring.observation[rest[0]]
+    if isinstance(store, CompressedRows):
+        _unpack(store, b, ring.rows, first, array)
+    elif isinstance(store, RawRows):
+        _put(store.array[b], first, array)
+
+
+def oldest(memory: Replay, since_B: np.ndarray) -> np.ndarray:
+    """Where stored rows begin that are to begin at `since_B`: later, if the ring has lost some of them since."""
+    return np.maximum(since_B, memory.ring.head + 1 - memory.ring.rows)
+
+
+def state(memory: Replay) -> dict[str, np.ndarray]:
+    """What changes: counters, and priorities as they stand."""
+    arrays = {"head": memory.ring.head.copy(), "open": memory.ring.open.copy()}
+    arrays["dropped"] = np.array(memory.dropped)
+    if isinstance(memory.index, Prioritised):
+        arrays["leaves"] = memory.index.tree.leaves.copy()
+        arrays["largest"] = np.array(memory.index.largest)
+    if memory.priority is not None:
+        arrays["priority"] = memory.priority.copy()
+    return arrays
+
+
+def restore_state(memory: Replay, arrays: Mapping[str, Any]) -> None:
+    """Puts back what `state` returned, after all rows. KeyError or ValueError where it is not of this memory."""
+    ring = memory.ring
+    ring.head[:], ring.open[:] = arrays["head"], arrays["open"]
+    ring.sampleable = len(ring.between(ring.first, ring.end))
+    memory.dropped = int(arrays["dropped"])
+    if isinstance(memory.index, Prioritised):
+        memory.index.tree.leaves[:] = arrays["leaves"]
+        memory.index.tree.rebuild()
+        memory.index.largest = float(arrays["largest"])
+    if "priority" in arrays:
+        memory.priority = np.array(arrays["priority"])
+
+
+def _pieces(array_R: np.ndarray, first: int, last: int) -> list[np.ndarray]:
+    """Rows `first` to `last` (not included) of a ring, in one piece or two."""
+    rows = len(array_R)
+    begin, count = first % rows, last - first
+    head = array_R[begin : min(rows, begin + count)]
+    return [head, array_R[: count - len(head)]] if len(head) < count else [head]
+
+
+def _packed(store: CompressedRows, b: int, rows: int, first: int, last: int) -> np.ndarray:
+    """Compressed rows one after the other, uint8, each with its length (four bytes, little-endian) before it."""
+    packed = [store.row_P[b * rows + row % rows] or b"" for row in range(first, last)]
+    return np.frombuffer(b"".join(len(row).to_bytes(4, "little") + row for row in packed), np.uint8)
+
+
+def _unpack(store: CompressedRows, b: int, rows: int, first: int, array: np.ndarray) -> None:
+    data, offset, row = array.tobytes(), 0, first
+    while offset < len(data):
+        end = offset + 4 + int.from_bytes(data[offset : offset + 4], "little")
+        store.row_P[b * rows + row % rows] = data[offset + 4 : end] or None
+        offset, row = end, row + 1
+
+
+def _put(array_R: np.ndarray, first: int, source: np.ndarray) -> None:
+    """Writes rows from row `first` on into a ring."""
+    if source.shape[1:] != array_R.shape[1:] or len(source) > len(array_R):
+        raise ValueError(f"rows have the shape {source.shape}, and the memory's {array_R.shape}")
+    begin = first % len(array_R)
+    room = len(array_R) - begin
+    array_R[begin : begin + len(source)] = source[:room]
+    array_R[: max(0, len(source) - room)] = source[room:]

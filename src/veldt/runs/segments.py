@@ -1,0 +1,67 @@
+"""Files that grow a memory's copy on disk piece by piece: each is written once, and checkpoints refer to it.
+
+    replay/rows-000000250000.safetensors
+
+A checkpoint of a large memory of which little has changed since the last one is then little: what is new, and the names
+of the segments that have the rest. A segment has a checksum, and is whole or refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.errors import CheckpointError
+from veldt.runs.files import explained, sync_directory
+from veldt.runs.tensor_file import Pieces, read_tensors, write_tensors
+
+_PARTIAL = ".partial"
+
+
+class SegmentStore:
+    """The segments in directory `path` (made at the first write)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    def write(self, step: int, arrays: Mapping[str, np.ndarray | Pieces]) -> dict[str, Any]:
+        """Writes a segment and flushes it to the disk; returns its record (JSON), by which it is read.
+
+        VeldtError when the disk refuses.
+        """
+        name = f"rows-{step:012d}.safetensors"
+        partial = self.path / f"{name}{_PARTIAL}"
+        with explained("the replay memory", self.path / name):
+            self.path.mkdir(parents=True, exist_ok=True)
+            partial.unlink(missing_ok=True)
+            try:
+                digest, size = write_tensors(partial, arrays)
+                partial.rename(self.path / name)
+                sync_directory(self.path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+        return {"file": name, "sha256": digest, "size": size}
+
+    def read(self, record: Mapping[str, Any], on_read: Callable[[str, np.ndarray], None]) -> None:
+        """Reads a segment array by array; CheckpointError where it is missing or not as it was written."""
+        path = self.path / str(record["file"])
+        try:
+            found = read_tensors(path, on_read)
+        except FileNotFoundError:
+            raise CheckpointError(f"{path} is missing") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}") from None
+        if found != (record["sha256"], record["size"]):
+            raise CheckpointError(f"{path} was altered: its checksum or size is not as it was written")
+
+    def keep(self, names: set[str]) -> None:
+        """Removes all segments but these."""
+        with contextlib.suppress(OSError):
+            for path in self.path.iterdir():
+                if path.name not in names:
+                    path.unlink(missing_ok=True)

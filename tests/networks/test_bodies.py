@@ -1,0 +1,90 @@
+"""A torso without its top is the same torso up to there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from specs import ATARI, COLOUR, TINY, VECTOR, single, spec
+from torch import Tensor, nn
+
+from veldt.networks.build import Custom, Fields, Images, build_torso
+from veldt.networks.torsos import MLP, Activation, dqn_net
+from veldt.simulators.spec import ArraySpec
+
+HIDDEN = (32, 16)
+IMAGE_WIDTHS = {"a3c": 256, "dqn": 512, "impala": 256, "small": 128}
+
+
+def observations(field: ArraySpec) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    if field.dtype == "uint8":
+        return torch.randint(0, 256, (3, *field.network_shape), dtype=torch.uint8, generator=generator)
+    return torch.randn(3, *field.shape, generator=generator)
+
+
+@pytest.mark.parametrize("name", IMAGE_WIDTHS)
+@pytest.mark.parametrize("field", [ATARI, COLOUR], ids=["atari", "colour"])
+def test_an_image_body_and_its_top_are_the_torso(name: str, field: ArraySpec) -> None:
+    torso, body = (
+        build_torso(name, single(field), HIDDEN),
+        build_torso(name, single(field), HIDDEN, top=False),
+    )
+    weights = torso.state_dict()
+    top = {key: weights.pop(f"torso.full.{key}") for key in ("weight", "bias")}
+    body.load_state_dict(weights)  # strict: nothing else is left out
+    features = body(observations(field))
+    assert features.shape == (3, body.features)
+    assert body.top_width == IMAGE_WIDTHS[name] == torso.features
+    assert torso.top_width == 0
+    torch.testing.assert_close(F.relu(F.linear(features, **top)), torso(observations(field)))
+
+
+@pytest.mark.parametrize(("activation", "function"), [("tanh", torch.tanh), ("relu", F.relu)])
+def test_an_mlp_body_and_its_top_are_the_torso(activation: Activation, function: object) -> None:
+    torso = build_torso("mlp", single(VECTOR), HIDDEN, activation=activation)
+    body = build_torso("mlp", single(VECTOR), HIDDEN, activation=activation, top=False)
+    weights = torso.state_dict()
+    top = {key: weights.pop(f"layers.1.{key}") for key in ("weight", "bias")}
+    body.load_state_dict(weights)
+    given = observations(VECTOR)
+    features = body(given)
+    assert (body.features, body.top_width) == HIDDEN
+    assert (torso.features, torso.top_width) == (HIDDEN[-1], 0)
+    assert torch.equal(features, function(F.linear(given, weights["layers.0.weight"])))  # type: ignore[operator]
+    assert torch.equal(function(F.linear(features, **top)), torso(given))  # type: ignore[operator]
+
+
+def test_an_mlp_has_tanh_unless_said_otherwise() -> None:
+    torso = build_torso("mlp", single(VECTOR), HIDDEN)
+    assert float(torso(observations(VECTOR)).detach().min()) < 0
+
+
+def test_the_body_of_one_layer_is_the_scaled_input() -> None:
+    body = build_torso("mlp", single(TINY), (16,), top=False)
+    assert (body.features, body.top_width) == (600, 16)
+    assert not list(body.parameters())
+    torch.testing.assert_close(body(observations(TINY)), observations(TINY).flatten(1) / 255)
+
+
+def test_a_dicts_bodies_are_side_by_side_and_their_tops_together() -> None:
+    wanted = spec(camera=COLOUR, velocity=VECTOR)
+    body = build_torso("auto", wanted, HIDDEN, top=False)
+    assert isinstance(body, Fields)
+    assert [type(part) for part in body.torsos] == [Images, MLP]
+    given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
+    assert body(given).shape == (3, body.features)
+    assert body.features == sum(part.features for part in body.torsos)  # type: ignore[misc]
+    assert body.top_width == 256 + 16
+
+
+def test_a_users_module_is_taken_whole() -> None:
+    body = build_torso(lambda shape: nn.Linear(shape[0], 7), single(VECTOR), HIDDEN, top=False)
+    assert isinstance(body, Custom)
+    assert (body.features, body.top_width) == (7, 0)
+
+
+def test_dqn_nets_body_has_the_convolutions_of_the_paper() -> None:
+    body = dqn_net((4, 84, 84), top=False)
+    assert (body.features, body.top_width) == (3136, 512)
+    assert sum(p.numel() for p in body.parameters()) == 77_984

@@ -1,0 +1,46 @@
+"""A compiled forward pass takes what the network takes, and goes on without the compiler where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from veldt.networks.precision import CompiledForward
+
+
+class Weighted(nn.Module):
+    """A network of two arguments."""
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
+        return x if noise is None else x + 2 * noise
+
+
+def failing(network: nn.Module) -> Callable[..., Any]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("no compiler here\nand more")
+
+    return forward
+
+
+@pytest.mark.parametrize("compiler", [lambda network: network, failing], ids=["works", "fails"])
+def test_arguments_are_passed_on(monkeypatch: pytest.MonkeyPatch, compiler: Callable[..., Any]) -> None:
+    monkeypatch.setattr(torch, "compile", compiler)
+    said: list[str] = []
+    x, noise = torch.ones(2), torch.ones(2)
+    forward = CompiledForward(Weighted(), said.append)
+    assert forward(x).tolist() == [1.0, 1.0]
+    assert forward(x, noise).tolist() == [3.0, 3.0]
+    assert forward(x, noise=noise).tolist() == [3.0, 3.0]
+    expected = ["torch.compile failed (no compiler here): going on without it"]
+    assert said == (expected if compiler is failing else [])
+    assert CompiledForward(Weighted(), said.append)(x, noise=noise).tolist() == [3.0, 3.0]
+
+
+def test_a_networks_own_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", failing)
+    with pytest.raises(TypeError):
+        CompiledForward(Weighted(), lambda text: None)(torch.ones(2), loudness=1)

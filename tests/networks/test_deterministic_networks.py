@@ -1,0 +1,133 @@
+"""The deterministic policy and its critic: shapes, where the action enters, and that they share nothing."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from specs import ATARI, COLOUR, VECTOR, single, spec
+from torch import Tensor, nn
+
+from veldt.networks.build import Custom, build_torso
+from veldt.networks.deterministic import DeterministicActorCritic
+from veldt.networks.precision import apply_precision
+from veldt.simulators.spec import ArraySpec, SimulatorSpec
+
+CPU = torch.device("cpu")
+SIZE, ROWS = 3, 7
+
+
+def network(wanted: SimulatorSpec, hidden: tuple[int, ...] = (32, 16)) -> DeterministicActorCritic:
+    torch.manual_seed(0)
+    build = functools.partial(build_torso, "auto", wanted, hidden, top=False, activation="relu")
+    return DeterministicActorCritic(build, SIZE)
+
+
+def observations(field: ArraySpec) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    if field.dtype == "uint8":
+        return torch.randint(0, 256, (ROWS, *field.network_shape), dtype=torch.uint8, generator=generator)
+    return torch.randn(ROWS, *field.shape, generator=generator)
+
+
+def actions() -> Tensor:
+    return 2 * torch.rand(ROWS, SIZE, generator=torch.Generator().manual_seed(1)) - 1
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("hidden", [(8,), (32, 16)])
+@pytest.mark.parametrize("field", [VECTOR, ATARI], ids=["vector", "atari"])
+def test_outputs_are_float32(field: ArraySpec, hidden: tuple[int, ...], precision: str) -> None:
+    own = network(single(field), hidden)
+    apply_precision(own, precision, CPU)
+    policy, value = own(observations(field)), own(observations(field), actions())
+    assert policy.shape == (ROWS, SIZE)
+    assert value.shape == (ROWS,)
+    assert policy.dtype == value.dtype == torch.float32
+    for name, parameter in own.named_parameters():
+        rounded = precision == "bf16" and ".body." in name
+        assert parameter.dtype == (torch.bfloat16 if rounded else torch.float32), name
+
+
+def test_the_action_enters_the_critics_second_layer() -> None:
+    own = network(single(VECTOR), (400, 300))
+    shapes = {name: tuple(p.shape) for name, p in own.named_parameters() if name.endswith("weight")}
+    assert shapes == {
+        "actor.body.layers.0.weight": (400, 5),
+        "actor.top.weight": (300, 400),
+        "actor.last.weight": (SIZE, 300),
+        "critic.body.layers.0.weight": (400, 5),
+        "critic.top.weight": (300, 400 + SIZE),
+        "critic.last.weight": (1, 300),
+    }
+
+
+def test_first_actions_and_values_are_near_zero() -> None:
+    own = network(single(VECTOR), (400, 300))
+    for last in (own.actor.last, own.critic.last):
+        for parameter in last.parameters():
+            assert 0 < float(parameter.detach().abs().max()) <= 3e-3
+    assert float(own.actor.last.weight.detach().abs().max()) > 2.9e-3
+    assert float(own(observations(VECTOR)).detach().abs().max()) < 0.1
+    assert float(own(observations(VECTOR), actions()).detach().abs().max()) < 0.1
+
+
+def test_actions_stay_within_their_bounds() -> None:
+    own = network(single(VECTOR))
+    with torch.no_grad():
+        own.actor.last.weight.mul_(1e5)
+    policy = own(observations(VECTOR)).detach()
+    assert float(policy.abs().max()) == pytest.approx(1.0)
+
+
+def test_policy_and_value_share_nothing() -> None:
+    own = network(single(VECTOR))
+    for chosen, output in (
+        ("actor.", own(observations(VECTOR))),
+        ("critic.", own(observations(VECTOR), actions())),
+    ):
+        own.zero_grad()
+        output.sum().backward()
+        for name, parameter in own.named_parameters():
+            assert (parameter.grad is not None) == name.startswith(chosen), name
+
+
+def test_the_policy_learns_through_the_critic() -> None:
+    """∇_θ Q(s, π(s)) (Lillicrap et al. 2016, equation 6), against the chain rule written out."""
+    own, given = network(single(VECTOR)), observations(VECTOR)
+    weights = list(own.actor.parameters())
+    through = torch.autograd.grad(own(given, own(given)).sum(), weights)
+    action = own(given).detach().requires_grad_()
+    (slope,) = torch.autograd.grad(own(given, action).sum(), action)
+    for mine, expected in zip(through, torch.autograd.grad(own(given), weights, slope), strict=True):
+        assert mine.any()
+        torch.testing.assert_close(mine, expected)
+
+
+def test_values_depend_on_observation_and_action() -> None:
+    own = network(single(VECTOR))
+    before = own(observations(VECTOR), actions())
+    assert (own(observations(VECTOR), -actions()) != before).all()
+    assert (own(-observations(VECTOR), actions()) != before).all()
+
+
+def test_a_dict_is_taken_by_name() -> None:
+    own = network(spec(camera=COLOUR, velocity=VECTOR))
+    given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
+    assert own(given).shape == (ROWS, SIZE)
+    assert own(given, actions()).shape == (ROWS,)
+
+
+def test_on_a_users_own_module_heads_stand_directly() -> None:
+    def own_body(shape: tuple[int, ...]) -> nn.Module:
+        return nn.Sequential(nn.Linear(shape[0], 9), nn.ReLU())
+
+    own = DeterministicActorCritic(
+        functools.partial(build_torso, own_body, single(VECTOR), (32,), top=False), SIZE
+    )
+    assert isinstance(own.torso, Custom)
+    assert own.actor.last.weight.shape == (SIZE, 9)
+    assert own.critic.last.weight.shape == (1, 9 + SIZE)
+    assert own(observations(VECTOR)).shape == (ROWS, SIZE)
+    assert own(observations(VECTOR), actions()).shape == (ROWS,)

@@ -1,0 +1,65 @@
+"""A memory that looks everything up in whole lives, one transition at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from lives import Lived, World
+
+from veldt.replay.n_step import NStep
+
+
+@dataclass
+class Transition:
+    action: np.ndarray
+    reward: float
+    discount: float
+    observation: dict[str, np.ndarray]
+    next_observation: dict[str, np.ndarray]
+
+
+def sampleable(world: World, steps: int, share: int) -> list[set[int]]:
+    """The numbers of the steps that a memory of `share` rows a simulator has for n = `steps`, by simulator."""
+    kept = []
+    for life in world.lives:
+        complete = life.rows[: max(0, len(life.rows) - steps + 1)]
+        kept.append({row.number for row in complete[-share:] if row is not None})
+    return kept
+
+
+def transition(world: World, returns: NStep, number: int) -> Transition:
+    """The transition that begins with step `number`."""
+    b, begin = next(
+        (b, i)
+        for b, life in enumerate(world.lives)
+        for i, row in enumerate(life.rows)
+        if row is not None and row.number == number
+    )
+    rows = world.lives[b].rows
+    first = rows[begin]
+    assert first is not None
+    reward, discount, last = 0.0, 1.0, first
+    for row in rows[begin : begin + returns.steps]:
+        if row is None:
+            break
+        gained = np.clip(row.reward, -1, 1) if returns.clip_rewards else row.reward
+        reward, last = reward + discount * gained, row
+        discount *= returns.discount
+        if row.terminated or (returns.life_loss_ends and row.life_lost):
+            discount = 0.0
+            break
+    return Transition(first.action, reward, discount, _stacks(world, b, first, 0), _stacks(world, b, last, 1))
+
+
+def _stacks(world: World, b: int, row: Lived, after: int) -> dict[str, np.ndarray]:
+    """What the network sees at the row, or `after` steps later in the same episode."""
+    seen = {}
+    for name, field in world.spec.observation.items():
+        ages = [row.age + after - back for back in reversed(range(field.stack))]
+        frames = [
+            world.observation(name, b, row.episode, age) if age >= 0 else np.zeros(field.shape, field.dtype)
+            for age in ages
+        ]
+        seen[name] = np.stack(frames) if field.stack > 1 else frames[0]
+    return seen
