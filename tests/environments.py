@@ -112,6 +112,11 @@ def lopsided_box() -> gymnasium.Env[Any, Any]:
     return Hashed(spaces.Box(-1, 1, (4,), np.float32), spaces.Box(*bounds))
 
 
+def bounded_box() -> gymnasium.Env[Any, Any]:
+    bounds = np.array([-3, 0], np.float32), np.array([-1, 100], np.float32)
+    return Hashed(spaces.Box(-1, 1, (4,), np.float32), spaces.Box(*bounds))
+
+
 def image_rows_columns_channels() -> gymnasium.Env[Any, Any]:
     return Hashed(spaces.Box(0, 255, (24, 20, 3), np.uint8), spaces.Discrete(3))
 

@@ -9,6 +9,7 @@ import psutil
 import torch
 from rich.table import Table
 
+from veldt.errors import UsageError
 from veldt.recipe_book import RECIPES
 from veldt.runs.console import output_console
 from veldt.runtime.cores import allowed_cores
@@ -42,7 +43,11 @@ def report(env: str) -> None:
     source = resolve(env)
     for recipe in RECIPES.values():
         console.print(f"\n[bold]veldt train {recipe.name} --env {env}[/bold] would use")
-        for decision in assemble(recipe.config(source.name), source).decisions:
+        try:
+            decisions = assemble(recipe.config(source.name), source).decisions
+        except UsageError as error:  # a recipe for other actions
+            decisions = (str(error),)
+        for decision in decisions:
             console.print(f"  {decision}", highlight=False)
 
 

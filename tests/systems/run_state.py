@@ -25,6 +25,24 @@ SMALL: dict[str, Any] = {
 }
 
 
+# The same for recipes with a replay memory, which wraps in a run of some hundred steps.
+SMALL_REPLAYED: dict[str, Any] = {
+    "num_simulators": 4,
+    "batch": 16,
+    "training_intensity": 2.0,
+    "horizon": 4,
+    "learning_starts": 40,
+    "replay_size": 120,
+    "n_step": 3,
+    "target_every": 100,
+    "hidden": (16,),
+    "threads": 1,
+    "precision": "fp32",
+    "device": "cpu",
+    "log_every": 0.0,
+}
+
+
 def newest(run: Path) -> Checkpoint:
     """The newest checkpoint; a damaged one is a failure."""
 
@@ -45,7 +63,7 @@ def state_of(run: Path) -> dict[str, Any]:
     assert any(name.startswith("weights/") for name in state) and any(
         name.startswith("optimiser/") for name in state
     )
-    state |= {name: checkpoint.meta[name] for name in ("updates", "phase", "book", "recipe")}
+    state |= {name: checkpoint.meta[name] for name in ("updates", "phase", "book", "recipe", "experience")}
     # Seconds are the only counters that two runs may differ in.
     timed = ("seconds", "stages", "solved_at_seconds")
     state["monitor"] = {key: value for key, value in checkpoint.meta["monitor"].items() if key not in timed}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from child_runs import START_S, child
-from run_state import SMALL, assert_same_run
+from run_state import SMALL, SMALL_REPLAYED, assert_same_run
 
 import veldt
 
@@ -59,6 +59,39 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
             "processes": 2,
             "steps": 500,
             "decorrelate": 9,
+        },
+    ),
+    "prioritised replay, compressed frames, noisy layers, workers": (
+        "rainbow",
+        {name: value for name, value in SMALL_REPLAYED.items() if name != "hidden"}
+        | {
+            "env": "ALE/Breakout-v5",
+            "simulators": "workers",
+            "processes": 2,
+            "steps": 240,
+            "max_episode_steps": 15,
+            "noisy": True,
+            "compress_frames": True,
+            "network": "a3c",
+            "evaluate_every": 150,
+            "evaluate_steps": 40,
+        },
+    ),
+    "uniform replay, in this process": (
+        "dqn",
+        SMALL_REPLAYED
+        | {"env": "CartPole-v1", "simulators": "in-process", "steps": 600, "epsilon_steps": 400},
+    ),
+    "continuous actions, Polyak averaging, decorrelated": (
+        "ddpg",
+        SMALL_REPLAYED
+        | {
+            "env": "environments:bounded_box",
+            "simulators": "in-process",
+            "steps": 600,
+            "decorrelate": 9,
+            "target_every": 0,
+            "target_rate": 0.1,
         },
     ),
 }

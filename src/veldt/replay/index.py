@@ -66,7 +66,9 @@ class Prioritised:
 
     def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
         position_N = self.tree.find(_strata(count, self.tree.total, np.uint64(seed)))
-        return position_N, _weights(self.tree.leaves, position_N, beta)
+        leaf_N = self.tree.leaves[position_N]
+        # Over the largest weight, S and the total cancel out.
+        return position_N, ((leaf_N / leaf_N.min()) ** -beta).astype(np.float32)
 
     def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
         self.tree.set(left_M, np.zeros(len(left_M)))
@@ -144,15 +146,3 @@ def _strata(count, total, seed):  # type: ignore[no-untyped-def]
         fraction = np.float64(_mix(state) >> np.uint64(11)) * 2.0**-53
         target_N[n] = (n + fraction) / count * total
     return target_N
-
-
-@numba.njit(nogil=True, cache=True)
-def _weights(leaves, position_N, beta):  # type: ignore[no-untyped-def]
-    """(S P)^-β over the largest of them, in which S and the total cancel out; float32."""
-    smallest = np.inf
-    for position in position_N:
-        smallest = min(smallest, leaves[position])
-    weight_N = np.empty(len(position_N), np.float32)
-    for n in range(len(position_N)):
-        weight_N[n] = (leaves[position_N[n]] / smallest) ** -beta
-    return weight_N

@@ -109,10 +109,10 @@ class Ring:
             slot.valid, slot.ended, slot.age, self.head, self.open, self.age, self._history
         )
         left_M = self.between(first_B, np.minimum(end_B, self.first))
+        is_new_M, is_step_M = source_M >= 0, slot_M >= 0
         for name, store in self.observation.items():
             source = slot.observation[name]
-            store.write(position_M, source.reshape(-1, *source.shape[2:]), source_M)
-        is_step_M = slot_M >= 0
+            store.write(position_M[is_new_M], source.reshape(-1, *source.shape[2:]), source_M[is_new_M])
         _flat(self.age)[position_M], _flat(self.valid)[position_M] = age_M, is_step_M
         step_M, slot_M = position_M[is_step_M], slot_M[is_step_M]
         for name, array in self._step_fields.items():
@@ -149,8 +149,9 @@ def _place(valid, ended, slot_age, head, open_, age, history):  # type: ignore[n
     """Where the rows of a slot go; moves `head` and `open_` on.
 
     Returns:
-        For each row to write, in order: its position; where its observation is in the slot, (history + t) B + b; its
-        age; and where its step is, t B + b, or -1 for an observation alone. int64 [M] each.
+        Of each row, in order: its position; where its observation is in the slot, (history + t) B + b, or -1 if it was
+        the last slot's last, and is there; its age; where its step is, t B + b, or -1 for an observation alone. int64
+        [M] each.
     """
     steps, width = valid.shape
     rows = age.shape[1]
@@ -161,20 +162,17 @@ def _place(valid, ended, slot_age, head, open_, age, history):  # type: ignore[n
     for b in range(width):
         row, goes_on = head[b], open_[b]
         if goes_on and slot_age[0, b] != age[b, row % rows]:
-            row, goes_on = (
-                row + 1,
-                False,
-            )  # its episode was given up since: the row of its last observation is there
+            row, goes_on = row + 1, False  # its episode was given up since: its last observation is there
         for t in range(steps + 1):
             is_step = t < steps and valid[t, b]
             if not is_step and not goes_on:
                 continue
-            # An episode that the slot joins later than at its start (after random steps, or a resume) brings the frames
-            # that its first stacks need.
+            # An episode that the slot joins after its start (after random steps, or a resume) brings the frames that
+            # its first stacks need.
             before = 0 if goes_on else min(np.int64(slot_age[t, b]), history)
             for back in range(before, -1, -1):
                 position_M[m] = b * rows + row % rows
-                source_M[m] = (history + t - back) * width + b
+                source_M[m] = -1 if goes_on and t == 0 else (history + t - back) * width + b
                 age_M[m] = slot_age[t, b] - back
                 slot_M[m] = t * width + b if is_step and back == 0 else -1
                 row += 1

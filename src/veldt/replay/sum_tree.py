@@ -21,19 +21,19 @@ class SumTree:
     """
 
     def __init__(self, capacity: int) -> None:
-        sizes = _level_sizes(capacity)
-        self._level_L = np.cumsum([0, *sizes[:-1]])  # where each begins
+        sizes = _families(capacity)
+        self._first_L = np.cumsum([0, *sizes[:-1]])  # the first family of each level
         self._nodes = _aligned(sum(sizes))
-        self.leaves = self._nodes[:capacity]
+        self.leaves = self._nodes.reshape(-1)[:capacity]
 
     @property
     def total(self) -> float:
         """The sum of all leaves."""
-        return float(_total(self._nodes, self._level_L))
+        return float(_sum_of(self._nodes, self._first_L[-1]))
 
     def set(self, index_N: np.ndarray, value_N: np.ndarray) -> None:
         """Leaves `index_N` int64 become `value_N` float64, 0 or more; of a leaf that is named twice, the last."""
-        _set(self._nodes, self._level_L, index_N, value_N)
+        _set(self._nodes, self._first_L, index_N, value_N)
 
     def find(self, target_N: np.ndarray) -> np.ndarray:
         """The leaf in which each target falls if leaves lie side by side, each as long as its value: int64 [N].
@@ -41,84 +41,86 @@ class SumTree:
         A target float64 is in [0, total]; a leaf of 0 is never found, not even by a target that rounding has made as
         large as the total. The total must be more than 0.
         """
-        return _find(self._nodes, self._level_L, target_N)
+        return _find(self._nodes, self._first_L, target_N)
 
     def rebuild(self) -> None:
         """Makes the sums again, after `leaves` were written directly."""
-        _rebuild(self._nodes, self._level_L)
+        _rebuild(self._nodes, self._first_L)
 
 
 def tree_bytes(capacity: int) -> int:
     """The memory of a tree."""
-    return 8 * sum(_level_sizes(capacity))
+    return sum(_families(capacity)) * FAN_OUT * 8
 
 
-def _level_sizes(capacity: int) -> list[int]:
-    """Nodes of each level, leaves first, in whole families."""
-    sizes = [-(-capacity // FAN_OUT) * FAN_OUT]
-    while sizes[-1] > FAN_OUT:
-        sizes.append(-(-sizes[-1] // FAN_OUT**2) * FAN_OUT)
-    return sizes
+def _families(capacity: int) -> list[int]:
+    """How many families of siblings each level has, leaves first."""
+    counts = [-(-capacity // FAN_OUT)]
+    while counts[-1] > 1:
+        counts.append(-(-counts[-1] // FAN_OUT))
+    return counts
 
 
-def _aligned(count: int) -> np.ndarray:
-    """Zeros, float64, that begin with a line of the cache."""
-    room = np.zeros(count + _LINE // 8)
+def _aligned(families: int) -> np.ndarray:
+    """Zeros, float64 [families, FAN_OUT], each family in one line of the cache."""
+    room = np.zeros(families * FAN_OUT + _LINE // 8)
     first = -room.ctypes.data % _LINE // 8
-    return room[first : first + count]
+    return room[first : first + families * FAN_OUT].reshape(families, FAN_OUT)
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
-def _sum_of(nodes, first):  # type: ignore[no-untyped-def]
-    total = nodes[first]
-    for child in range(first + 1, first + FAN_OUT):
-        total += nodes[child]
+# Below, `nodes` is float64 [F, FAN_OUT], the families of all levels, and node i of a level has the i-th family of the
+# level under it for children.
+
+
+@numba.njit(nogil=True, cache=True)
+def _sum_of(nodes, family):  # type: ignore[no-untyped-def]
+    total = nodes[family, 0]
+    for child in range(1, FAN_OUT):
+        total += nodes[family, child]
     return total
 
 
 @numba.njit(nogil=True, cache=True)
-def _total(nodes, level_L):  # type: ignore[no-untyped-def]
-    return _sum_of(nodes, level_L[-1])
-
-
-@numba.njit(nogil=True, cache=True)
-def _set(nodes, level_L, index_N, value_N):  # type: ignore[no-untyped-def]
+def _set(nodes, first_L, index_N, value_N):  # type: ignore[no-untyped-def]
     for n in range(len(index_N)):
-        nodes[index_N[n]] = value_N[n]
-    for level in range(1, len(level_L)):
+        nodes[index_N[n] >> _BITS, index_N[n] % FAN_OUT] = value_N[n]
+    for level in range(1, len(first_L)):
         before = -1
         for n in range(len(index_N)):
-            parent = index_N[n] >> (_BITS * level)
-            if parent != before:  # neighbours, which are often set together, share theirs
-                nodes[level_L[level] + parent] = _sum_of(nodes, level_L[level - 1] + (parent << _BITS))
-                before = parent
+            node = index_N[n] >> (_BITS * level)
+            if node != before:  # neighbours, which are often set together, share theirs
+                total = _sum_of(nodes, first_L[level - 1] + node)
+                nodes[first_L[level] + (node >> _BITS), node % FAN_OUT] = total
+                before = node
 
 
 @numba.njit(nogil=True, cache=True)
-def _rebuild(nodes, level_L):  # type: ignore[no-untyped-def]
-    for level in range(1, len(level_L)):
-        children = level_L[level] - level_L[level - 1]
-        for parent in range(children >> _BITS):
-            nodes[level_L[level] + parent] = _sum_of(nodes, level_L[level - 1] + (parent << _BITS))
+def _rebuild(nodes, first_L):  # type: ignore[no-untyped-def]
+    for level in range(1, len(first_L)):
+        for node in range(first_L[level] - first_L[level - 1]):
+            total = _sum_of(nodes, first_L[level - 1] + node)
+            nodes[first_L[level] + (node >> _BITS), node % FAN_OUT] = total
 
 
 @numba.njit(nogil=True, cache=True)
-def _find(nodes, level_L, target_N):  # type: ignore[no-untyped-def]
-    count = len(target_N)
-    index_N = np.zeros(count, np.int64)
+def _find(nodes, first_L, target_N):  # type: ignore[no-untyped-def]
+    index_N = np.zeros(len(target_N), np.int64)
     rest_N = target_N.copy()
-    for level in range(len(level_L) - 1, -1, -1):
-        for n in range(count):
-            first = level_L[level] + (index_N[n] << _BITS)
-            rest, before, last = rest_N[n], 0.0, 0
-            total = 0.0
-            for child in range(FAN_OUT):
-                value = nodes[first + child]
-                if value > 0.0:
-                    last, before = child, total
-                    total += value
-                    if rest < total:
-                        break
-            index_N[n] = (index_N[n] << _BITS) + last
+    for level in range(len(first_L) - 1, -1, -1):
+        for n in range(len(target_N)):
+            family, rest = first_L[level] + index_N[n], rest_N[n]
+            # All siblings are looked at: which it will be cannot be predicted, and a wrong guess costs more.
+            found, before, total = 0, 0.0, nodes[family, 0]
+            for child in range(1, FAN_OUT):
+                if total <= rest:
+                    found, before = child, total
+                total += nodes[family, child]
+            if total <= rest:  # by rounding: then it is the last one that is not 0
+                found, before, total = 0, 0.0, 0.0
+                for child in range(FAN_OUT):
+                    if nodes[family, child] > 0.0:
+                        found, before = child, total
+                    total += nodes[family, child]
+            index_N[n] = (index_N[n] << _BITS) + found
             rest_N[n] = rest - before
     return index_N

@@ -85,6 +85,12 @@ class CheckpointStore:
         """Whether there is a checkpoint, whole or damaged."""
         return bool(self._newest_first())
 
+    def newest_meta(self) -> list[dict[str, Any]]:
+        """The `meta` of the newest `keep` checkpoints whose manifest can be read, which is all that is looked at."""
+        return [read_manifest(path)["meta"] for path in self._newest_first() if _is_readable(path)][
+            : self.keep
+        ]
+
     def newest(self, on_damaged: Callable[[str], None]) -> Checkpoint:
         """The newest whole checkpoint; `on_damaged` gets a sentence for each damaged one passed over.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,9 +14,6 @@ from veldt.replay.memory import Replay
 from veldt.replay.snapshot import oldest, restore_rows, restore_state, state, stored_rows
 from veldt.runs.segments import SegmentStore
 
-# Checkpoints whose segments are kept: should the newest be damaged, there is one before it.
-_KEPT = 2
-
 
 class ReplayArchive:
     """A memory's copy in directory `path`. Training pauses while new rows are copied, and never for older ones."""
@@ -26,7 +22,6 @@ class ReplayArchive:
         self._store, self._memory = SegmentStore(path), memory
         self._saved_B = np.zeros_like(memory.ring.head)
         self._segments: list[dict[str, Any]] = []
-        self._kept: deque[set[str]] = deque(maxlen=_KEPT)
 
     def save(self, step: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
         """Writes the rows that are new since the last time; returns the records of all segments, and the rest."""
@@ -44,10 +39,9 @@ class ReplayArchive:
         self._segments = [segment for segment in self._segments if (np.array(segment["end"]) > lost_B).any()]
         return self._segments, state(memory)
 
-    def committed(self) -> None:
-        """The checkpoint that names what `save` returned is on the disk: segments that none needs any more go."""
-        self._kept.append({str(segment["file"]) for segment in self._segments})
-        self._store.keep(set().union(*self._kept))
+    def prune(self, kept: Sequence[Mapping[str, Any]]) -> None:
+        """Removes the segments that none of the checkpoints with these `meta` needs."""
+        self._store.keep({segment["file"] for meta in kept for segment in meta.get("replay", [])})
 
     def restore(self, segments: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> None:
         """Fills the memory as it was. CheckpointError where something that was promised is not there, or damaged."""
@@ -63,4 +57,3 @@ class ReplayArchive:
             ) from None
         self._segments = [dict(segment) for segment in segments]
         self._saved_B = self._memory.ring.head.copy()
-        self.committed()

@@ -232,7 +232,7 @@ class Synchronous:
         score = self._book.mean_return if self._book.is_full else None  # not the best by a few lucky games
         self._store.save(self._monitor.steps, groups, meta, score=score)
         if self._snapshot.archive is not None:
-            self._snapshot.archive.committed()
+            self._snapshot.archive.prune(self._store.newest_meta())
         self._saved_at = self._monitor.steps
 
     def _restore(self, checkpoint: Checkpoint) -> None:

@@ -23,7 +23,30 @@ _TITLES = {
     "policy/entropy": ("Entropy", "of the policy, nats"),
     "policy/kl": ("KL divergence", "from the policy that acted"),
     "policy/clip_fraction": ("Clip fraction", "of the ratios"),
+    "loss/critic": ("Critic's loss", ""),
+    "q/mean": ("Q", "of the actions taken"),
+    "q/policy": ("Q", "of the policy's actions"),
+    "q/td_error": ("TD error", "absolute"),
+    "q/divergence": ("Divergence", "from the target, nats"),
+    "epsilon": ("ε", "probability of a random action"),
+    "training_intensity": ("Training intensity", "uses of each step"),
+    "replay/transitions": ("Replay memory", "transitions"),
+    "replay/beta": ("β", "of importance weights"),
+    "replay/dropped_priorities": ("Priorities too late", "dropped so far"),
+    "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),
+    "evaluation/return_mean": ("Evaluation", "raw return of whole games"),
 }
+# What is drawn of learning: names, and families by how they begin.
+_LEARNING = (
+    "evaluation/return_mean",
+    "length_mean",
+    "loss/",
+    "policy/",
+    "q/",
+    "gradient_norm",
+    "learning_rate",
+)
+_EXPLORATION = ("epsilon", "training_intensity", "replay/")
 
 
 @dataclass(frozen=True)
@@ -73,14 +96,12 @@ def return_section(environment: Environment) -> str:
 
 
 def learning_section(environment: Environment) -> str:
-    """Episode length, losses, policy statistics, gradient norm and learning rate."""
+    """Evaluations, episode length, losses, statistics of policy, Q and replay, gradient norm and learning rate."""
     keys = dict.fromkeys(key for run in environment.runs for key in run.metric_names())
     wanted = [
-        "length_mean",
-        *(key for key in keys if key.startswith("loss/")),
-        *(key for key in keys if key.startswith("policy/")),
-        "gradient_norm",
-        "learning_rate",
+        key
+        for name in (*_LEARNING, *_EXPLORATION)
+        for key in ([key for key in keys if key.startswith(name)] if name.endswith("/") else [name])
     ]
     charts = "".join(small_chart(key, environment, STEPS) for key in wanted)
     return (
