@@ -39,7 +39,7 @@ def check_leaves(replay: Replay) -> None:
     assert np.flatnonzero(leaves(replay)).tolist() == sorted(ring.between(ring.first, ring.end).tolist())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     steps=st.integers(1, 20),
     width=st.integers(1, 3),

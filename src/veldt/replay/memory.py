@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veldt.errors import UsageError
-from veldt.replay.index import Prioritised, Uniform, check_priorities
+from veldt.replay.index import Index, Prioritised, Uniform, check_priorities
 from veldt.replay.keys import keys_of, positions_of
 from veldt.replay.n_step import NStep
 from veldt.replay.observations import Observations
@@ -58,7 +58,7 @@ class Replay:
         self._returns = returns
         self.ring = Ring(spec, width, share, returns.steps, config.compress_frames, threads)
         self._observations = Observations(self.ring, spec)
-        self.index: Uniform | Prioritised = (
+        self.index: Index = (
             Prioritised(self.ring, config.priority_exponent)
             if config.replay == "prioritised"
             else Uniform(self.ring)

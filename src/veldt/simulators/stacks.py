@@ -1,8 +1,7 @@
 """Stacks of frames on the CPU, as `functional.frames` has them, in one pass through memory.
 
-Apart, so that numba is loaded only where frames are stacked. `frames` are uint8 [F, H, W], wherever they are kept; which
-of them make a row's stack is told by int64 [stack], oldest first, -1 for one from before the episode's start, which is
-0.
+Apart, so that numba is loaded only where frames are stacked. `frames` are uint8 [F, H, W], wherever they are kept.
+Which of them make a row's stack is told by int64 [stack], oldest first, -1 for a blank from before the episode's start.
 """
 
 from __future__ import annotations

@@ -89,6 +89,7 @@ class Replayed:
         target: the target network's forward pass.
         noise: standard normal numbers an update takes.
         note: tells the user a sentence.
+        threads: for assembling batches.
     """
 
     def __init__(
@@ -103,11 +104,12 @@ class Replayed:
         clock: StageClock,
         noise: int,
         note: Callable[[str], None],
+        threads: int = 1,
     ) -> None:
         self._algorithm, self._forward, self._target = algorithm, forward, target
         self._slot, self._config, self._device = slot, config, device
         self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
-        self.memory = Replay(slot.spec, slot.width, config, algorithm.returns)
+        self.memory = Replay(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
         self._updates_before = 0  # those done when learning (last) started
         self._starts_at = algorithm.learning_starts

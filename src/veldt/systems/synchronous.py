@@ -125,6 +125,7 @@ class Synchronous:
             self._clock,
             noise=algorithm.update_noise(network),
             note=self._monitor.note,
+            threads=self._config.run.threads,
         )
 
     def _make_archive(self, directory: RunDirectory) -> ReplayArchive | None:
