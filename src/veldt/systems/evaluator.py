@@ -17,7 +17,7 @@ from veldt.simulators.simulator import StepperSettings
 from veldt.systems.episodes import EpisodeBook, Game
 from veldt.systems.observations import slot_observations
 
-_ROWS = 32  # steps between looks at which games are finished
+_ROWS = 32  # steps between looks at which games are finished, at most
 _WIDTH = 4  # simulators of an evaluation by steps, where it is not known how long a game can be
 
 
@@ -42,7 +42,7 @@ def play_games(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evalu
     width = min(episodes, agent.config.simulation.num_simulators)
     wanted = [len(range(b, episodes, width)) for b in range(width)]
     played: list[Game] = []
-    with _playing(agent, width, seed, greedy) as rows:
+    with _playing(agent, width, _ROWS, seed, greedy) as rows:
         while len(played) < episodes:
             played += [game for game in next(rows) if game.episode < wanted[game.simulator]]
     return _evaluation(played)
@@ -58,9 +58,12 @@ def play_steps(
     """
     longest = agent.config.atari.max_episode_steps if agent.source.is_atari else max(1, steps // _WIDTH)
     width = max(1, min(steps // longest, agent.config.simulation.num_simulators))
+    share = max(1, steps // width)
+    # The stretch that comes nearest to filling the share.
+    stretch = min(range(min(share, _ROWS // 2), min(share, _ROWS) + 1), key=lambda rows: share % rows)
     played: list[Game] = []
-    with _playing(agent, width, seed, greedy) as rows:
-        for _ in range(max(1, steps // width // _ROWS)):
+    with _playing(agent, width, stretch, seed, greedy) as rows:
+        for _ in range(share // stretch):
             played += next(rows)
             if stopped():
                 break
@@ -68,8 +71,8 @@ def play_steps(
 
 
 @contextmanager
-def _playing(agent: Agent, width: int, seed: int, greedy: bool) -> Iterator[Iterator[list[Game]]]:
-    """Simulators of their own, and the games that end in each next stretch of rows."""
+def _playing(agent: Agent, width: int, rows: int, seed: int, greedy: bool) -> Iterator[Iterator[list[Game]]]:
+    """Simulators of their own, and the games that end in each next `rows` of theirs."""
     config = agent.config
     simulation = SimulationConfig(
         num_simulators=width, alternate="off", env_timeout=config.simulation.env_timeout
@@ -77,7 +80,7 @@ def _playing(agent: Agent, width: int, seed: int, greedy: bool) -> Iterator[Iter
     run_seed = derive_seed(seed, EVALUATION)
     settings = StepperSettings(agent.source, run_seed, simulation, config.atari)
     chosen = plan(agent.source, simulation, config.atari, 0)
-    simulators = make_simulators(settings, agent.spec, _ROWS, chosen, stacks=True)
+    simulators = make_simulators(settings, agent.spec, rows, chosen, stacks=True)
     try:
         slot = simulators.trajectory
         book = EpisodeBook(width, simulators.start())
@@ -86,9 +89,9 @@ def _playing(agent: Agent, width: int, seed: int, greedy: bool) -> Iterator[Iter
         def stretches() -> Iterator[list[Game]]:
             first_step = 0
             while True:
-                step_T = np.arange(first_step, first_step + _ROWS)
+                step_T = np.arange(first_step, first_step + rows)
                 noise_TBK = uniform(run_seed, EVALUATION, np.arange(width), step_T, agent.noise)
-                for t in range(_ROWS):
+                for t in range(rows):
                     for group, part in enumerate(simulators.groups):
                         slot.action[t, part] = agent.choose(
                             observations.row(t, part), noise_TBK[t, part], greedy
@@ -98,7 +101,7 @@ def _playing(agent: Agent, width: int, seed: int, greedy: bool) -> Iterator[Iter
                         simulators.wait(group, t)
                 yield book.add(slot)
                 simulators.carry_over()
-                first_step += _ROWS
+                first_step += rows
 
         yield stretches()
     finally:
