@@ -2,75 +2,27 @@
 
     python benchmarks/learning.py small                 # CartPole-v1 and Acrobot-v1, both recipes, 5 seeds: minutes
     python benchmarks/learning.py scale precision       # 8, 32, 128 simulators; bf16 against fp32: 75 minutes
+    python benchmarks/learning.py --seeds 1 q_scale     # only the first seed of each
     python benchmarks/learning.py plot OUT RUN [RUN ...] # a picture of runs that exist
 
-Each experiment writes runs under --runs, a table to standard output, and a picture of all its runs.
+The experiments are in `experiments.py`: each writes runs under --runs, a table to standard output, and a picture of all
+its runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments import EXPERIMENTS, Trial
 
-@dataclass(frozen=True)
-class Trial:
-    """One training: `label` groups trials that differ by seed only."""
-
-    label: str
-    recipe: str
-    env: str
-    seed: int
-    flags: Sequence[str] = field(default=())
-
-    @property
-    def name(self) -> str:
-        return f"{self.label}-{self.seed}".replace("/", "-").replace(" ", "-")
-
-
-_ATARI = ("--steps", "1000000", "--threads", "1")
-
-
-def small() -> list[Trial]:
-    """Classic control, to the score at which it counts as solved."""
-    solved = {"CartPole-v1": "475", "Acrobot-v1": "-100"}
-    return [
-        Trial(
-            f"{recipe} {env}", recipe, env, seed, ("--until", score, "--threads", "1", "--log-every", "0.2")
-        )
-        for recipe in ("ppo", "a2c")
-        for env, score in solved.items()
-        for seed in range(1, 6)
-    ]
-
-
-def scale() -> list[Trial]:
-    """Figure 2 of Stooke & Abbeel in small: the same steps by 8, 32 and 128 simulators."""
-    return [
-        Trial(
-            f"a2c Breakout {count}", "a2c", "ALE/Breakout-v5", seed, ("--num-simulators", str(count), *_ATARI)
-        )
-        for seed in (1, 2)
-        for count in (8, 32, 128)
-    ]
-
-
-def precision() -> list[Trial]:
-    """bf16 against fp32 on the same seeds."""
-    return [
-        Trial(f"a2c Breakout {name}", "a2c", "ALE/Breakout-v5", seed, ("--precision", name, *_ATARI))
-        for seed in (1, 2)
-        for name in ("bf16", "fp32")
-    ]
-
-
-EXPERIMENTS = {"small": small, "scale": scale, "precision": precision}
+HERE = Path(__file__).parent.resolve()
 
 
 def run(trial: Trial, root: Path) -> Path:
@@ -79,7 +31,14 @@ def run(trial: Trial, root: Path) -> Path:
     if not (path / "summary.json").exists():
         command = [sys.executable, "-m", "veldt", "train", trial.recipe, "--env", trial.env]
         command += ["--seed", str(trial.seed), "--run-dir", str(path), *trial.flags]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Environments of this directory are named as modules.
+        paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environ = os.environ | {"PYTHONPATH": paths}
+        made = subprocess.run(
+            command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environ
+        )
+        if made.returncode:
+            sys.exit(f"{shlex.join(command)} failed:\n{made.stderr[-2000:]}")
     return path
 
 
@@ -131,6 +90,7 @@ def main() -> None:
     parser.add_argument(
         "--at-once", type=int, default=1, metavar="N", help="runs side by side: 1 to time them"
     )
+    parser.add_argument("--seeds", type=int, metavar="N", help="only the first N seeds of each trial")
     asked = parser.parse_args()
     if asked.what[0] == "plot":
         panels: dict[str, dict[str, list[Path]]] = {}
@@ -146,7 +106,7 @@ def main() -> None:
         print(
             "| what | seed | stopped by | steps | seconds | mean return of 100 games |\n" + "| --- " * 6 + "|"
         )
-        trials = EXPERIMENTS[name]()
+        trials = [trial for trial in EXPERIMENTS[name]() if asked.seeds is None or trial.seed <= asked.seeds]
         with ThreadPoolExecutor(asked.at_once) as pool:
             paths = list(pool.map(lambda trial: run(trial, asked.runs), trials))
         for trial, path in zip(trials, paths, strict=True):

@@ -1,8 +1,8 @@
 """veldt beside its peers, on this machine, in one run: prints a Markdown table and writes the raw figures.
 
-    python benchmarks/table.py                      # everything (about 15 minutes on two cores)
-    python benchmarks/table.py atari a2c            # some rows
-    python benchmarks/table.py --cleanrl FILE ppo   # CleanRL's ppo_atari_envpool.py is not in this repository
+    python benchmarks/table.py                         # everything (about 20 minutes on two cores)
+    python benchmarks/table.py atari a2c               # some rows
+    python benchmarks/table.py --cleanrl CLONE ppo dqn # CleanRL's scripts are not in this repository
 
 The peers' environments are made by `benchmarks/peers/setup.sh`. Every figure is agent steps per second (SPS) unless it
 says otherwise. The machine must be idle: with threads waiting for each other, one busy neighbour halves everybody.
@@ -13,19 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-PEERS = Path(__file__).parent / "peers"
-VENVS = Path(os.environ.get("VELDT_PEERS", Path.home() / ".cache" / "veldt-peers"))
+from running import best, peer, sps_of_learning, train, veldt
+
+_NO_CLEANRL = "CleanRL (--cleanrl CLONE not given)"
 
 
 @dataclass(frozen=True)
@@ -41,37 +37,6 @@ class Line:
     @property
     def ratio(self) -> float:
         return self.veldt / self.theirs
-
-
-def peer(venv: str, script: str, *arguments: str) -> dict[str, Any]:
-    """The JSON line of a peer's script."""
-    python = VENVS / venv / "bin" / "python"
-    if not python.exists():
-        sys.exit(f"{python} is missing: run benchmarks/peers/setup.sh {venv}")
-    return _json([str(python), str(PEERS / script), *arguments])
-
-
-def veldt(*arguments: str) -> dict[str, Any]:
-    """The JSON object of a veldt command."""
-    return _json([sys.executable, "-m", "veldt", *arguments])
-
-
-def train(*arguments: str) -> dict[str, Any]:
-    """The summary of a training run, with its wall seconds from process start in `process_seconds`."""
-    scratch = Path(tempfile.mkdtemp())
-    try:
-        begin = time.perf_counter()
-        command = [sys.executable, "-m", "veldt", "train", *arguments, "--run-dir", str(scratch / "run")]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        seconds = time.perf_counter() - begin
-        return json.loads((scratch / "run" / "summary.json").read_text()) | {"process_seconds": seconds}
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _json(command: list[str]) -> dict[str, Any]:
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    return json.loads(output.stdout.strip().splitlines()[-1])
 
 
 def atari(seconds: int, cleanrl: Path | None) -> list[Line]:
@@ -116,7 +81,7 @@ def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
 def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
     """A2C on Breakout, 16 x 5, A3C-Net."""
     ours = train("a2c", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 3000))["sps"]
-    plain = _best("envpool", "plain_a2c.py", "--seconds", str(seconds))
+    plain = best("envpool", "plain_a2c.py", "--seconds", str(seconds))
     sb3 = max(
         peer("sb3", "sb3_a2c_breakout.py", "--vector", vector, "--seconds", str(seconds))["sps"]
         for vector in ("dummy", "subproc")
@@ -134,17 +99,43 @@ def ppo(seconds: int, cleanrl: Path | None) -> list[Line]:
     )
     ours = train("ppo", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 800), *settings.split())["sps"]
     if cleanrl is None:
-        return [Line("PPO, Breakout, 8 x 128", ours, "CleanRL (--cleanrl FILE not given)", float("nan"))]
-    return [
-        Line(
-            "PPO, Breakout, 8 x 128",
-            ours,
-            "CleanRL ppo_atari_envpool",
-            _best(
-                "envpool", "cleanrl_ppo.py", "--steps", str(max(5, seconds) * 1024), "--source", str(cleanrl)
-            ),
+        return [Line("PPO, Breakout, 8 x 128", ours, _NO_CLEANRL, float("nan"))]
+    source = str(cleanrl / "cleanrl" / "ppo_atari_envpool.py")
+    steps = str(max(5, seconds) * 1024)
+    theirs = best("envpool", "cleanrl_ppo.py", "--steps", steps, "--source", source)
+    return [Line("PPO, Breakout, 8 x 128", ours, "CleanRL ppo_atari_envpool", theirs)]
+
+
+def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
+    """DQN on Breakout once it learns: batch 32, each step used 8 times, DQN-Net on 84x84, Adam, ε at its end.
+
+    veldt has its recipe's 16 simulators, and bf16 where that measures faster. CleanRL's script has one simulator; SB3
+    is tried with one, as in RL Zoo, and with 8.
+    """
+    settings = (
+        "--network dqn --preprocessing 84x84 --num-simulators 16 --batch 32 --training-intensity 8 --optimiser adam "
+        "--learning-rate 1e-4 --target-every 1000 --replay-size 100000 --learning-starts 1000 --epsilon-steps 1000 "
+        "--epsilon-end 0.01 --evaluate-every 0 --checkpoint-replay none --log-every 0.5"
+    )
+    steps = str(2_000 + seconds * 250)
+    run = train("dqn", "--env", "ALE/Breakout-v5", "--steps", steps, *settings.split())
+    ours = sps_of_learning(run["rows"], warmup=100)
+    what = "DQN, Breakout, batch 32, intensity 8"
+    arguments = ("--seconds", str(seconds))
+    sb3 = {
+        f"SB3, {count} simulators, {vector}": best(
+            "sb3", "sb3_dqn_breakout.py", "--simulators", count, "--vector", vector, *arguments
         )
-    ]
+        for count, vector in (("1", "dummy"), ("8", "dummy"), ("8", "subproc"))
+    }
+    print(sb3, file=sys.stderr)
+    name, theirs = max(sb3.items(), key=lambda item: item[1])
+    lines = [Line(what, ours, name, theirs)]
+    if cleanrl is None:
+        return [*lines, Line(what, ours, _NO_CLEANRL, float("nan"))]
+    source = str(cleanrl / "cleanrl" / "dqn_atari.py")
+    theirs = best("sb3", "cleanrl_dqn.py", "--source", source, *arguments)
+    return [*lines, Line(what, ours, "CleanRL dqn_atari, 1 simulator", theirs)]
 
 
 def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
@@ -159,17 +150,12 @@ def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
     return [Line("PPO, CartPole-v1, seconds to 475", medians[0], "SB3, RL Zoo settings", medians[1], True)]
 
 
-def _best(venv: str, script: str, *arguments: str) -> float:
-    """The best of one and all torch threads."""
-    counts = sorted({1, len(os.sched_getaffinity(0))})
-    return max(peer(venv, script, *arguments, "--torch-threads", str(n))["sps"] for n in counts)
-
-
 ROWS: dict[str, Callable[[int, Path | None], list[Line]]] = {
     "atari": atari,
     "workers": cartpole_workers,
     "a2c": a2c,
     "ppo": ppo,
+    "dqn": dqn,
     "cartpole": cartpole_time,
 }
 
@@ -180,9 +166,15 @@ def main() -> None:
     )
     parser.add_argument("rows", nargs="*", default=list(ROWS), help=f"some of {', '.join(ROWS)}")
     parser.add_argument("--seconds", type=int, default=20, help="length of each measurement")
-    parser.add_argument("--cleanrl", type=Path, help="CleanRL's ppo_atari_envpool.py")
+    parser.add_argument(
+        "--cleanrl", type=Path, metavar="CLONE", help="a clone of CleanRL, at the commit of peers/README.md"
+    )
     parser.add_argument("--out", type=Path, help="write the raw figures as JSON")
     asked = parser.parse_args()
+    if asked.cleanrl and not (asked.cleanrl / "cleanrl" / "dqn_atari.py").is_file():
+        parser.error(
+            f"--cleanrl is {asked.cleanrl}: it must be a clone of CleanRL, with cleanrl/dqn_atari.py in it"
+        )
     lines: list[Line] = []
     print("| what | veldt | peer or limit | theirs | ratio |\n| --- | --- | --- | --- | --- |")
     for name in asked.rows:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a virtual environment with pinned versions for each peer named, or for all of them:
 #
-#     benchmarks/peers/setup.sh [envpool] [sb3] [sample-factory]
+#     benchmarks/peers/setup.sh [envpool] [sb3] [sample-factory] [cpprb]
 #
 # They go into $VELDT_PEERS (~/.cache/veldt-peers), made with $PYTHON (python3): the pins are for 3.11. An
 # environment is finished when its stamp holds its pins: running this again does nothing, and a changed pin is
@@ -27,14 +27,17 @@ pins() {
         # Its last release knows only Gymnasium before 1.0, which knows only ale-py before 0.11.
         echo torch==2.13.0 numpy==1.26.4 sample-factory==2.1.1 ale-py==0.10.1 gymnasium==0.29.1
         ;;
+    cpprb)
+        echo numpy==2.4.6 cpprb==11.0.0
+        ;;
     *)
-        echo "setup.sh: no peer is called '$1': the peers are envpool, sb3 and sample-factory" >&2
+        echo "setup.sh: no peer is called '$1': the peers are envpool, sb3, sample-factory and cpprb" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- envpool sb3 sample-factory
+[ $# -gt 0 ] || set -- envpool sb3 sample-factory cpprb
 
 for peer; do
     pins="$(pins "$peer")"
