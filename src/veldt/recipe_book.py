@@ -338,8 +338,8 @@ _RAINBOW = Recipe(
 _DDPG_SMALL: Settings = {
     "steps": From(100_000, "measured here"),
     "num_simulators": From(8, "measured here"),
-    "batch": From(256, "RL Zoo, ddpg Pendulum-v1"),
-    "training_intensity": From(256.0, "RL Zoo, ddpg Pendulum-v1: an update each step"),
+    "batch": From(128, "measured here (256 in RL Zoo, ddpg Pendulum-v1)"),
+    "training_intensity": From(64.0, "measured here: an update each second step (each step in RL Zoo)"),
     "learning_starts": From(2_000, "measured here"),
     "learning_rate": From(1e-3, "RL Zoo, ddpg Pendulum-v1"),
     "actor_learning_rate": From(1e-3, "RL Zoo, ddpg Pendulum-v1"),

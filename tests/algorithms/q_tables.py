@@ -49,3 +49,8 @@ def transitions(rng: np.random.Generator, rows: int, noise: int = 0) -> Transiti
         weight=torch.from_numpy(rng.uniform(0.1, 1.0, rows)).float(),
         noise=torch.from_numpy(rng.normal(size=(3, noise))).float(),
     )
+
+
+def same(noises: list[Tensor | None], expected: list[Tensor]) -> bool:
+    pairs = zip(noises, expected, strict=True)
+    return all(noise is not None and torch.equal(noise, other) for noise, other in pairs)

@@ -44,6 +44,12 @@ class Clock(gymnasium.Env[np.ndarray, Any]):
         return np.eye(self._length, dtype=np.float32)[self._t % self._length]
 
 
+class ClockWithBox(Clock):
+    """The same for actions that are real numbers."""
+
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)  # type: ignore[assignment]
+
+
 class Bandit(gymnasium.Env[np.ndarray, Any]):
     """Episodes of one step; the reward says how good the action was, 1 at best."""
 
@@ -69,3 +75,53 @@ class Bandit(gymnasium.Env[np.ndarray, Any]):
         if self._kind == "multi":
             return 0.5 * (action[0] == 2) + 0.5 * (action[1] == 1)
         return 1.0 - float(np.abs((action - [0.75, -1.0]) / [0.5, 2.0]).mean())
+
+
+class Chain(gymnasium.Env[np.ndarray, Any]):
+    """States in a row, left (0) and right (1): a reward of 1 for leaving on the right, which is the end, and a little
+    one for pushing at the wall on the left. Episodes start anywhere; no observation tells that they are truncated.
+    """
+
+    action_space = spaces.Discrete(2)
+    LENGTH, WALL, LIMIT = 5, 0.05, 12
+    observation_space = spaces.Box(0.0, 1.0, (LENGTH,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        assert seed is not None
+        self._state, self._t = seed % self.LENGTH, 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Step:
+        self._state, reward, over = self.move(self._state, int(action))
+        self._t += 1
+        return self._observe(), reward, over, not over and self._t == self.LIMIT, {}
+
+    @classmethod
+    def move(cls, state: int, action: int) -> tuple[int, float, bool]:
+        """The next state, the reward, and whether that was the end."""
+        if action == 1:
+            over = state == cls.LENGTH - 1
+            return (state if over else state + 1), float(over), over
+        return max(0, state - 1), cls.WALL if state == 0 else 0.0, False
+
+    def _observe(self) -> np.ndarray:
+        return np.eye(self.LENGTH, dtype=np.float32)[self._state]
+
+
+class Aim(gymnasium.Env[np.ndarray, Any]):
+    """Episodes of one step: each of three contexts has its best action, and the reward is how far one is from it,
+    squared and negative.
+    """
+
+    BEST = (1.0, 2.0, 3.5)
+    observation_space = spaces.Box(0.0, 1.0, (3,), np.float32)
+    action_space = spaces.Box(0.0, 4.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        assert seed is not None
+        self._context = seed % 3
+        return np.eye(3, dtype=np.float32)[self._context], {}
+
+    def step(self, action: Any) -> Step:
+        error = float(action[0]) - self.BEST[self._context]
+        return np.eye(3, dtype=np.float32)[self._context], -(error**2), True, False, {}

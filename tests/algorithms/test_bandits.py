@@ -57,3 +57,39 @@ def test_the_best_arm_is_found(recipe: str, make: Make, mean: float, greedy: flo
     agent, env = veldt.load(run.path, env=make), make()
     observation, _ = env.reset(seed=0)
     assert env.step(agent.act(observation, greedy=True))[1] >= greedy
+
+
+@pytest.mark.parametrize(
+    ("recipe", "make", "settings"),
+    [
+        ("dqn", discrete, {"epsilon_end": 0.0, "epsilon_steps": 500}),
+        ("c51", discrete, {"noisy": True, "value_min": -1.0, "value_max": 2.0, "atoms": 31}),
+        ("ddpg", box, {"actor_learning_rate": 1e-2, "exploration_noise": 0.05}),
+    ],
+)
+def test_the_best_arm_is_found_from_a_memory(
+    recipe: str, make: Make, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    run = veldt.train(
+        recipe,
+        env=make,
+        run_dir=tmp_path / "run",
+        quiet=True,
+        steps=1500,
+        simulators="in-process",
+        num_simulators=8,
+        threads=1,
+        device="cpu",
+        precision="fp32",
+        hidden=(32,),
+        batch=64,
+        training_intensity=64.0,
+        learning_starts=200,
+        target_every=50,
+        learning_rate=1e-2,
+        **settings,
+    )
+    assert run.summary["return_mean_100"] > 0.9
+    agent, env = veldt.load(run.path, env=make), make()
+    observation, _ = env.reset(seed=0)
+    assert env.step(agent.act(observation, greedy=True))[1] >= 0.95

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from q_tables import ACTIONS, DISCRETE, Table, table, transitions
+from q_tables import ACTIONS, DISCRETE, Table, same, table, transitions
 
 from veldt.algorithms.c51 import C51, C51Config, Rainbow, RainbowConfig
 
@@ -66,7 +66,9 @@ def test_double_q_learning_values_the_learners_choice_by_the_target() -> None:
     online = Table(torch.tensor([here, [*certain(0.0, 6.0, 1.5), gamble]]))
     target = Table(torch.tensor([here, [*certain(0.0, 3.0, 4.5), gamble]]))
     for double, value in ((False, 4.5), (True, 3.0)):
-        mean = float(c51(double=double).targets(online, target, drawn).target[0] @ torch.from_numpy(SUPPORT).float())
+        mean = float(
+            c51(double=double).targets(online, target, drawn).target[0] @ torch.from_numpy(SUPPORT).float()
+        )
         assert mean == pytest.approx(0.25 + 0.5 * value, abs=1e-4)
 
 
@@ -140,9 +142,8 @@ def test_loss_selection_and_target_have_noise_of_their_own(double: bool) -> None
     own = c51(double=double, noisy=True)
     own.loss(online, own.targets(online, target, drawn), 0.0)
     rows = [drawn.noise[k : k + 1] for k in range(3)]  # of the loss, the selection and the target
-    for given, expected in ((online.noises, [*([rows[1]] if double else []), rows[0]]), (target.noises, rows[2:])):
-        assert len(given) == len(expected)
-        assert all(a is not None and torch.equal(a, b) for a, b in zip(given, expected, strict=True))
+    assert same(online.noises, [*([rows[1]] if double else []), rows[0]])
+    assert same(target.noises, rows[2:])
 
 
 def test_rainbow_is_double_dueling_and_three_steps() -> None:

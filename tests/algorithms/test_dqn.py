@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from q_tables import ACTIONS, DISCRETE, Table, table, transitions
+from q_tables import ACTIONS, DISCRETE, Table, same, table, transitions
 
 from veldt.algorithms.dqn import DQN, DQNConfig
 
@@ -107,9 +107,8 @@ def test_loss_selection_and_target_have_noise_of_their_own(double: bool) -> None
     own = dqn(double=double, noisy=True)
     own.loss(online, own.targets(online, target, drawn), 0.0)
     rows = [drawn.noise[k : k + 1] for k in range(3)]  # of the loss, the selection and the target
-    for given, expected in ((online.noises, [*([rows[1]] if double else []), rows[0]]), (target.noises, rows[2:])):
-        assert len(given) == len(expected)
-        assert all(a is not None and torch.equal(a, b) for a, b in zip(given, expected, strict=True))
+    assert same(online.noises, [*([rows[1]] if double else []), rows[0]])
+    assert same(target.noises, rows[2:])
 
 
 def test_networks_without_noisy_layers_are_given_no_noise() -> None:
