@@ -10,6 +10,7 @@ from torch import Tensor
 from veldt.functional.updates import Adam, RMSProp, UpdateRule, clip_by_norm
 
 SIZE, STEPS, RATE = 37, 1000, 1e-3
+NONE = torch.zeros(0, dtype=torch.bfloat16)  # no rounded copy
 RULES = [Adam(), RMSProp(), RMSProp(epsilon_inside=False), RMSProp(initial=1.0)]
 
 
@@ -29,7 +30,7 @@ def run(rule: UpdateRule, steps: Tensor) -> Tensor:
     parameters = torch.ones(steps.shape[1], dtype=steps.dtype)
     state = rule.state(parameters)
     for gradient in steps:
-        rule.apply(parameters, gradient.clone(), state, RATE)
+        rule.apply(parameters, gradient.clone(), state, RATE, NONE)
     return parameters
 
 
@@ -105,10 +106,10 @@ def test_the_state_is_all_there_is_to_continue_from(rule: UpdateRule) -> None:
     parameters = torch.ones(SIZE, dtype=steps.dtype)
     state = rule.state(parameters)
     for gradient in steps[:20]:
-        rule.apply(parameters, gradient.clone(), state, RATE)
+        rule.apply(parameters, gradient.clone(), state, RATE, NONE)
     state = {name: value.clone() for name, value in state.items()}
     for gradient in steps[20:]:
-        rule.apply(parameters, gradient.clone(), state, RATE)
+        rule.apply(parameters, gradient.clone(), state, RATE, NONE)
     assert torch.equal(parameters, run(rule, steps))
 
 
@@ -137,3 +138,16 @@ def test_no_limit_leaves_the_gradient() -> None:
     before = gradient.clone()
     assert float(clip_by_norm(gradient, 0.0)) == pytest.approx(float(before.norm()))
     assert torch.equal(gradient, before)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("size", [37, 120_001])
+@pytest.mark.parametrize("share", [0.0, 0.7, 1.0])
+def test_the_rounded_copy_is_of_the_updated_parameters(rule: UpdateRule, size: int, share: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    parameters = torch.randn(size, generator=generator) * torch.logspace(-30, 30, size)
+    rounded = torch.zeros(int(share * size), dtype=torch.bfloat16)
+    state = rule.state(parameters)
+    for _ in range(3):
+        rule.apply(parameters, torch.randn(size, generator=generator), state, RATE, rounded)
+        assert torch.equal(rounded, parameters[: len(rounded)].bfloat16())

@@ -6,6 +6,7 @@ operate in place, without a synchronisation with the device, and on any slice of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,9 +25,17 @@ class UpdateRule(Protocol):
         """The state before the first update."""
 
     def apply(
-        self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
+        self,
+        parameters_P: Tensor,
+        gradient_P: Tensor,
+        state: dict[str, Tensor],
+        learning_rate: float,
+        rounded_R: Tensor,
     ) -> None:
-        """One update in place; `gradient_P` may be overwritten."""
+        """One update in place; `gradient_P` may be overwritten.
+
+        `rounded_R` bfloat16 becomes a copy of the first R parameters (R may be 0).
+        """
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,12 @@ class RMSProp:
         return {"square": torch.full_like(parameters_P, self.initial)}
 
     def apply(
-        self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
+        self,
+        parameters_P: Tensor,
+        gradient_P: Tensor,
+        state: dict[str, Tensor],
+        learning_rate: float,
+        rounded_R: Tensor,
     ) -> None:
         square_P = state["square"]
         if parameters_P.device.type == "cpu" and len(parameters_P) >= _FUSED:
@@ -55,13 +69,15 @@ class RMSProp:
 
             inside, outside = (self.epsilon, 0.0) if self.epsilon_inside else (0.0, self.epsilon)
             numbers = map(np.float32, (self.decay, inside, outside, learning_rate))
-            rmsprop(parameters_P.numpy(), gradient_P.numpy(), square_P.numpy(), *numbers)
+            arrays = parameters_P.numpy(), gradient_P.numpy(), square_P.numpy()
+            rmsprop(*arrays, *_bits(parameters_P, rounded_R), *numbers)
             return
         square_P.mul_(self.decay).addcmul_(gradient_P, gradient_P, value=1.0 - self.decay)
         if self.epsilon_inside:
             parameters_P.sub_(gradient_P.mul_(torch.rsqrt(square_P + self.epsilon)), alpha=learning_rate)
         else:
             parameters_P.addcdiv_(gradient_P, square_P.sqrt().add_(self.epsilon), value=-learning_rate)
+        rounded_R.copy_(parameters_P[: len(rounded_R)])
 
 
 @dataclass(frozen=True)
@@ -80,8 +96,23 @@ class Adam:
         }
 
     def apply(
-        self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
+        self,
+        parameters_P: Tensor,
+        gradient_P: Tensor,
+        state: dict[str, Tensor],
+        learning_rate: float,
+        rounded_R: Tensor,
     ) -> None:
+        if parameters_P.device.type == "cpu" and len(parameters_P) >= _FUSED:
+            from veldt.functional.updates_cpu import adam as fused
+
+            count = float(state["count"].add_(1.0))
+            step = learning_rate / (1.0 - self.beta_1**count)
+            root = 1.0 / math.sqrt(1.0 - self.beta_2**count)
+            numbers = map(np.float32, (self.beta_1, self.beta_2, self.epsilon, step, root))
+            arrays = [tensor.numpy() for tensor in (parameters_P, gradient_P, state["mean"], state["square"])]
+            fused(*(*arrays, *_bits(parameters_P, rounded_R), *numbers))
+            return
         adam(
             [parameters_P],
             [gradient_P],
@@ -98,11 +129,18 @@ class Adam:
             eps=self.epsilon,
             maximize=False,
         )
+        rounded_R.copy_(parameters_P[: len(rounded_R)])
+
+
+def _bits(parameters_P: Tensor, rounded_R: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """The memory of parameters and of their rounded copy as whole numbers, for which numpy has types."""
+    return parameters_P.numpy().view(np.uint32), rounded_R.view(torch.int16).numpy().view(np.uint16)
 
 
 def clip_by_norm(gradient_P: Tensor, limit: float) -> Tensor:
     """Scales the gradient in place so that its norm is at most `limit` (0: no limit). Returns the norm before."""
     norm = torch.linalg.vector_norm(gradient_P)
-    if limit > 0:
+    # A look at the norm waits for nothing on the CPU, and mostly saves a pass through memory.
+    if limit > 0 and (norm.device.type != "cpu" or norm > limit):
         gradient_P.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
     return norm

@@ -1,18 +1,77 @@
-"""The CPU's kernel of RMSProp, apart so that numba is loaded only for networks large enough to gain."""
+"""The CPU's kernels of the update rules, apart so that numba is loaded only for networks large enough to gain.
+
+One pass through memory instead of one for each operation; where a rounded copy is kept, it is made while the parameters
+are in the cache.
+"""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
+_BLOCK = 2048  # parameters, with their accumulators a quarter of the first cache
 
-# "numpy" division (no exception on zero) is what lets the compiler vectorise.
-@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def rmsprop(parameters_P, gradient_P, square_P, decay, inside, outside, learning_rate):  # type: ignore[no-untyped-def]
-    """One update, `g / (sqrt(s + inside) + outside)`; arrays float32 [P], numbers float32."""
+
+# "numpy" division (no exception on zero) is what lets the compiler vectorise; so do loops over whole slices, in functions
+# that see no second view of the same memory.
+_kernel = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+
+
+@_kernel
+def rmsprop(parameters_P, gradient_P, square_P, bits_P, rounded_R, decay, inside, outside, learning_rate):  # type: ignore[no-untyped-def]
+    """One update, `g / (sqrt(s + inside) + outside)`.
+
+    Arrays float32 [P], numbers float32; `bits_P` uint32 is the memory of the parameters, and `rounded_R` uint16 that of
+    a bfloat16 copy of the first R of them.
+    """
+    for first in range(0, len(parameters_P), _BLOCK):
+        end = first + _BLOCK
+        _rmsprop(
+            parameters_P[first:end],
+            gradient_P[first:end],
+            square_P[first:end],
+            decay,
+            inside,
+            outside,
+            learning_rate,
+        )
+        _round(bits_P[first:end], rounded_R[first:end])
+
+
+@_kernel
+def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, rounded_R, beta_1, beta_2, epsilon, step, root):  # type: ignore[no-untyped-def]
+    """One update, `step m / (root sqrt(v) + ε)`: both bias corrections are in `step` and `root`. See `rmsprop`."""
+    for first in range(0, len(parameters_P), _BLOCK):
+        end = first + _BLOCK
+        block = parameters_P[first:end], gradient_P[first:end], mean_P[first:end], square_P[first:end]
+        _adam(block[0], block[1], block[2], block[3], beta_1, beta_2, epsilon, step, root)
+        _round(bits_P[first:end], rounded_R[first:end])
+
+
+@_kernel
+def _rmsprop(parameters_P, gradient_P, square_P, decay, inside, outside, learning_rate):  # type: ignore[no-untyped-def]
     fresh = np.float32(1.0) - decay
     for i in range(len(parameters_P)):
         gradient = gradient_P[i]
         square = square_P[i] * decay + gradient * gradient * fresh
         square_P[i] = square
         parameters_P[i] -= learning_rate * gradient / (np.sqrt(square + inside) + outside)
+
+
+@_kernel
+def _adam(parameters_P, gradient_P, mean_P, square_P, beta_1, beta_2, epsilon, step, root):  # type: ignore[no-untyped-def]
+    fresh_1, fresh_2 = np.float32(1.0) - beta_1, np.float32(1.0) - beta_2
+    for i in range(len(parameters_P)):
+        gradient = gradient_P[i]
+        mean = mean_P[i] * beta_1 + gradient * fresh_1
+        square = square_P[i] * beta_2 + gradient * gradient * fresh_2
+        mean_P[i], square_P[i] = mean, square
+        parameters_P[i] -= step * mean / (np.sqrt(square) * root + epsilon)
+
+
+@_kernel
+def _round(bits_R, rounded_R):  # type: ignore[no-untyped-def]
+    """float32 to bfloat16, to the nearest, to even if half-way."""
+    for i in range(len(rounded_R)):
+        bits = bits_R[i]
+        rounded_R[i] = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)

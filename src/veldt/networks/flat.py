@@ -16,7 +16,8 @@ from torch import Tensor, nn
 class FlatParameters:
     """Takes over the parameters of `network` (already on its device): they become views into this object's memory.
 
-    `master` float32 [P] and `gradient` float32 [P] are the vectors. Convolution weights keep channels-last memory.
+    `master` float32 [P] and `gradient` float32 [P] are the vectors, and `rounded` bfloat16 [R] the copy of the first R
+    parameters that the low-precision parts compute with. Convolution weights keep channels-last memory.
     """
 
     def __init__(self, network: nn.Module, low_precision: Sequence[nn.Module] = ()) -> None:
@@ -31,7 +32,7 @@ class FlatParameters:
         total = sum(p.numel() for p in self._parameters)
         self.master = torch.zeros(total, device=device)
         self.gradient = torch.zeros(total, device=device)
-        self._low = torch.zeros(self._low_count, device=device, dtype=torch.bfloat16)
+        self.rounded = torch.zeros(self._low_count, device=device, dtype=torch.bfloat16)
         self._masters, self._gradients = [], []
         offset = 0
         for parameter in self._parameters:
@@ -39,7 +40,7 @@ class FlatParameters:
             self._masters.append(_view(self.master[offset:end], parameter))
             self._gradients.append(_view(self.gradient[offset:end], parameter))
             self._masters[-1].copy_(parameter.data)
-            low_slice = self._low[offset:end] if id(parameter) in low else None
+            low_slice = self.rounded[offset:end] if id(parameter) in low else None
             parameter.data = self._masters[-1] if low_slice is None else _view(low_slice, parameter)
             offset = end
         learning = [i for i, parameter in enumerate(self._parameters) if parameter.requires_grad]
@@ -50,7 +51,7 @@ class FlatParameters:
     def refresh(self) -> None:
         """Rounds the masters into the low-precision copy; to be called whenever `master` has changed."""
         if self._low_count:
-            self._low.copy_(self.master[: self._low_count])
+            self.rounded.copy_(self.master[: self._low_count])
 
     def backward(self, loss: Tensor) -> None:
         """Puts the gradient of `loss` into `gradient`: 0 for parameters it does not depend on, and for frozen ones."""

@@ -47,17 +47,17 @@ class Learner:
         self._edge.reduce(gradient_P)
         loss.figures["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.gradient_clip)
         self._apply(gradient_P, learning_rate)
-        self._parameters.refresh()
         self.updates += 1
         self._move_target()
         return loss
 
     def _apply(self, gradient_P: Tensor, learning_rate: float) -> None:
-        master_P = self._parameters.master
+        master_P, rounded_R = self._parameters.master, self._parameters.rounded
         before_P = None if self._scale_P is None else master_P.clone()
-        self._algorithm.rule.apply(master_P, gradient_P, self._rule_state, learning_rate)
+        self._algorithm.rule.apply(master_P, gradient_P, self._rule_state, learning_rate, rounded_R)
         if before_P is not None and self._scale_P is not None:
             torch.lerp(before_P, master_P, self._scale_P, out=master_P)
+            self._parameters.refresh()
 
     def _move_target(self) -> None:
         how = self._algorithm.target
