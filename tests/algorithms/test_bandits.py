@@ -84,6 +84,7 @@ def test_the_best_arm_is_found_from_a_memory(
         hidden=(32,),
         batch=64,
         training_intensity=64.0,
+        horizon=0,
         learning_starts=200,
         target_every=50,
         learning_rate=1e-2,

@@ -18,7 +18,7 @@ _kernel = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 
 
 @_kernel
-def rmsprop(parameters_P, gradient_P, square_P, bits_P, rounded_R, decay, inside, outside, learning_rate):  # type: ignore[no-untyped-def]
+def rmsprop(parameters_P, gradient_P, square_P, bits_P, rounded_R, decay, inside, outside, rate):  # type: ignore[no-untyped-def]
     """One update, `g / (sqrt(s + inside) + outside)`.
 
     Arrays float32 [P], numbers float32; `bits_P` uint32 is the memory of the parameters, and `rounded_R` uint16 that of
@@ -26,15 +26,8 @@ def rmsprop(parameters_P, gradient_P, square_P, bits_P, rounded_R, decay, inside
     """
     for first in range(0, len(parameters_P), _BLOCK):
         end = first + _BLOCK
-        _rmsprop(
-            parameters_P[first:end],
-            gradient_P[first:end],
-            square_P[first:end],
-            decay,
-            inside,
-            outside,
-            learning_rate,
-        )
+        block = parameters_P[first:end], gradient_P[first:end], square_P[first:end]
+        _rmsprop(block[0], block[1], block[2], decay, inside, outside, rate)
         _round(bits_P[first:end], rounded_R[first:end])
 
 
@@ -49,13 +42,13 @@ def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, rounded_R, beta_1, 
 
 
 @_kernel
-def _rmsprop(parameters_P, gradient_P, square_P, decay, inside, outside, learning_rate):  # type: ignore[no-untyped-def]
+def _rmsprop(parameters_P, gradient_P, square_P, decay, inside, outside, rate):  # type: ignore[no-untyped-def]
     fresh = np.float32(1.0) - decay
     for i in range(len(parameters_P)):
         gradient = gradient_P[i]
         square = square_P[i] * decay + gradient * gradient * fresh
         square_P[i] = square
-        parameters_P[i] -= learning_rate * gradient / (np.sqrt(square + inside) + outside)
+        parameters_P[i] -= rate * gradient / (np.sqrt(square + inside) + outside)
 
 
 @_kernel
