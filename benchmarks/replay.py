@@ -10,6 +10,8 @@
   memory to another with as many threads
 - append: a slot of frames, against copying them to where the ring's memory would be
 - memory: bytes of a transition, against those of its single frame
+- disk: writing the whole memory beside a checkpoint and reading it again, against copying that file on the same disk
+  (what is read has been dropped from the page cache)
 
 Figures are medians over repetitions in which both sides take turns. The machine must be idle.
 """
@@ -19,11 +21,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
+import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from table import Line, peer
@@ -36,6 +42,7 @@ from veldt.replay.size import replay_bytes
 from veldt.runtime.cores import allowed_cores
 from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
 from veldt.simulators.trajectory import Trajectory
+from veldt.systems.replay_archive import ReplayArchive
 
 ACTION = ActionSpec("discrete", sizes=(18,), start=(0,))
 ATARI = SimulatorSpec({"": ArraySpec((104, 80), "uint8", 4)}, ACTION)
@@ -141,12 +148,50 @@ def memory(size: int) -> Iterator[Line]:
         yield Line(f"memory, {kind}, bytes a transition", each, "a single frame", 104 * 80, True)
 
 
+def disk(size: int, scratch: Path) -> Iterator[Line]:
+    config, returns = ReplayConfig(replay_size=size), NStep(3, 0.99, True, True)
+    with tempfile.TemporaryDirectory(dir=scratch) as directory:
+        path = Path(directory)
+        replay = filled(ATARI, WIDTH, config, returns, 1)
+        begin = time.perf_counter()
+        segments, arrays = ReplayArchive(path, replay).save(1)
+        saved = time.perf_counter() - begin
+        del replay
+        file = path / segments[0]["file"]
+        _forget(file)
+        copied = _seconds_of_copy(file, path / "copy")
+        _forget(file)
+        again = Replay(ATARI, WIDTH, config, returns)
+        begin = time.perf_counter()
+        ReplayArchive(path, again).restore(segments, arrays)
+        restored = time.perf_counter() - begin
+    yield Line(f"save {size:,} Atari transitions, s", saved, "copying the file", copied, True)
+    yield Line(f"restore {size:,} Atari transitions, s", restored, "copying the file", copied, True)
+
+
+def _seconds_of_copy(source: Path, target: Path) -> float:
+    begin = time.perf_counter()
+    shutil.copyfile(source, target)
+    with target.open("rb") as file:
+        os.fsync(file.fileno())
+    seconds = time.perf_counter() - begin
+    target.unlink()
+    return seconds
+
+
+def _forget(path: Path) -> None:
+    """Drops a file from the page cache."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--size", type=int, default=1_000_000, help="Atari transitions in the ring")
     parser.add_argument("--threads", type=int, default=len(allowed_cores()), help="for assembly")
+    parser.add_argument("--scratch", type=Path, default=Path("."), help="where the disk is measured")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
     asked = parser.parse_args()
@@ -156,6 +201,7 @@ def main() -> None:
         assembly(6 * asked.repetitions, asked.size, asked.threads),
         append(asked.repetitions),
         memory(asked.size),
+        disk(asked.size, asked.scratch),
     )
     if not asked.json:
         print("| what | veldt | peer or limit | theirs | ratio |\n| --- | --- | --- | --- | --- |")

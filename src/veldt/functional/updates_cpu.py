@@ -12,8 +12,8 @@ import numpy as np
 _BLOCK = 2048  # parameters, with their accumulators a quarter of the first cache
 
 
-# "numpy" division (no exception on zero) is what lets the compiler vectorise; so do loops over whole slices, in functions
-# that see no second view of the same memory.
+# "numpy" division (no exception on zero) is what lets the compiler vectorise; so do loops over whole slices, in
+# functions that see no second view of the same memory.
 _kernel = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 
 
