@@ -13,10 +13,18 @@ import gymnasium
 import torch
 
 from veldt.agent import Agent, make_network
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import name_of
 from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
-from veldt.given import by_section, given_again, refuse_unread, refuse_unread_hidden, with_settings
+from veldt.given import (
+    by_section,
+    given_again,
+    refuse_unread,
+    refuse_unread_compression,
+    refuse_unread_hidden,
+    with_settings,
+)
 from veldt.networks.build import TorsoFactory, is_own
 from veldt.networks.precision import apply_precision
 from veldt.recipe_book import RECIPES, find
@@ -118,6 +126,7 @@ def train_config(
     assembly = assemble(config, source, network)
     if "hidden" in given:
         refuse_unread_hidden(config, make_network(assembly.config, assembly.spec, network))
+    refuse_unread_compression(given, assembly.spec)
     resolved, recorded = to_dict(assembly.config), dict(given)
     if network is not None:
         recorded["network"] = resolved["network"]["network"] = name_of(network)
@@ -277,13 +286,19 @@ def _run(
 
 def _warnings(config: TrainConfig) -> list[str]:
     """What is allowed, but hardly meant."""
-    cores, threads = len(allowed_cores()), config.run.threads
-    if threads <= cores:
-        return []
-    return [
-        f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
-        "times slower; 0 chooses"
-    ]
+    cores, threads, warnings = len(allowed_cores()), config.run.threads, []
+    if threads > cores:
+        warnings.append(
+            f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
+            "times slower; 0 chooses"
+        )
+    learn = config.learn
+    if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:
+        warnings.append(
+            f"--steps is {config.run.steps:,}, and learning starts after {learn.learning_starts:,}: nothing will "
+            "be learned; give more steps, or lower --learning-starts"
+        )
+    return warnings
 
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:

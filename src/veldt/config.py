@@ -157,12 +157,17 @@ class TrainConfig:
 
 
 def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig) -> None:
-    for name in ("batch", "learning_starts"):
-        if getattr(learn, name) > replay.replay_size:
-            raise UsageError(
-                f"--{name.replace('_', '-')} is {getattr(learn, name):,}, and the replay memory keeps "
-                f"{replay.replay_size:,} transitions: take a larger --replay-size, or less"
-            )
+    if learn.learning_starts > replay.replay_size:
+        raise UsageError(
+            f"--learning-starts is {learn.learning_starts:,}, and the replay memory keeps {replay.replay_size:,} "
+            "transitions: take a larger --replay-size, or start earlier"
+        )
+    if learn.batch > replay.replay_size // 2:
+        raise UsageError(
+            f"--batch is {learn.batch:,}, and of the replay memory's {replay.replay_size:,} transitions as few as half "
+            "are sure to be there, for an episode's last observation takes the room of one: take a larger --replay-size, or "
+            "a smaller batch"
+        )
     if learn.learning_starts < learn.batch:
         raise UsageError(
             f"--batch is {learn.batch:,}, and learning starts after {learn.learning_starts:,} steps, when less is "

@@ -14,9 +14,10 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.simulators.settings import AtariConfig
 from veldt.simulators.source import EnvSource, resolve
+from veldt.simulators.spec import SimulatorSpec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -99,6 +100,14 @@ def refuse_unread_hidden(config: TrainConfig, network: nn.Module) -> None:
         raise UsageError(
             f"--hidden is {' '.join(map(str, config.network.hidden))}, and no part of this network is an MLP: leave it "
             "out, or take --network mlp"
+        )
+
+
+def refuse_unread_compression(names: Collection[str], spec: SimulatorSpec) -> None:
+    """UsageError if `--compress-frames` was given, and there is nothing in the observations that it would compress."""
+    if "compress_frames" in names and not any(is_compressed(field) for field in spec.observation.values()):
+        raise UsageError(
+            "--compress-frames is for images, and this environment's observations have none: leave it out"
         )
 
 

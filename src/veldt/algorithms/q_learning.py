@@ -58,7 +58,7 @@ class QLearningConfig(OffPolicyConfig):
     epsilon_end: Annotated[float, Unit("probability")] = 0.1
     """ε after --epsilon-steps."""
     epsilon_steps: Annotated[int, Unit("steps")] = 1_000_000
-    """Agent steps over which ε falls."""
+    """Agent steps over which ε falls, once learning has started (as in dqn_zoo and Dopamine)."""
     evaluation_epsilon: Annotated[float, Unit("probability")] = 0.05
     """ε in evaluation; 0 means none."""
 
@@ -179,7 +179,8 @@ class QLearning(ReplayAlgorithm):
             return torch.zeros(width)
         if config.exploration == "ladder":
             return torch.from_numpy(ladder(_LADDER_BASE, _LADDER_POWER, width))
-        epsilon = annealed(config.epsilon_start, config.epsilon_end, config.epsilon_steps, steps)
+        learning = max(0, steps - config.learning_starts)
+        epsilon = annealed(config.epsilon_start, config.epsilon_end, config.epsilon_steps, learning)
         return torch.full((width,), epsilon)
 
 

@@ -73,6 +73,16 @@ class FlatParameters:
             master.copy_(value)
         self.refresh()
 
+    def follow(self, other: FlatParameters, rate: float) -> None:
+        """Moves towards another network of the same kind by the fraction `rate`; buffers become copies."""
+        if rate == 1.0:
+            self.master.copy_(other.master)
+        else:
+            self.master.lerp_(other.master, rate)
+        for name, buffer in self._buffers.items():
+            buffer.copy_(other._buffers[name])
+        self.refresh()
+
     def split(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector of the same length (an accumulator, say) by parameter name (views)."""
         sizes = [p.numel() for p in self._parameters]

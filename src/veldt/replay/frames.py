@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from veldt.replay.compressed import CompressedRows
+from veldt.replay.settings import is_compressed
 from veldt.simulators.spec import ArraySpec
 from veldt.simulators.stacks import write_stacks
 
@@ -48,9 +49,8 @@ class RawRows:
 
 
 def make_store(field: ArraySpec, width: int, rows: int, compress: bool, threads: int) -> Store:
-    """The store of a field; only images are worth compressing."""
-    is_image = field.dtype == "uint8" and len(field.shape) >= 2
-    return (CompressedRows if compress and is_image else RawRows)(field, width, rows, threads)
+    """The store of a field."""
+    return (CompressedRows if compress and is_compressed(field) else RawRows)(field, width, rows, threads)
 
 
 @numba.njit(nogil=True, cache=True)

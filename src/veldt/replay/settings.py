@@ -7,6 +7,12 @@ from typing import Annotated, Literal
 
 from veldt.errors import UsageError
 from veldt.runtime.settings import Unit, check_values
+from veldt.simulators.spec import ArraySpec
+
+
+def is_compressed(field: ArraySpec) -> bool:
+    """Whether `compress_frames` concerns observations like this: only images are worth it."""
+    return field.dtype == "uint8" and len(field.shape) >= 2
 
 
 @dataclass(frozen=True, kw_only=True)

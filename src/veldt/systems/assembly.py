@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from veldt.agent import Agent, make_network
-from veldt.algorithms.base import Algorithm, Forward
+from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.config import TrainConfig
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, Network, apply_precision
+from veldt.replay.size import transitions_each
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads
 from veldt.simulators.choose import Plan, make_simulators, plan, probe_spec
@@ -104,6 +105,9 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     algorithm = config.make_algorithm(spec.action)
     horizon = algorithm.horizon(config.simulation.num_simulators)
     accelerators = 1 if device.type == "cuda" else 0
+    if isinstance(algorithm, OffPolicy) and config.replay is not None:
+        # Before anything is written or started: the size must fit.
+        transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
     chosen = plan(source, config.simulation, config.atari, accelerators)
     decisions.append(_say(chosen, config.simulation.num_simulators, horizon))
     config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))

@@ -124,7 +124,8 @@ class Replayed:
         self._steps = steps
         self._count_outside()
         if steps <= self._starts_at or len(self.memory) < self._algorithm.batch:
-            self._starts_at = max(self._starts_at, steps)
+            # Also in mid-run, should the memory have become too small: nothing is made up for afterwards.
+            self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
         first, last = self._config.importance_exponent, self._config.importance_exponent_end
         self._beta = first + (last - first) * progress

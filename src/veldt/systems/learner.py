@@ -63,11 +63,7 @@ class Learner:
         how = self._algorithm.target
         if how is None or self._target is None or self.updates % how.every:
             return
-        if how.rate == 1.0:
-            self._target.master.copy_(self._parameters.master)
-        else:
-            self._target.master.lerp_(self._parameters.master, how.rate)
-        self._target.refresh()
+        self._target.follow(self._parameters, how.rate)
 
     def weights(self) -> dict[str, np.ndarray]:
         """fp32 weights by name, in the ordinary layout."""

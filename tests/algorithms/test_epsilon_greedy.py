@@ -1,0 +1,180 @@
+"""ε-greedy acting: how often, by whom, when, and never because of who else is in the batch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from q_tables import ACTIONS, DISCRETE, Table
+from torch import Tensor
+
+from veldt.algorithms.c51 import Rainbow, RainbowConfig
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.networks.build import build_torso
+from veldt.networks.q_network import QNetwork
+from veldt.simulators.seeding import ACTION, uniform
+from veldt.simulators.spec import ArraySpec, SimulatorSpec
+
+STEPS, WIDTH, BEST = 2500, 8, 2
+LONG_AGO = 10**9
+# Where action 2 is the best, whatever is seen.
+TABLE = Table(torch.tensor([0.0, 1.0, 3.0, 2.0]).expand(WIDTH, -1))
+
+
+def dqn(**settings: Any) -> DQN:
+    return DQN(DQNConfig(**settings), DISCRETE)
+
+
+def drawn(numbers: int = 2, rows: int = STEPS, width: int = WIDTH) -> Tensor:
+    return torch.from_numpy(uniform(1, ACTION, np.arange(width), np.arange(rows), numbers))
+
+
+def actions(own: DQN, steps: int | None) -> np.ndarray:
+    """What `WIDTH` simulators do in `STEPS` steps, [T, B]."""
+    noise_TBK = own.prepare_noise(drawn(), steps)
+    return np.stack([own.act(TABLE, torch.arange(WIDTH), noise)[0].numpy() for noise in noise_TBK])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("when", ["training", "evaluation"])
+def test_frequencies(epsilon: float, when: str) -> None:
+    """The other phase has another ε, which must not matter."""
+    if when == "training":
+        taken = actions(dqn(epsilon_end=epsilon, evaluation_epsilon=0.5), LONG_AGO)
+    else:
+        taken = actions(dqn(epsilon_end=0.5, evaluation_epsilon=epsilon), None)
+    for action in range(ACTIONS):
+        expected = epsilon / ACTIONS + (1 - epsilon) * (action == BEST)
+        deviation = np.sqrt(expected * (1 - expected) / taken.size)
+        assert abs((taken == action).mean() - expected) <= 4 * deviation
+
+
+def test_zero_is_never_and_one_is_always() -> None:
+    """To the last draw: 0.0 is a number like others, and not a setting that was left out."""
+    uniform_TBK = drawn()
+    for never in (
+        dqn(epsilon_end=0.0).prepare_noise(uniform_TBK, LONG_AGO),
+        dqn(evaluation_epsilon=0.0).prepare_noise(uniform_TBK, None),
+    ):
+        assert bool((never[..., 0] == -1).all())
+    always = dqn(epsilon_start=1.0).prepare_noise(uniform_TBK, 0)[..., 0]
+    assert always.unique().tolist() == list(range(ACTIONS))
+
+
+def test_the_extremes_of_what_can_be_drawn() -> None:
+    least, most = 2.0**-24, 1.0 - 2.0**-24
+    given = torch.tensor([[[least, least], [most, most]]])
+    assert dqn(epsilon_start=1.0).prepare_noise(given, 0)[0, :, 0].tolist() == [0, ACTIONS - 1]
+    assert dqn(epsilon_end=0.0).prepare_noise(given, LONG_AGO)[0, :, 0].tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "epsilon"), [(500, 0.6), (0, 1.0), (250, 0.8), (1000, 0.2), (10**7, 0.2), (500, 0.6)]
+)
+def test_annealed_as_a_function_of_steps(steps: int, epsilon: float) -> None:
+    """In any order: nothing is counted that a resumed run could lose."""
+    own = dqn(epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=1000, learning_starts=300)
+    assert own.exploration(200) == {"epsilon": 1.0}
+    steps += 300
+    assert own.exploration(steps) == pytest.approx({"epsilon": epsilon})
+    explores = own.prepare_noise(drawn(), steps)[..., 0] >= 0
+    assert torch.equal(explores, drawn()[..., 0] < epsilon)
+
+
+def test_on_the_ladder_each_simulator_has_its_own() -> None:
+    """Horgan et al. 2018, section 4.1: ε_i = 0.4^(1 + 7 i / (N - 1)), the first explores the most, at any time."""
+    own = dqn(exploration="ladder", evaluation_epsilon=0.0)
+    for steps in (0, LONG_AGO):
+        explores = (own.prepare_noise(drawn(), steps)[..., 0] >= 0).numpy()
+        for b in range(WIDTH):
+            epsilon = 0.4 ** (1 + 7 * b / (WIDTH - 1))
+            np.testing.assert_array_equal(explores[:, b], drawn()[:, b, 0].numpy() < epsilon)
+        assert explores[:, 0].mean() == pytest.approx(0.4, abs=0.04)
+        assert explores[:, WIDTH - 1].mean() < 0.003
+    assert bool((own.prepare_noise(drawn(), None)[..., 0] == -1).all())
+    assert own.exploration(0) == {}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"exploration": "ladder"}, {"epsilon_steps": 100}, {"noisy": True}],
+    ids=["ladder", "annealed", "noisy"],
+)
+@pytest.mark.parametrize("steps", [60, None])
+def test_actions_belong_to_simulators_and_not_to_batches(settings: dict[str, Any], steps: int | None) -> None:
+    """What is prepared for all at once is, in slices and step by step, what each does in any group."""
+    own = dqn(evaluation_epsilon=0.5, **settings)
+    network = network_of(own)
+    uniform_TBK = drawn(own.action_noise(network), rows=20)
+    noise_TBK = own.prepare_noise(uniform_TBK, steps)
+    observation_BI = torch.randn(WIDTH, 3, generator=torch.Generator().manual_seed(0))
+    for t in range(20):
+        torch.testing.assert_close(own.prepare_noise(uniform_TBK[t], steps), noise_TBK[t], rtol=0, atol=0)
+        whole, _ = own.act(network, observation_BI, noise_TBK[t])
+        for group in (slice(0, 3), slice(3, 8)):
+            part, _ = own.act(network, observation_BI[group], noise_TBK[t, group])
+            assert torch.equal(part, whole[group])
+
+
+def network_of(own: DQN) -> QNetwork:
+    torch.manual_seed(0)
+    spec = SimulatorSpec({"": ArraySpec((3,), "float32")}, DISCRETE)
+    network = own.network(functools.partial(build_torso, "mlp", spec, (16,)))
+    assert isinstance(network, QNetwork)
+    return network
+
+
+def test_a_simulators_action_is_the_same_beside_any_number_of_others() -> None:
+    own = dqn(epsilon_end=0.5)
+    few, many = (own.prepare_noise(drawn(width=width), LONG_AGO) for width in (3, 8))
+    assert torch.equal(few, many[:, :3])
+
+
+def test_noisy_layers_explore_in_place_of_epsilon() -> None:
+    own = dqn(noisy=True, epsilon_start=1.0, epsilon_end=1.0)
+    network = network_of(own)
+    numbers = own.action_noise(network)
+    assert numbers == 2 + network.noise_width == 2 + own.update_noise(network) > 2
+    uniform_TBK = drawn(numbers, rows=500)
+    noise_TBK = own.prepare_noise(uniform_TBK, 0)
+    assert bool((noise_TBK[..., 0] == -1).all())
+    assert own.exploration(0) == {"epsilon": 0.0}
+    layers = noise_TBK[..., 1:]
+    assert layers.shape[-1] == network.noise_width
+    assert float(layers.mean()) == pytest.approx(0.0, abs=0.01)
+    assert float(layers.std()) == pytest.approx(1.0, abs=0.01)
+    # Each simulator has noise of its own in each step, and the network is given just that.
+    assert len(layers.flatten(0, 1).unique(dim=0)) == 500 * WIDTH
+    table = Table(TABLE.output)
+    own.act(table, torch.arange(WIDTH), noise_TBK[3])
+    assert table.noises[0] is not None and torch.equal(table.noises[0], layers[3])
+
+
+def test_in_evaluation_noisy_layers_compute_with_their_means() -> None:
+    own = dqn(noisy=True, evaluation_epsilon=0.0)
+    network = network_of(own)
+    observation = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    uniform_NK = drawn(own.action_noise(network), rows=1, width=200)[0]
+    explored, played = (
+        own.act(network, observation, own.prepare_noise(uniform_NK, steps))[0] for steps in (0, None)
+    )
+    best = own.best_action(network, observation)
+    assert torch.equal(best, network(observation).argmax(-1))
+    assert torch.equal(played, best)
+    assert not torch.equal(explored, best)
+
+
+def test_without_noisy_layers_an_action_takes_two_numbers_and_an_update_none() -> None:
+    own = Rainbow(RainbowConfig(atoms=5), DISCRETE)
+    spec = SimulatorSpec({"": ArraySpec((3,), "float32")}, DISCRETE)
+    network = own.network(functools.partial(build_torso, "mlp", spec, (16,)))
+    assert own.action_noise(network) == 2
+    assert own.update_noise(network) == 0
+    action, remembered = own.act(
+        network, torch.randn(WIDTH, 3), own.prepare_noise(drawn(rows=1)[0], LONG_AGO)
+    )
+    assert action.shape == (WIDTH,) and action.dtype == torch.int64
+    assert remembered == {}

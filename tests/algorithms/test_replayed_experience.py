@@ -1,0 +1,299 @@
+"""How much is learned from a replay memory, when, and with which weights; and that counters are all there is to it."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from walks import ACTIONS, SPEC, Walk
+
+from veldt.algorithms.c51 import C51, C51Config
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.transitions import QBatch
+from veldt.replay.settings import ReplayConfig
+from veldt.systems.experience import Replayed
+from veldt.systems.stages import StageClock
+
+CPU = torch.device("cpu")
+
+
+def nothing(observation: Tensor | dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
+    """A network that knows nothing yet."""
+    return torch.zeros(len(observation), ACTIONS)
+
+
+class Learning:
+    """A walk, and what is learned from it. `notes` are what the user was told."""
+
+    def __init__(
+        self, walk: Walk, algorithm: DQN | C51, replay: dict[str, Any] | None = None, noise: int = 0
+    ) -> None:
+        self.walk, self.notes = walk, list[str]()
+        config = ReplayConfig(**{"replay_size": 1000} | (replay or {}))
+        self.experience = Replayed(
+            algorithm, nothing, nothing, walk.slot, config, CPU, 1, StageClock(), noise, self.notes.append
+        )
+
+    def phase(self, progress: float = 0.0) -> list[tuple[QBatch, float]]:
+        """Samples, and makes the batches."""
+        return list(self.experience.batches(self.walk.phase(), progress))
+
+
+def dqn(**settings: Any) -> DQN:
+    defaults = {"batch": 8, "training_intensity": 4.0, "learning_starts": 8}
+    return DQN(DQNConfig(**defaults | settings), SPEC.action)
+
+
+def in_row(batch: QBatch) -> np.ndarray:
+    assert isinstance(batch.observation, Tensor)
+    return batch.observation[:, 0].numpy()
+
+
+@given(
+    steps=st.integers(1, 7),
+    width=st.integers(1, 5),
+    length=st.integers(1, 12),
+    n_step=st.integers(1, 4),
+    batch=st.integers(1, 40),
+    intensity=st.sampled_from([0.25, 1.0, 3.5, 8.0, 64.0]),
+    starts=st.integers(1, 60),
+    phases=st.integers(1, 25),
+)
+@settings(max_examples=100, deadline=None)
+def test_updates_follow_from_steps(
+    steps: int, width: int, length: int, n_step: int, batch: int, intensity: float, starts: int, phases: int
+) -> None:
+    """As many as the intensity says of the steps since learning could start, after any phase."""
+    algorithm = dqn(batch=batch, training_intensity=intensity, learning_starts=starts, n_step=n_step)
+    own = Learning(Walk(steps, width, length), algorithm)
+    done = 0
+    for _ in range(phases):
+        batches = own.phase()
+        done += len(batches)
+        if own.walk.steps > starts and len(own.experience.memory) < batch:
+            starts = own.walk.steps
+        due = max(Fraction(0), Fraction(own.walk.steps - starts)) * Fraction(intensity) / batch
+        assert done == own.experience.updates == int(due)
+        assert all(len(rows.action) == batch for rows, _ in batches)
+        figures = own.experience.figures()
+        assert figures["replay/transitions"] == len(own.experience.memory)
+        learned = own.walk.steps - starts
+        assert figures["training_intensity"] == pytest.approx(done * batch / learned if learned > 0 else 0.0)
+
+
+def test_learning_starts_when_that_many_steps_are_done() -> None:
+    own = Learning(Walk(5, 2, length=1000), dqn(learning_starts=30))
+    counts = [len(own.phase()) for _ in range(6)]  # of 10 steps, each worth 5 updates
+    assert counts == [0, 0, 0, 5, 5, 5]
+
+
+def test_it_waits_for_a_batch_and_does_not_catch_up() -> None:
+    """Batches of 40 are there after 40 steps: what came before was never owed."""
+    own = Learning(Walk(5, 2, length=1000), dqn(batch=40, training_intensity=16.0, learning_starts=1))
+    assert [len(own.phase()) for _ in range(6)] == [0, 0, 0, 4, 4, 4]
+
+
+def test_a_memory_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> None:
+    """The last observation of an episode takes a row, so that short episodes leave room for fewer transitions."""
+    learner = dqn(batch=48, training_intensity=48.0, learning_starts=48)
+    own = Learning(Walk(10, 4, length=1000), learner, {"replay_size": 64})
+    for phase in range(40):
+        own.walk.length = 1 if 20 <= phase < 26 else 1000
+        batches = own.phase()
+    assert len(batches) == 40
+    assert own.experience.figures()["training_intensity"] == pytest.approx(48.0)
+
+
+def test_the_intensity_is_reached() -> None:
+    own = Learning(Walk(3, 2, length=1000), dqn(batch=8, training_intensity=0.5, learning_starts=20))
+    for _ in range(400):
+        own.phase()
+    assert own.experience.figures()["training_intensity"] == pytest.approx(0.5, rel=0.01)
+
+
+def test_batches_are_steps_that_were_made_and_say_how_old_their_policy_is() -> None:
+    own = Learning(Walk(5, 2, length=4), dqn())
+    versions = set()
+    for _ in range(20):
+        for batch, version in own.phase():
+            phases = [own.walk.numbers[number] for number in in_row(batch).tolist()]
+            assert version == pytest.approx(np.mean(phases))
+            versions |= set(phases)
+    assert versions == set(range(20))
+
+
+def test_the_slot_is_stored_before_it_is_learned_from() -> None:
+    own = Learning(Walk(20, 1, length=1000), dqn(learning_starts=8, batch=8, training_intensity=64.0))
+    rows = np.concatenate([in_row(batch) for batch, _ in own.phase()])
+    assert set(rows.tolist()) == own.walk.numbers.keys()
+
+
+def test_importance_weights_correct_the_more_the_further_the_run_is() -> None:
+    """β goes along a line from one setting to the other; (P S)^-β over the batch's largest (Schaul et al. 2016)."""
+    replay = {
+        "replay": "prioritised",
+        "priority_exponent": 0.5,
+        "importance_exponent": 0.25,
+        "importance_exponent_end": 0.75,
+    }
+    own = Learning(Walk(5, 2, length=1000), dqn(learning_starts=9), replay)
+    known: dict[float, float] = {}
+    for phase in range(12):
+        progress = phase / 11
+        steps = own.walk.phase()
+        for number in list(own.walk.numbers)[-10:]:
+            known[number] = max(known.values(), default=1.0)
+        for batch, _ in own.experience.batches(steps, progress):
+            priority = np.array([known[number] for number in in_row(batch)])
+            beta = 0.25 + 0.5 * progress
+            assert own.experience.figures()["replay/beta"] == pytest.approx(beta)
+            np.testing.assert_allclose(batch.weight, (priority / priority.min()) ** (-0.5 * beta), rtol=1e-4)
+            errors = 0.1 + in_row(batch) % 7
+            own.experience.learned(torch.from_numpy(errors))
+            known.update(zip(in_row(batch).tolist(), errors.tolist(), strict=True))
+    assert own.experience.figures()["replay/dropped_priorities"] == 0.0
+
+
+def share_of(number: float, own: Learning) -> float:
+    """How often the step with that observation is drawn now."""
+    samples = [own.experience.memory.sample(20, seed).observation[""] for seed in range(100)]
+    return float(np.mean([sample == number for sample in samples]))
+
+
+def test_priorities_go_to_the_rows_that_were_drawn() -> None:
+    own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0), {"replay": "prioritised"})
+    for batch, _ in own.experience.batches(own.walk.phase(), 0.0):
+        own.experience.learned(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
+    assert share_of(8.0, own) > 0.99
+
+
+def test_drawn_alike_nothing_has_a_priority_or_a_weight() -> None:
+    own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0))
+    for batch, _ in own.experience.batches(own.walk.phase(), 0.5):
+        assert torch.equal(batch.weight, torch.ones(8))
+        own.experience.learned(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
+    assert share_of(8.0, own) == pytest.approx(1 / 20, abs=0.03)
+    assert "replay/beta" not in own.experience.figures()
+
+
+def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
+    before = Learning(Walk(5, 2, length=1000), dqn(learning_starts=30))
+    for _ in range(6):
+        before.phase()
+    assert before.experience.updates == 15
+    again = Learning(before.walk, dqn(learning_starts=30))
+    again.experience.load(before.experience.counters())
+    assert again.experience.refill(60) == 30
+    assert again.experience.figures()["training_intensity"] == 0.0
+    assert [len(again.phase()) for _ in range(6)] == [0, 0, 0, 5, 5, 5]
+    assert again.experience.updates == 30
+    assert again.experience.figures()["training_intensity"] == pytest.approx(4.0)
+    # And a run that is stopped again goes on from there.
+    third = Learning(before.walk, dqn(learning_starts=30))
+    third.experience.load(again.experience.counters())
+    assert third.experience.refill(120) == 30
+    assert [len(third.phase()) for _ in range(4)] == [0, 0, 0, 5]
+
+
+@pytest.mark.parametrize("intensity", [4.0, 0.3])
+def test_counters_are_all_there_is_besides_the_memory(intensity: float) -> None:
+    """The next batches are the same, also in the middle of what one update needs, and after a pause of learning."""
+
+    def make() -> Learning:
+        return Learning(Walk(5, 2, length=7, seed=3), dqn(training_intensity=intensity, noisy=True), noise=6)
+
+    one, other = make(), make()
+    for phase in range(9):
+        one.phase()
+        if phase == 5:
+            one.experience.refill(one.walk.steps)
+        other.walk.phase()
+        other.experience.memory.append(other.walk.slot)
+    other.experience.load(json.loads(json.dumps(one.experience.counters())))
+    compared = 0
+    for _ in range(9):
+        pairs = list(zip(one.phase(0.5), other.phase(0.5), strict=True))
+        compared += len(pairs)
+        for (batch, version), (same, same_version) in pairs:
+            assert version == same_version
+            for name in ("observation", "action", "target", "weight", "noise"):
+                assert torch.equal(getattr(batch, name), getattr(same, name)), name
+        assert one.experience.figures() == other.experience.figures()
+    assert compared > 0
+
+
+def test_every_update_draws_rows_and_noise_of_its_own() -> None:
+    own = Learning(Walk(50, 2, length=1000), dqn(noisy=True, learning_starts=20), noise=6)
+    batches = [batch for batch, _ in own.phase()]
+    assert len(batches) == 40
+    assert len({in_row(batch).tobytes() for batch in batches}) == 40
+    assert len({batch.noise.numpy().tobytes() for batch in batches}) == 40
+    noise = torch.cat([batch.noise for batch in batches])
+    assert noise.shape == (40, 6)
+    assert float(noise.std()) == pytest.approx(1.0, abs=0.15)
+
+
+def c51(clip_rewards: bool) -> C51:
+    """It has not begun to learn."""
+    return C51(C51Config(atoms=3, value_min=-2.0, value_max=0.5, clip_rewards=clip_rewards), SPEC.action)
+
+
+def outside(own: Learning) -> float:
+    return own.experience.figures()["replay/rewards_outside_atoms"]
+
+
+def test_rewards_that_the_atoms_cannot_express_are_told_once_and_counted() -> None:
+    own = Learning(Walk(5, 2, length=2), c51(clip_rewards=False))
+    own.phase()
+    assert outside(own) == 0.0 and not own.notes
+    own.walk.reward = -3.0
+    steps = own.walk.steps
+    own.phase()
+    lived = own.walk.steps - steps
+    assert 0 < lived < 10  # resets earn nothing, and are not counted
+    assert outside(own) == lived
+    assert len(own.notes) == 1
+    assert f"{lived} of the last {lived} rewards lie outside the atoms' range, -2 to 0.5" in own.notes[0]
+    own.phase()
+    assert outside(own) == own.walk.steps - steps
+    own.walk.reward = 0.5
+    own.phase()
+    assert outside(own) == lived * 2
+    assert len(own.notes) == 1
+    # Nor is it told again after a resume.
+    again = Learning(own.walk, c51(clip_rewards=False))
+    again.experience.load(own.experience.counters())
+    own.walk.reward = 1.0
+    again.phase()
+    assert outside(again) > outside(own) and not again.notes
+
+
+def test_it_is_the_clipped_rewards_that_atoms_have_to_express() -> None:
+    own = Learning(Walk(5, 2, length=1000), c51(clip_rewards=True))
+    own.walk.reward = -100.0  # clipped to -1, which is inside
+    own.phase()
+    assert outside(own) == 0.0 and not own.notes
+    own.walk.reward = 100.0  # clipped to 1, which is not
+    own.phase()
+    assert outside(own) == 10.0 and len(own.notes) == 1
+
+
+def test_values_have_no_range() -> None:
+    own = Learning(Walk(5, 2), dqn())
+    own.walk.reward = 1e9
+    own.phase()
+    assert "replay/rewards_outside_atoms" not in own.experience.figures()
+    assert not own.notes
+
+
+def test_figures_of_exploration_are_among_them() -> None:
+    own = Learning(Walk(5, 2, length=1000), dqn(epsilon_start=1.0, epsilon_end=0.0, epsilon_steps=40))
+    own.phase()
+    assert own.experience.figures()["epsilon"] == pytest.approx(0.95)  # 2 steps since learning could start
