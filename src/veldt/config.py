@@ -165,8 +165,8 @@ def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig) -> None:
     if learn.batch > replay.replay_size // 2:
         raise UsageError(
             f"--batch is {learn.batch:,}, and of the replay memory's {replay.replay_size:,} transitions as few as half "
-            "are sure to be there, for an episode's last observation takes the room of one: take a larger --replay-size, "
-            "or a smaller batch"
+            "are sure to be there, for an episode's last observation takes the room of one: take a larger "
+            "--replay-size, or a smaller batch"
         )
     if learn.learning_starts < learn.batch:
         raise UsageError(
