@@ -157,8 +157,8 @@ def resume(
         run: its directory.
         env, network: needed again where they were callables that cannot be imported by name.
         quiet: shows no progress.
-        settings: changes to how long it runs (`steps`, `until`) and how it is recorded (`checkpoint_every`,
-            `keep_checkpoints`, `log_every`).
+        settings: changes to how long it runs (`steps`, `until`), how it is recorded (`checkpoint_every`,
+            `keep_checkpoints`, `checkpoint_replay`, `log_every`) and evaluated (`evaluate_every`, `evaluate_steps`).
 
     Raises:
         UsageError: there is no such run, another process trains it, or something cannot change.
@@ -237,7 +237,7 @@ def _load(
 def evaluate(
     run: str | Path | Agent,
     *,
-    episodes: int = 30,
+    episodes: int | None = None,
     protocol: str = "games",
     seed: int = 0,
     greedy: bool = False,
@@ -247,7 +247,7 @@ def evaluate(
 
     Args:
         run: a run's directory, or what `load` returned, which stays on its device.
-        episodes: games to play, at least 1.
+        episodes: games to play, at least 1; 30 if not given.
         protocol: "games" plays `episodes`; "atari" plays the run's `evaluate_steps` (125,000 unless it says otherwise),
             of which the whole games count, as published scores of value-learning agents are made.
         seed: 0 or more; fixes the games.
@@ -261,7 +261,11 @@ def evaluate(
     """
     if protocol not in PROTOCOLS:
         raise UsageError(f"--protocol is {protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
-    if episodes < 1:
+    if protocol == "atari" and episodes is not None:
+        raise UsageError(
+            f"--episodes is {episodes}, and --protocol atari plays a number of steps: leave one of them out"
+        )
+    if episodes is not None and episodes < 1:
         raise UsageError(f"--episodes is {episodes}: it must be at least 1")
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
@@ -269,7 +273,7 @@ def evaluate(
     agent = run if isinstance(run, Agent) else _load(run, best, None, None, "cpu", call)
     if protocol == "atari":
         return play_steps(agent, agent.config.run.evaluate_steps, seed=seed, greedy=greedy)
-    return play_games(agent, episodes, seed=seed, greedy=greedy)
+    return play_games(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)
 
 
 def recipes() -> dict[str, str]:

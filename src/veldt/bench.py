@@ -18,10 +18,12 @@ import torch
 from rich.table import Table
 
 from veldt import api
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import UsageError
 from veldt.given import with_settings
 from veldt.recipe_book import find
 from veldt.runs.console import output_console
+from veldt.runs.metrics import read_metrics
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.choose import time_step
@@ -96,30 +98,42 @@ def sampling(assembly: Assembly, seconds: float) -> list[Row]:
 
 
 def training(assembly: Assembly, seconds: float) -> list[Row]:
-    """A whole training run, beside sampling alone and learning alone."""
+    """Training, from its first update on, beside sampling alone and learning alone."""
     simulate = _simulate_only(assembly, seconds)
     both = _both(assembly, seconds)
-    with tempfile.TemporaryDirectory() as scratch:
-        # Long enough to give the wanted seconds at the speed of sampling, without a clock of its own inside the run.
-        steps = int(
-            max(both * 0.5 * seconds, 2 * assembly.horizon * assembly.config.simulation.num_simulators)
-        )
-        warm = dataclasses.replace(assembly.config.run, steps=steps)
-        config = dataclasses.replace(assembly.config, run=warm)
-        run = api.train_config(config, assembly.source, run_dir=Path(scratch) / "run", quiet=True)
-    stages = run.summary["seconds_per_stage"]
-    learn = run.summary["steps"] / max(stages["train"], 1e-9)
+    assembly = _learning_soon(assembly)
+    learn = assembly.config.learn
+    warm_up = learn.learning_starts if isinstance(learn, OffPolicyConfig) else 0
+    phase = assembly.horizon * assembly.config.simulation.num_simulators
+    # The run has no clock of its own, so a short one says how many steps the wanted seconds are.
+    sps, _ = _train(assembly, warm_up + max(3 * phase, 1000))
+    sps, learning = _train(assembly, warm_up + max(3 * phase, int(sps * seconds)))
     return [
         Row("simulate, network-ready, no inference", simulate),
         Row("sampling", both),
-        Row("learning alone", learn),
-        Row(
-            "training",
-            run.summary["sps"],
-            "1 / (1/sampling + 1/learning)",
-            run.summary["sps"] * (1.0 / both + 1.0 / learn),
-        ),
+        Row("learning alone", learning),
+        Row("training", sps, "1 / (1/sampling + 1/learning)", sps * (1.0 / both + 1.0 / learning)),
     ]
+
+
+def _learning_soon(assembly: Assembly) -> Assembly:
+    """The same, learning from a replay memory as soon as a few batches are in it."""
+    learn = assembly.config.learn
+    if isinstance(learn, OffPolicyConfig):
+        learn = dataclasses.replace(learn, learning_starts=min(4 * learn.batch, learn.learning_starts))
+    run = dataclasses.replace(assembly.config.run, log_every=0.0, evaluate_every=0, checkpoint_replay="none")
+    return dataclasses.replace(assembly, config=dataclasses.replace(assembly.config, learn=learn, run=run))
+
+
+def _train(assembly: Assembly, steps: int) -> tuple[float, float]:
+    """Trains, and returns SPS since the first phase with an update, and the same of learning alone."""
+    config = dataclasses.replace(assembly.config, run=dataclasses.replace(assembly.config.run, steps=steps))
+    with tempfile.TemporaryDirectory() as scratch:
+        run = api.train_config(config, assembly.source, run_dir=Path(scratch) / "run", quiet=True)
+        rows = [row for row in read_metrics(run.path) if row["updates"]]
+    done = rows[-1]["step"] - rows[0]["step"]
+    learning = sum(row["seconds/train"] + row["seconds/replay"] for row in rows[1:])
+    return done / max(rows[-1]["seconds"] - rows[0]["seconds"], 1e-9), done / max(learning, 1e-9)
 
 
 def _rate(work: Callable[[], int], seconds: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import typing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -143,7 +144,7 @@ class TrainConfig:
                 )
             )
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
-            _check_sizes(self.learn, self.replay)
+            _check_sizes(self.learn, self.replay, self.simulation.num_simulators)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -156,17 +157,19 @@ class TrainConfig:
         return ALGORITHMS[self.algorithm][1](self.learn, action)
 
 
-def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig) -> None:
+def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig, width: int) -> None:
     if learn.learning_starts > replay.replay_size:
         raise UsageError(
             f"--learning-starts is {learn.learning_starts:,}, and the replay memory keeps {replay.replay_size:,} "
             "transitions: take a larger --replay-size, or start earlier"
         )
-    if learn.batch > replay.replay_size // 2:
+    # An episode's last observation takes the room of a transition, so that as few as half may be stored.
+    sure = width * (math.ceil(replay.replay_size / width) // 2)
+    if learn.batch > sure:
         raise UsageError(
-            f"--batch is {learn.batch:,}, and of the replay memory's {replay.replay_size:,} transitions as few as half "
-            "are sure to be there, for an episode's last observation takes the room of one: take a larger "
-            "--replay-size, or a smaller batch"
+            f"--batch is {learn.batch:,}, and a replay memory for {replay.replay_size:,} transitions of {width} "
+            f"simulators is sure to hold {sure:,} only, should episodes be short: take a larger --replay-size, or a "
+            "smaller batch"
         )
     if learn.learning_starts < learn.batch:
         raise UsageError(

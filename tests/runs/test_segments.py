@@ -78,7 +78,7 @@ def test_one_that_is_not_whole_is_refused(change: str, tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
-    (tmp_path / "rows-000000000003.safetensors.partial").write_bytes(b"half")
+    (tmp_path / "rows-000003.safetensors.partial").write_bytes(b"half")
     first, second = store.write(3, {"a": np.arange(3)}), store.write(5, {"a": np.arange(5)})
     store.keep({str(second["file"])})
     assert [path.name for path in tmp_path.iterdir()] == [second["file"]] != [first["file"]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,11 @@ from run_state import SMALL_REPLAYED, newest
 
 import veldt
 from veldt import cli
+from veldt.errors import SimulatorError
 from veldt.runs.directory import RunDirectory
 from veldt.runs.metrics import read_metrics
-from veldt.systems.evaluator import play_steps
+from veldt.systems import synchronous
+from veldt.systems.evaluator import Evaluation, play_steps
 
 PONG: dict[str, Any] = {name: value for name, value in SMALL_REPLAYED.items() if name != "hidden"} | {
     "env": "ALE/Pong-v5",
@@ -63,6 +67,9 @@ def test_the_command(pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["evaluate", str(pong), "--protocol", "nature"])
     assert "--protocol" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["evaluate", str(pong), "--protocol", "atari", "--episodes", "3"])
+    assert "--episodes is 3" in capsys.readouterr().err
 
 
 def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> None:
@@ -87,3 +94,38 @@ def test_evaluation_epsilon_is_its_own_and_zero_means_zero(tmp_path: Path) -> No
         veldt.train("dqn", run_dir=path, quiet=True, evaluation_epsilon=epsilon, **settings)
         drawn, best = (veldt.evaluate(path, episodes=20, greedy=greedy) for greedy in (False, True))
         assert (drawn == best) == (epsilon == 0.0)
+
+
+def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: Any, **named: Any) -> None:
+        raise SimulatorError("it failed")
+
+    monkeypatch.setattr(synchronous, "play_steps", fails)
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    with pytest.raises(SimulatorError):
+        veldt.train("dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, **settings)
+    assert 200 <= newest(tmp_path / "run").step < 240
+    monkeypatch.undo()
+    assert veldt.resume(tmp_path / "run", quiet=True).reason == "steps"
+    rows = [row for row in read_metrics(tmp_path / "run") if row.get("evaluation/games")]
+    assert [row["step"] // 200 for row in rows] == [1, 2, 2]
+
+
+def test_an_interrupted_evaluation_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **named: Any) -> Evaluation:
+        os.kill(os.getpid(), signal.SIGINT)
+        return play_steps(*arguments, **named)
+
+    monkeypatch.setattr(synchronous, "play_steps", interrupted)
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    run = veldt.train(
+        "dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, evaluate_steps=600, **settings
+    )
+    assert run.reason == "interrupted" and 200 <= run.summary["steps"] < 240
+    assert not [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    monkeypatch.undo()
+    veldt.resume(run.path, quiet=True)
+    rows = [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    assert [row["step"] // 200 for row in rows] == [1, 2, 2]

@@ -77,6 +77,19 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
             "evaluate_steps": 40,
         },
     ),
+    "frames as they are, workers": (
+        "c51",
+        {name: value for name, value in SMALL_REPLAYED.items() if name != "hidden"}
+        | {
+            "env": "ALE/Pong-v5",
+            "simulators": "workers",
+            "processes": 2,
+            "steps": 200,
+            "max_episode_steps": 15,
+            "network": "a3c",
+            "evaluate_every": 0,
+        },
+    ),
     "uniform replay, in this process": (
         "dqn",
         SMALL_REPLAYED
@@ -121,5 +134,38 @@ def test_killed_again_after_a_resume(in_tmp: Path) -> None:
     veldt.train(recipe, run_dir="whole", quiet=True, **settings)
     run_until_killed(f"veldt.train({recipe!r}, run_dir='killed', quiet=True, **{settings!r})", 4, in_tmp)
     run_until_killed("veldt.resume('killed', quiet=True)", 7, in_tmp)
+    assert veldt.resume("killed", quiet=True).reason == "steps"
+    assert_same_run(in_tmp / "whole", in_tmp / "killed")
+
+
+# Kills the process when a checkpoint's files are written, after the replay memory's and before the checkpoint counts.
+KILLED_SAVING = """
+import os, signal
+import veldt
+from veldt.runs.checkpoints import CheckpointStore
+
+saves, save = 0, CheckpointStore.save
+
+def save_until_killed(self, *arguments, **named):
+    global saves
+    saves += 1
+    if saves == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return save(self, *arguments, **named)
+
+CheckpointStore.save = save_until_killed
+{call}
+"""
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_killed_between_the_memory_and_its_checkpoint(keep: int, in_tmp: Path) -> None:
+    recipe, settings = RUNS["uniform replay, in this process"]
+    settings = settings | {"checkpoint_every": 60, "keep_checkpoints": keep}
+    veldt.train(recipe, run_dir="whole", quiet=True, **settings)
+    call = f"veldt.train({recipe!r}, run_dir='killed', quiet=True, **{settings!r})"
+    with child(KILLED_SAVING.format(call=call), in_tmp) as process:
+        _, errors = process.communicate(timeout=START_S)
+        assert process.returncode == -signal.SIGKILL, errors
     assert veldt.resume("killed", quiet=True).reason == "steps"
     assert_same_run(in_tmp / "whole", in_tmp / "killed")

@@ -56,7 +56,7 @@ class DDPG(ReplayAlgorithm):
         if action.kind != "box":
             raise UsageError(
                 "ddpg moves actions along a gradient, and this environment's are choices from a list: take a recipe "
-                "for them (dqn, c51, rainbow, ppo or a2c)"
+                f"for them ({'dqn, c51, rainbow, ppo or a2c' if action.kind == 'discrete' else 'ppo or a2c'})"
             )
         if not all(map(math.isfinite, (*action.low, *action.high))):
             raise UsageError(

@@ -48,7 +48,7 @@ class QLearningConfig(OffPolicyConfig):
     dueling: bool = False
     """Separate streams for the state's value and the actions' advantages."""
     noisy: bool = False
-    """Noisy layers explore (Fortunato et al. 2018), and ε in training is 0: with rainbow, that is Rainbow itself."""
+    """Noisy layers explore (Fortunato et al. 2018), and ε in training is 0, as in Rainbow."""
     noisy_sigma: Annotated[float, Unit("σ₀")] = 0.5
     """How noisy those layers are at the start."""
     exploration: Literal["annealed", "ladder"] = "annealed"
@@ -83,11 +83,21 @@ class QLearningConfig(OffPolicyConfig):
             _interpolate(self._SCALING, self.batch) if self.scale_learning_rate == "paper" else 1.0
         )
 
+    def derived(self, num_simulators: int) -> list[tuple[str, str, str, str]]:
+        rows = super().derived(num_simulators)
+        if self.optimiser == "adam":
+            rows.append(("Adam's ε", f"{self._epsilon:g}", "gradient", "adam_epsilon, for this batch"))
+        return rows
+
+    @property
+    def _epsilon(self) -> float:
+        return self.adam_epsilon / (self.batch if self.scale_adam_epsilon else 1)
+
     def rule(self) -> UpdateRule:
         """The update rule that these settings describe."""
         if self.optimiser == "rmsprop":
             return RMSProp(self.rmsprop_decay, self.rmsprop_epsilon, epsilon_inside=True)
-        return Adam(epsilon=self.adam_epsilon / (self.batch if self.scale_adam_epsilon else 1))
+        return Adam(epsilon=self._epsilon)
 
     def unread(self) -> dict[str, str]:
         unread: dict[str, str] = {}

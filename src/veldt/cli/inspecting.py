@@ -22,8 +22,8 @@ class Evaluate:
 
     run: Annotated[Path, Positional]
     """The run's directory."""
-    episodes: int = 30
-    """Games to play."""
+    episodes: int | None = None
+    """Games to play; 30 if not given."""
     protocol: Literal["games", "atari"] = "games"
     """games plays --episodes; atari plays 125,000 steps, of which the whole games count."""
     seed: int = 0

@@ -7,24 +7,29 @@ import math
 from veldt.errors import UsageError
 from veldt.replay.n_step import NStep
 from veldt.replay.ring import ring_rows, row_bytes
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.replay.sum_tree import tree_bytes
 from veldt.runtime.memory import available_memory
 from veldt.simulators.spec import SimulatorSpec
 
 _GIB = 2**30
+_BYTES_OBJECT = 48  # a reference to an empty bytes object, and the object
 
 
 def replay_bytes(spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
-    """The memory that a full replay memory takes, with frames as they are."""
+    """The memory that a full replay memory takes; the least that it can take, where frames are compressed."""
     rows = width * ring_rows(spec, math.ceil(config.replay_size / width), returns.steps)
-    return rows * row_bytes(spec) + (tree_bytes(rows) if config.replay == "prioritised" else 0)
+    compressed = [
+        field for field in spec.observation.values() if config.compress_frames and is_compressed(field)
+    ]
+    spared = sum(math.prod(field.shape) - _BYTES_OBJECT for field in compressed)
+    return rows * (row_bytes(spec) - spared) + (tree_bytes(rows) if config.replay == "prioritised" else 0)
 
 
 def transitions_each(spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
     """Transitions of each of `width` simulators, rounded up; UsageError where the size cannot be.
 
-    Compressed frames take who knows how much, and are not asked about.
+    Compressed frames take who knows how much: for these, only what is sure is counted.
     """
     size, share = config.replay_size, math.ceil(config.replay_size / width)
     if size < width:
@@ -35,7 +40,7 @@ def transitions_each(spec: SimulatorSpec, width: int, config: ReplayConfig, retu
             f"{width * (returns.steps - 1)} for returns over {returns.steps} steps"
         )
     needed, available = replay_bytes(spec, width, config, returns), available_memory()
-    if needed > available and not config.compress_frames:
+    if needed > available:
         per_row = needed / (width * ring_rows(spec, share, returns.steps))
         fits = available / per_row - width * ring_rows(spec, 0, returns.steps)
         raise UsageError(

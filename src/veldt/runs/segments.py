@@ -1,6 +1,6 @@
 """Files that grow a memory's copy on disk piece by piece: each is written once, and checkpoints refer to it.
 
-    replay/rows-000000250000.safetensors
+    replay/rows-000004.safetensors
 
 A checkpoint of a large memory of which little has changed since the last one is then little: what is new, and the names
 of the segments that have the rest. A segment has a checksum, and is whole or refused.
@@ -17,7 +17,7 @@ import numpy as np
 
 from veldt.errors import CheckpointError
 from veldt.runs.files import explained, sync_directory
-from veldt.runs.tensor_file import Pieces, read_tensors, write_tensors
+from veldt.runs.tensor_file import Pieces, header_digest, read_tensors, write_tensors
 
 _PARTIAL = ".partial"
 
@@ -28,12 +28,12 @@ class SegmentStore:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
 
-    def write(self, step: int, arrays: Mapping[str, np.ndarray | Pieces]) -> dict[str, Any]:
-        """Writes a segment and flushes it to the disk; returns its record (JSON), by which it is read.
+    def write(self, number: int, arrays: Mapping[str, np.ndarray | Pieces]) -> dict[str, Any]:
+        """Writes segment `number` and flushes it to the disk; returns its record (JSON), by which it is read.
 
         VeldtError when the disk refuses.
         """
-        name = f"rows-{step:012d}.safetensors"
+        name = f"rows-{number:06d}.safetensors"
         partial = self.path / f"{name}{_PARTIAL}"
         with explained("the replay memory", self.path / name):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -45,19 +45,23 @@ class SegmentStore:
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
-        return {"file": name, "sha256": digest, "size": size}
+        header = header_digest(self.path / name)
+        return {"number": number, "file": name, "sha256": digest, "size": size, "header": header}
 
     def read(self, record: Mapping[str, Any], on_read: Callable[[str, np.ndarray], None]) -> None:
         """Reads a segment array by array; CheckpointError where it is missing or not as it was written."""
         path = self.path / str(record["file"])
         try:
+            # Names and shapes are acted on as they are read, so they are looked at first.
+            if path.stat().st_size != record["size"] or header_digest(path) != record["header"]:
+                raise CheckpointError(f"{path} was altered: its size or its header is not as it was written")
             found = read_tensors(path, on_read)
         except FileNotFoundError:
             raise CheckpointError(f"{path} is missing") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from None
         if found != (record["sha256"], record["size"]):
-            raise CheckpointError(f"{path} was altered: its checksum or size is not as it was written")
+            raise CheckpointError(f"{path} was altered: its checksum is not as it was written")
 
     def keep(self, names: set[str]) -> None:
         """Removes all segments but these."""

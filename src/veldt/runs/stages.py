@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STAGES = ("simulate", "infer", "replay", "train", "wait")
+STAGES = ("simulate", "infer", "replay", "train", "evaluate", "wait")
 
 # One hue a stage, the idle one grey; legible on dark and on light backgrounds.
 TERMINAL_COLOURS = {
@@ -10,5 +10,6 @@ TERMINAL_COLOURS = {
     "infer": "#2fb5a0",
     "replay": "#b07cc6",
     "train": "#e8954a",
+    "evaluate": "#5fa85f",
     "wait": "#8a8f98",
 }

@@ -48,6 +48,14 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray | Pieces]) -> tupl
     return digest.hexdigest(), size
 
 
+def header_digest(path: Path) -> str:
+    """SHA-256 in hex of the part of the file that says what is in it. OSError as the operating system raises it."""
+    with path.open("rb") as file:
+        length = file.read(8)
+        size = min(int.from_bytes(length, "little"), path.stat().st_size)
+        return hashlib.sha256(length + file.read(size)).hexdigest()
+
+
 def read_tensors(path: Path, on_read: Callable[[str, np.ndarray], None]) -> tuple[str, int]:
     """Reads the file `path` array by array; returns (SHA-256 in hex, bytes), which the caller compares.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -54,7 +55,8 @@ def play_steps(
     """Plays `steps`, of which the whole games count (Mnih et al. 2015: 125,000 steps, games of at most 27,000).
 
     So few simulators share the steps that each has room for the longest game: a long game must be as likely to end in
-    time as a short one. Ends at once, with the games so far, when `stopped` says so.
+    time as a short one. Ends at once, with the games so far, when `stopped` says so. What an environment that fails
+    does is the run's `on_env_error`; a game that was cut off does not count.
     """
     longest = agent.config.atari.max_episode_steps if agent.source.is_atari else max(1, steps // _WIDTH)
     width = max(1, min(steps // longest, agent.config.simulation.num_simulators))
@@ -62,7 +64,8 @@ def play_steps(
     # The stretch that comes nearest to filling the share.
     stretch = min(range(min(share, _ROWS // 2), min(share, _ROWS) + 1), key=lambda rows: share % rows)
     played: list[Game] = []
-    with _playing(agent, width, stretch, seed, greedy) as rows:
+    on_error = agent.config.simulation.on_env_error
+    with _playing(agent, width, stretch, seed, greedy, on_error) as rows:
         for _ in range(share // stretch):
             played += next(rows)
             if stopped():
@@ -71,11 +74,24 @@ def play_steps(
 
 
 @contextmanager
-def _playing(agent: Agent, width: int, rows: int, seed: int, greedy: bool) -> Iterator[Iterator[list[Game]]]:
+def _playing(
+    agent: Agent,
+    width: int,
+    rows: int,
+    seed: int,
+    greedy: bool,
+    on_error: Literal["stop", "restart"] = "stop",
+) -> Iterator[Iterator[list[Game]]]:
     """Simulators of their own, and the games that end in each next `rows` of theirs."""
     config = agent.config
+    trained = config.simulation
     simulation = SimulationConfig(
-        num_simulators=width, alternate="off", env_timeout=config.simulation.env_timeout
+        num_simulators=width,
+        simulators=trained.simulators,
+        processes=min(trained.processes, width),
+        alternate="off",
+        on_env_error=on_error,
+        env_timeout=trained.env_timeout,
     )
     run_seed = derive_seed(seed, EVALUATION)
     settings = StepperSettings(agent.source, run_seed, simulation, config.atari)

@@ -190,7 +190,7 @@ class Monitor:
             "steps": self.steps,
             "frames": self.steps * self._frames_per_step,
             "seconds": seconds,
-            "sps": self.steps / seconds if seconds > 0 else 0.0,
+            "sps": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
             "episodes": self._book.games,
             "return_mean_100": self._book.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
@@ -206,7 +206,9 @@ class Monitor:
         self._progress.close()
 
     def _row(self, now: float) -> dict[str, Any]:
-        sps = (self.steps - self._interval_steps) / max(now - self._interval_began, 1e-9)
+        stages = self._interval_stages()
+        training = now - self._interval_began - stages["seconds/evaluate"]
+        sps = (self.steps - self._interval_steps) / max(training, 1e-9)
         games = self._interval_games
         return {
             "step": self.steps,
@@ -221,7 +223,7 @@ class Monitor:
             "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
             "phantom_steps": self._phantoms,
             "simulator_restarts": self._restarts + self._restarts_here,
-            **self._interval_stages(),
+            **stages,
         }
 
     def _stage_seconds(self) -> dict[str, float]:

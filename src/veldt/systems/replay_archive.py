@@ -23,29 +23,24 @@ class ReplayArchive:
         self._saved_B = np.zeros_like(memory.ring.head)
         self._segments: list[dict[str, Any]] = []
 
-    def save(self, step: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    def save(self) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
         """Writes the rows that are new since the last time; returns the records of all segments, and the rest."""
         memory = self._memory
         if (memory.ring.head > self._saved_B).any():
             first_B = oldest(memory, self._saved_B)
-            record = self._store.write(step, stored_rows(memory, self._saved_B))
-            kept = [segment for segment in self._segments if segment["file"] != record["file"]]
-            self._segments = [
-                *kept,
-                {**record, "first": first_B.tolist(), "end": (memory.ring.head + 1).tolist()},
-            ]
+            number = 1 + max((segment["number"] for segment in self._segments), default=0)
+            record = self._store.write(number, stored_rows(memory, self._saved_B))
+            rows = {"first": first_B.tolist(), "end": (memory.ring.head + 1).tolist()}
+            self._segments = [*self._segments, record | rows]
             self._saved_B = memory.ring.head.copy()
         lost_B = memory.ring.head + 1 - memory.ring.rows
         self._segments = [segment for segment in self._segments if (np.array(segment["end"]) > lost_B).any()]
         return self._segments, state(memory)
 
-    def prune(self, kept: Sequence[Mapping[str, Any]]) -> None:
-        """Removes the segments that none of the checkpoints with these `meta` needs."""
-        self._store.keep({segment["file"] for meta in kept for segment in meta.get("replay", [])})
-
     def restore(self, segments: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> None:
         """Fills the memory as it was. CheckpointError where something that was promised is not there, or damaged."""
         try:
+            _check_covered(segments, arrays["head"] + 1, self._memory.ring.rows)
             for segment in segments:
                 first_B = np.array(segment["first"])
                 self._store.read(segment, partial(restore_rows, self._memory, first_B))
@@ -57,3 +52,19 @@ class ReplayArchive:
             ) from None
         self._segments = [dict(segment) for segment in segments]
         self._saved_B = self._memory.ring.head.copy()
+
+
+def needed_segments(kept: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The names of the segments that checkpoints with these `meta` need."""
+    return {segment["file"] for meta in kept for segment in meta.get("replay", [])}
+
+
+def _check_covered(segments: Sequence[Mapping[str, Any]], end_B: np.ndarray, rows: int) -> None:
+    """CheckpointError unless the segments have all of the last `rows` rows before `end_B`, with nothing between."""
+    reached_B = np.maximum(0, end_B - rows)
+    for segment in segments:
+        if (np.array(segment["first"]) > reached_B).any():
+            raise CheckpointError(f"rows before those of {segment['file']} are missing")
+        reached_B = np.maximum(reached_B, segment["end"])
+    if (reached_B < end_B).any() and (end_B > 1).any():
+        raise CheckpointError("its newest rows are missing")

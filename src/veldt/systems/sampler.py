@@ -18,6 +18,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward
 from veldt.algorithms.rollout import Rollout
+from veldt.errors import VeldtError
 from veldt.runtime.cores import taking_turns
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.seeding import ACTION, uniform
@@ -93,7 +94,13 @@ class Sampler:
         with self._clock("infer"):
             observation = self._observations.row(t, part)
             action, extras = self._algorithm.act(self._forward, observation, noise_TBK[t, part])
-            self.trajectory.action[t, part] = action.cpu().numpy()
+            chosen = action.cpu().numpy()
+            if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
+                raise VeldtError(
+                    "the policy's actions are not finite: training has diverged; lower --learning-rate, or look for "
+                    "extreme observations or rewards (earlier checkpoints are intact)"
+                )
+            self.trajectory.action[t, part] = chosen
         with self._clock("simulate"):
             self._simulators.step(group, t)
         for name, values in extras.items():  # after the step has begun: the simulators need not wait for this

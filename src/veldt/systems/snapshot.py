@@ -61,7 +61,7 @@ class Snapshot:
             "experience": self.experience.counters(),
         }
         if self.archive is not None:
-            meta["replay"], groups["replay"] = self.archive.save(self.monitor.steps)
+            meta["replay"], groups["replay"] = self.archive.save()
         return {name: arrays for name, arrays in groups.items() if arrays}, meta
 
     def restore(self, checkpoint: Checkpoint) -> list[str]:

@@ -16,9 +16,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
 from veldt.errors import SimulatorError, VeldtError
@@ -28,6 +28,8 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
+from veldt.runs.segments import SegmentStore
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.simulator import StepperSettings
 from veldt.systems.assembly import Assembly
@@ -36,10 +38,12 @@ from veldt.systems.evaluator import play_steps
 from veldt.systems.experience import Experience, FreshRollouts, Replayed
 from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor
-from veldt.systems.replay_archive import ReplayArchive
+from veldt.systems.replay_archive import ReplayArchive, needed_segments
 from veldt.systems.sampler import Sampler
 from veldt.systems.snapshot import Snapshot
 from veldt.systems.stages import StageClock
+
+T = TypeVar("T")
 
 _AT_ONCE_AFTER = 1.0  # seconds between the first request to stop and one that means it
 
@@ -59,8 +63,9 @@ class Synchronous:
         self, assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
     ) -> None:
         keep_freed_memory()
+        flush_denormals()
         self._config = config = assembly.config
-        self._assembly = assembly
+        self._assembly, self._directory = assembly, directory
         self._clock = StageClock()
         self._algorithm = assembly.algorithm()
         network, parameters = assembly.network()
@@ -104,7 +109,8 @@ class Synchronous:
             if checkpoint:
                 self._restore(checkpoint)
             self._begins = checkpoint is None
-            self._saved_at = self._evaluated_at = self._monitor.steps
+            self._saved_at = self._monitor.steps
+            self._evaluated_at = int(checkpoint.meta["evaluated_at"]) if checkpoint else 0
         except BaseException:
             self._simulators.close()
             raise
@@ -141,10 +147,13 @@ class Synchronous:
                 if self._begins:
                     self._save()  # from here on there is always something to resume
                 while reason is None:
-                    learning_rate = self._phase_or_save()
+                    learning_rate = self._or_save(
+                        self._phase, {}
+                    )  # without emulators' states, which have gone on
                     reason = self._reason(stop)
                     if self._evaluation_is_due(reason):
-                        self._evaluate(stop)
+                        self._or_save(lambda: self._evaluate(stop))
+                        reason = reason or self._reason(stop)
                     self._monitor.log(
                         learning_rate,
                         self._learner.updates,
@@ -171,14 +180,14 @@ class Synchronous:
             return "steps"
         return "interrupted" if stop.is_set() else None
 
-    def _phase_or_save(self) -> float:
-        """A phase; if an environment fails in it, the state before it is kept for when that is mended."""
+    def _or_save(self, work: Callable[[], T], states: Mapping[int, bytes] | None = None) -> T:
+        """Does `work`; if an environment fails in it, the state before it is kept for when that is mended."""
         try:
-            return self._phase()
+            return work()
         except SimulatorError as error:
             if self._monitor.steps > self._saved_at:
                 try:
-                    self._save({})  # without states of emulators, which have gone on since
+                    self._save(states)
                 except VeldtError as also:
                     raise error from also
             raise
@@ -216,12 +225,12 @@ class Synchronous:
 
     def _evaluate(self, stop: threading.Event) -> None:
         """A pause in training, to play by the protocol of `evaluate`; nothing of training is touched."""
-        config = self._config.run
-        self._evaluated_at = self._monitor.steps
-        self._assembly.infer_threads()
-        steps, seed = config.evaluate_steps, config.seed
-        result = play_steps(self._agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
-        if not stop.is_set():
+        steps, seed = self._config.run.evaluate_steps, self._config.run.seed
+        with self._clock("evaluate"):
+            self._assembly.infer_threads()
+            result = play_steps(self._agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
+        if not stop.is_set():  # else it is done when the run goes on
+            self._evaluated_at = self._monitor.steps
             self._monitor.evaluation(result, steps)
 
     def _save(self, states: Mapping[int, bytes] | None = None) -> None:
@@ -229,11 +238,12 @@ class Synchronous:
         self._monitor.check_finite()
         states = self._simulators.save() if states is None else states
         groups, meta = self._snapshot.take(states)
-        meta["recipe"] = self._config.recipe
+        meta |= {"recipe": self._config.recipe, "evaluated_at": self._evaluated_at}
         score = self._book.mean_return if self._book.is_full else None  # not the best by a few lucky games
-        self._store.save(self._monitor.steps, groups, meta, score=score)
-        if self._snapshot.archive is not None:
-            self._snapshot.archive.prune(self._store.newest_meta())
+        try:
+            self._store.save(self._monitor.steps, groups, meta, score=score)
+        finally:  # also of what a checkpoint that did not fit onto the disk has left there
+            SegmentStore(self._directory.replay).keep(needed_segments(self._store.newest_meta()))
         self._saved_at = self._monitor.steps
 
     def _restore(self, checkpoint: Checkpoint) -> None:

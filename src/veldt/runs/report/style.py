@@ -7,7 +7,8 @@ STYLE = """
   --accent: #2b66cc; --mark: #fdf3d3; --good: #1d7f58; --warn: #b5651d; --bad: #c03a45;
   --series-0: #2f6fdb; --series-1: #d9772b; --series-2: #23966b; --series-3: #8457c7;
   --series-4: #cf4a55; --series-5: #2590a8; --series-6: #87872b; --series-7: #b0568f;
-  --simulate: #5b8def; --infer: #2fb5a0; --replay: #b07cc6; --train: #e8954a; --wait: #b9bcc2; --other: #dcd7cc;
+  --simulate: #5b8def; --infer: #2fb5a0; --replay: #b07cc6; --train: #e8954a;
+  --evaluate: #5fa85f; --wait: #b9bcc2; --other: #dcd7cc;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -15,7 +16,8 @@ STYLE = """
     --accent: #7aa7f5; --mark: #3a3318; --good: #58c596; --warn: #e0a060; --bad: #f07d86;
     --series-0: #6ea0f5; --series-1: #f0a064; --series-2: #52c79a; --series-3: #b08ff0;
     --series-4: #f07d86; --series-5: #5cc3da; --series-6: #c4c466; --series-7: #e08fc4;
-    --simulate: #5b8def; --infer: #2fb5a0; --replay: #b07cc6; --train: #e8954a; --wait: #565c66; --other: #3d3a34;
+    --simulate: #5b8def; --infer: #2fb5a0; --replay: #b07cc6; --train: #e8954a;
+    --evaluate: #5fa85f; --wait: #565c66; --other: #3d3a34;
   }
 }
 * { box-sizing: border-box; }

@@ -1,0 +1,116 @@
+"""The memory's copy on disk: nothing is missing in it, however saves fall, and what is missing is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veldt.errors import CheckpointError
+from veldt.replay.memory import Replay
+from veldt.replay.n_step import NStep
+from veldt.replay.settings import ReplayConfig
+from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.simulators.trajectory import Trajectory
+from veldt.systems.replay_archive import ReplayArchive, needed_segments
+
+SPEC = SimulatorSpec(
+    {"frame": ArraySpec((3, 2), "uint8", stack=3), "speed": ArraySpec((2,), "float32")},
+    ActionSpec("discrete", sizes=(5,), start=(0,)),
+)
+STEPS, WIDTH = 3, 2
+
+
+def memory(compress: bool = False) -> Replay:
+    config = ReplayConfig(replay_size=24, replay="prioritised", compress_frames=compress)
+    return Replay(SPEC, WIDTH, config, NStep(2, 0.9, False, False))
+
+
+def slot(seed: int, valid: bool) -> Trajectory:
+    """Steps of long episodes, or phantoms alone: then an open episode ends, and no step is counted."""
+    rng, made = np.random.default_rng(seed), Trajectory(SPEC, STEPS, WIDTH, None)
+    for array in made.observation.values():
+        array[...] = rng.integers(0, 99, array.shape)
+    made.action[...] = rng.integers(0, 5, made.action.shape)
+    made.reward[...] = rng.random(made.reward.shape)
+    made.valid[...] = valid
+    made.age[...] = 50
+    return made
+
+
+def contents(replay: Replay) -> list[Any]:
+    ring = replay.ring
+    drawn = replay.sample(len(replay), 3, 0.5) if len(replay) else None
+    return [ring.head, ring.open, len(replay), *(vars(drawn).values() if drawn else ())]
+
+
+def assert_same(one: Replay, other: Replay) -> None:
+    for a, b in zip(contents(one), contents(other), strict=True):
+        if isinstance(a, dict):
+            assert all(np.array_equal(a[name], b[name]) for name in a)
+        else:
+            assert np.array_equal(a, b)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    # A slot of steps, a slot of phantoms, a save.
+    events=st.lists(st.sampled_from(["steps", "phantoms", "save"]), min_size=1, max_size=30),
+    compress=st.booleans(),
+)
+def test_whatever_is_saved_is_restored(
+    events: list[str], compress: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path, replay = tmp_path_factory.mktemp("run") / "replay", memory(compress)
+    archive = ReplayArchive(path, replay)
+    for number, event in enumerate([*events, "save"]):
+        if event != "save":
+            replay.append(slot(number, event == "steps"))
+            continue
+        segments, arrays = archive.save()
+        again = memory(compress)
+        ReplayArchive(path, again).restore(segments, arrays)
+        assert_same(replay, again)
+        # And it goes on from there as the first does.
+        for one in (replay, again):
+            one.append(slot(1000 + number, True))
+        assert_same(replay, again)
+
+
+def test_a_gap_is_refused(tmp_path: Path) -> None:
+    replay = memory()
+    archive = ReplayArchive(tmp_path, replay)
+    for number in range(4):
+        replay.append(slot(number, True))
+        segments, arrays = archive.save()
+    for missing in range(len(segments)):
+        left = [segment for index, segment in enumerate(segments) if index != missing]
+        with pytest.raises(CheckpointError, match=r"rows.* missing.*--checkpoint-replay none"):
+            ReplayArchive(tmp_path, memory()).restore(left, arrays)
+
+
+@pytest.mark.parametrize("byte", range(0, 400, 7))
+def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
+    replay = memory()
+    replay.append(slot(1, True))
+    segments, arrays = ReplayArchive(tmp_path, replay).save()
+    path = tmp_path / segments[0]["file"]
+    content = bytearray(path.read_bytes())
+    content[byte] ^= 0x55
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="replay memory cannot be restored"):
+        ReplayArchive(tmp_path, memory()).restore(segments, arrays)
+
+
+def test_only_what_is_needed_is_named(tmp_path: Path) -> None:
+    replay = memory()
+    archive = ReplayArchive(tmp_path, replay)
+    for number in range(20):
+        replay.append(slot(number, True))
+        segments, _ = archive.save()
+    assert 4 <= len(segments) <= 8  # a ring of some 16 rows, in segments of 3 rows and one
+    assert needed_segments([{"replay": segments}, {}]) == {segment["file"] for segment in segments}
