@@ -161,5 +161,6 @@ def test_what_follows_is_told() -> None:
         "updates per phase": ("4", "updates"),
         "target moves every": ("2,500", "updates"),
         "step size": ("0.00025", "per update"),
+        "Adam's ε": ("0.0003125", "gradient"),  # 0.01 / 32
     }
     assert {row[0]: row[1] for row in RainbowConfig(batch=512).derived(16)}["steps per phase"] == "4"

@@ -131,7 +131,7 @@ def test_settings_that_nothing_would_read(
     [
         (
             {"batch": 512, "learning_starts": 1000, "replay_size": 1000},
-            "^--batch is 512, and of the replay memory's 1,000 transitions as few as half",
+            "^--batch is 512, and a replay memory for 1,000 transitions of 8 simulators is sure to hold 496",
         ),
         ({"learning_starts": 5000, "replay_size": 4999}, "^--learning-starts is 5,000, .* keeps 4,999"),
         ({"batch": 128, "learning_starts": 100}, "^--batch is 128, and learning starts after 100 steps"),
@@ -141,7 +141,7 @@ def test_settings_that_nothing_would_read(
         ),
         (
             {"batch": 2, "learning_starts": 2, "replay_size": 7},
-            "^--replay-size is 7: .* each of the 8 simulators",
+            "^--batch is 2, and a replay memory for 7 transitions of 8 simulators is sure to hold 0",
         ),
         ({"replay_size": 10**13}, "^--replay-size is 10,000,000,000,000 and needs .* GiB"),
     ],

@@ -202,10 +202,13 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken(monkeypatch: py
         Replay(ATARI, 16, ReplayConfig(), THREE)
     fits = ReplayConfig(replay_size=120_000)
     assert replay_bytes(ATARI, 16, fits, THREE) < 2**30
+    # Compressed, all that is sure is that each frame is an object.
+    Replay(FOUR_FRAMES, 1, ReplayConfig(replay_size=100, compress_frames=True), ONE)
+    with pytest.raises(UsageError, match=r"1,000,000,000,000 and needs .* GiB of memory"):
+        Replay(ATARI, 16, ReplayConfig(replay_size=10**12, compress_frames=True), THREE)
     monkeypatch.setattr(size, "available_memory", lambda: 10)
     with pytest.raises(UsageError, match="available: 0 would fit"):
         Replay(VECTOR, 1, ReplayConfig(replay_size=100), ONE)
-    Replay(FOUR_FRAMES, 1, ReplayConfig(replay_size=100, compress_frames=True), ONE)
 
 
 def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:

@@ -42,13 +42,19 @@ def inference_threads(training: int, groups: int, workers: bool) -> int:
     return max(1, training // groups) if workers and groups > 1 else training
 
 
-def flush_denormals() -> None:
-    """Makes this thread, and those it will start, take numbers too small for a full mantissa for 0.
+@contextlib.contextmanager
+def subnormals_flushed() -> Iterator[None]:
+    """Makes this thread, and those it starts, take numbers too small for a full mantissa for 0.
 
-    The means that an update rule keeps of gradients that have become 0 (of units that are never active, say) decay until
-    they are such numbers, with which a processor computes a hundred times as slowly.
+    The means that an update rule keeps of gradients that have become 0 (of units that are never active, say) decay
+    until they are such numbers, with which a processor computes a hundred times as slowly.
     """
+    flushed = float(torch.tensor(1e-310, dtype=torch.float64) * 0.5) == 0.0
     torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runs.segments import SegmentStore
-from veldt.runtime.devices import flush_denormals
+from veldt.runtime.devices import subnormals_flushed
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.simulator import StepperSettings
 from veldt.systems.assembly import Assembly
@@ -63,7 +63,6 @@ class Synchronous:
         self, assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
     ) -> None:
         keep_freed_memory()
-        flush_denormals()
         self._config = config = assembly.config
         self._assembly, self._directory = assembly, directory
         self._clock = StageClock()
@@ -142,7 +141,7 @@ class Synchronous:
     def run(self) -> Outcome:
         """Trains until the steps are done, the score is reached, or a signal asks to stop."""
         try:
-            with stop_requested() as stop:
+            with subnormals_flushed(), stop_requested() as stop:
                 reason = self._reason(stop)
                 if self._begins:
                     self._save()  # from here on there is always something to resume
