@@ -28,6 +28,7 @@ _STEP_FIELDS = {
     "version": "int32",
 }
 _ROW_FIELDS = {"age": "int32", "valid": "bool"}
+FIELDS = ("action", *_STEP_FIELDS, *_ROW_FIELDS)  # all that a row has besides its observation
 
 
 class Change(NamedTuple):

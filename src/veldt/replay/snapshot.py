@@ -11,8 +11,7 @@ from veldt.replay.compressed import CompressedRows
 from veldt.replay.frames import RawRows
 from veldt.replay.index import Prioritised
 from veldt.replay.memory import Replay
-
-_FIELDS = ("action", "reward", "terminated", "truncated", "life_lost", "version", "age", "valid")
+from veldt.replay.ring import FIELDS
 
 
 def stored_rows(memory: Replay, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
@@ -24,7 +23,7 @@ def stored_rows(memory: Replay, since_B: np.ndarray) -> dict[str, list[np.ndarra
     arrays: dict[str, list[np.ndarray]] = {}
     first_B, last_B = oldest(memory, since_B).tolist(), (ring.head + 1).tolist()
     for b, (first, last) in enumerate(zip(first_B, last_B, strict=True)):
-        for field in _FIELDS:
+        for field in FIELDS:
             arrays[f"{b}/{field}"] = _pieces(getattr(ring, field)[b], first, last)
         for name, store in ring.observation.items():
             arrays[f"{b}/observation/{name}"] = (
