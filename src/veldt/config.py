@@ -18,7 +18,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.replay.settings import ReplayConfig
-from veldt.runtime.settings import Unit, check_values
+from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.spec import ActionSpec
 
@@ -90,9 +90,7 @@ class RunConfig:
             raise UsageError(f"--steps is {self.steps}: it must be more than 0")
         for name in ("checkpoint_every", "keep_checkpoints", "evaluate_steps"):
             if getattr(self, name) < 1:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1"
-                )
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         if self.seed < 0:
             raise UsageError(f"--seed is {self.seed}: it must be 0 or more")
         if self.evaluate_every < 0:

@@ -15,6 +15,7 @@ from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.replay.settings import ReplayConfig, is_compressed
+from veldt.runtime.settings import flag
 from veldt.simulators.settings import AtariConfig
 from veldt.simulators.source import EnvSource, resolve
 from veldt.simulators.spec import SimulatorSpec
@@ -50,7 +51,7 @@ def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, di
         section = next((section for section in fields if name in fields[section]), None)
         if config.replay is None and name in _REPLAY:
             raise UsageError(
-                f"{_flag(name)} is about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps "
+                f"{flag(name)} is about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps "
                 "none: take a recipe that replays (dqn, c51, rainbow, ddpg), or leave it out"
             )
         if section is None:
@@ -72,17 +73,17 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
     """
     if not source.is_atari and (unread := sorted(_ATARI_ONLY & set(names))):
         raise UsageError(
-            f"{_flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
+            f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
             "environment its own settings with --env-kwargs"
         )
     unread_beside = config.learn.unread() if isinstance(config.learn, OffPolicyConfig) else {}
     if unread := sorted(set(unread_beside) & set(names)):
-        raise UsageError(f"{_flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
+        raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
     if config.replay is not None and config.replay.replay == "uniform":
         exponents = {"priority_exponent", "importance_exponent", "importance_exponent_end"}
         if unread := sorted(exponents & set(names)):
             raise UsageError(
-                f"{_flag(unread[0])} is for prioritised replay, and --replay is uniform: leave it out, or take "
+                f"{flag(unread[0])} is for prioritised replay, and --replay is uniform: leave it out, or take "
                 "--replay prioritised"
             )
     if own_network and "precision" in names and config.run.precision == "bf16":
@@ -140,7 +141,3 @@ def given_again(
             f"{call.format(arguments)}; for the command line, put {them} into a file and train with {flags}"
         )
     return resolve(config.env if env is None else env, config.env_kwargs)
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

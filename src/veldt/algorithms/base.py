@@ -91,10 +91,6 @@ class Algorithm(ABC):
         """What the step size of the parameter of this name is multiplied by."""
         return 1.0
 
-    def exploration(self, steps: int) -> dict[str, float]:
-        """Figures about exploration to log, after `steps` of training."""
-        return {}
-
     @abstractmethod
     def loss(self, forward: Forward, batch: Any, progress: float) -> Loss:
         """The loss of one update on what `minibatches` or `targets` made."""
@@ -124,3 +120,7 @@ class OffPolicy(Algorithm):
     @abstractmethod
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
         """What the loss regresses on, without gradient; `target` is the target network's forward pass."""
+
+    def exploration(self, steps: int) -> dict[str, float]:
+        """Figures about exploration to log, after `steps` of training."""
+        return {}

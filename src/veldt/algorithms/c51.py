@@ -69,24 +69,11 @@ class C51(QLearning):
     def values(self, output: Any) -> Tensor:
         return expected(output, self._support(output))
 
-    @torch.no_grad()
-    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
-        noise = transitions.noise
-        loss_noise, selection_noise, target_noise = noise[:1], noise[1:2], noise[2:]
-        next_logits_NAZ = target(transitions.next_observation, *shared_noise(target_noise))
-        chooser_NAZ = next_logits_NAZ
-        if self._config.double:
-            chooser_NAZ = forward(transitions.next_observation, *shared_noise(selection_noise))
-        support_Z = self._support(next_logits_NAZ)
-        next_NZ = _of_action(next_logits_NAZ, self.values(chooser_NAZ).argmax(-1)).softmax(-1)
+    def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
+        support_Z = self._support(next_output)
+        next_NZ = _of_action(next_output, selector_NA.argmax(-1)).softmax(-1)
         shifted_NZ = transitions.reward[:, None] + transitions.discount[:, None] * support_Z
-        return QBatch(
-            transitions.observation,
-            transitions.action,
-            project(next_NZ, support_Z, shifted_NZ),
-            transitions.weight,
-            loss_noise,
-        )
+        return project(next_NZ, support_Z, shifted_NZ)
 
     def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
         logits_NAZ = forward(batch.observation, *shared_noise(batch.noise))

@@ -17,7 +17,7 @@ from veldt.errors import UsageError
 from veldt.functional.updates import Adam
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.precision import Network
-from veldt.runtime.settings import Unit
+from veldt.runtime.settings import Unit, flag
 from veldt.simulators.spec import ActionSpec
 
 
@@ -38,12 +38,10 @@ class DDPGConfig(OffPolicyConfig):
         super().__post_init__()
         for name in ("actor_learning_rate", "adam_epsilon"):
             if getattr(self, name) <= 0:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0"
-                )
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
         for name in ("exploration_noise", "action_gradient_clip"):
             if getattr(self, name) < 0:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be 0 or more")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
 
 
 class DDPG(ReplayAlgorithm):

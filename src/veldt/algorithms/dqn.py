@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Forward, Loss
@@ -31,21 +30,8 @@ class DQN(QLearning):
     def values(self, output: Any) -> Tensor:
         return output
 
-    @torch.no_grad()
-    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
-        noise = transitions.noise
-        loss_noise, selection_noise, target_noise = noise[:1], noise[1:2], noise[2:]
-        next_q_NA = target(transitions.next_observation, *shared_noise(target_noise))
-        selector_NA = next_q_NA
-        if self._config.double:
-            selector_NA = forward(transitions.next_observation, *shared_noise(selection_noise))
-        return QBatch(
-            transitions.observation,
-            transitions.action,
-            td_target(transitions.reward, transitions.discount, next_q_NA, selector_NA),
-            transitions.weight,
-            loss_noise,
-        )
+    def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
+        return td_target(transitions.reward, transitions.discount, next_output, selector_NA)
 
     def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
         q_NA = forward(batch.observation, *shared_noise(batch.noise))

@@ -10,7 +10,7 @@ from veldt.algorithms.base import OffPolicy, TargetUpdate
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
 from veldt.replay.n_step import NStep
-from veldt.runtime.settings import Unit, check_values
+from veldt.runtime.settings import Unit, check_values, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +46,13 @@ class OffPolicyConfig:
         check_values(self)
         for name in ("batch", "learning_starts", "n_step"):
             if getattr(self, name) < 1:
-                raise UsageError(f"{_flag(name)} is {getattr(self, name)}: it must be at least 1")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         for name in ("horizon", "target_every", "gradient_clip"):
             if getattr(self, name) < 0:
-                raise UsageError(f"{_flag(name)} is {getattr(self, name)}: it must be 0 or more")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
         for name in ("training_intensity", "learning_rate"):
             if getattr(self, name) <= 0:
-                raise UsageError(f"{_flag(name)} is {getattr(self, name)}: it must be more than 0")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
         if not 0 <= self.discount <= 1:
             raise UsageError(f"--discount is {self.discount}: it must be in [0, 1]")
         if not 0 < self.target_rate <= 1:
@@ -124,7 +124,3 @@ class ReplayAlgorithm(OffPolicy):
 
     def learning_rate(self, progress: float, batch: int) -> float:
         return self._config.scaled_learning_rate()
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

@@ -15,7 +15,7 @@ from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.precision import Network
-from veldt.runtime.settings import Unit, check_values
+from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.spec import ActionSpec
 
 
@@ -48,12 +48,12 @@ class PolicyGradientConfig:
         check_values(self)
         for name in ("discount", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be in [0, 1]")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
         if self.learning_rate <= 0:
             raise UsageError(f"--learning-rate is {self.learning_rate}: it must be more than 0")
         for name in ("entropy", "value_weight", "gradient_clip"):
             if getattr(self, name) < 0:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be 0 or more")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
 
 
 class PolicyGradient(OnPolicy):

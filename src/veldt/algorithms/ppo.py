@@ -16,7 +16,7 @@ from veldt.errors import UsageError
 from veldt.functional.losses import approximate_kl, clipped_surrogate, clipped_value_error
 from veldt.functional.returns import masked_mean, normalise
 from veldt.functional.updates import Adam
-from veldt.runtime.settings import Unit
+from veldt.runtime.settings import Unit, flag
 from veldt.simulators.spec import ActionSpec
 
 
@@ -55,9 +55,7 @@ class PPOConfig(PolicyGradientConfig):
             )
         for name in ("clip", "adam_epsilon"):
             if getattr(self, name) <= 0:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0"
-                )
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
 
 
 class PPO(PolicyGradient):

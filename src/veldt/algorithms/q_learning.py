@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from veldt.algorithms.base import BuildTorso, Forward
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
+from veldt.algorithms.transitions import QBatch, Transitions
 from veldt.errors import UsageError
 from veldt.functional.exploration import annealed, ladder
 from veldt.functional.updates import Adam, RMSProp, UpdateRule
 from veldt.networks.precision import Network
 from veldt.networks.q_network import QNetwork
-from veldt.runtime.settings import Unit
+from veldt.runtime.settings import Unit, flag
 from veldt.simulators.spec import ActionSpec
 
 # Horgan et al. 2018, section 4.1.
@@ -66,12 +67,10 @@ class QLearningConfig(OffPolicyConfig):
         super().__post_init__()
         for name in ("epsilon_start", "epsilon_end", "evaluation_epsilon"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be in [0, 1]")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
         for name in ("epsilon_steps", "adam_epsilon", "rmsprop_epsilon", "noisy_sigma"):
             if getattr(self, name) <= 0:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be more than 0"
-                )
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
         if not 0 <= self.rmsprop_decay < 1:
             raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
 
@@ -147,6 +146,19 @@ class QLearning(ReplayAlgorithm):
     @abstractmethod
     def values(self, output: Any) -> Tensor:
         """Q of every action, [N, A], from the network's output."""
+
+    @abstractmethod
+    def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
+        """What is regressed on, from the target network's output and the values that choose the next action."""
+
+    @torch.no_grad()
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+        after, noise = transitions.next_observation, transitions.noise
+        next_output = chooser = target(after, *shared_noise(noise[2:]))
+        if self._config.double:
+            chooser = forward(after, *shared_noise(noise[1:2]))
+        target_N = self.regressed(transitions, next_output, self.values(chooser))
+        return QBatch(transitions.observation, transitions.action, target_N, transitions.weight, noise[:1])
 
     def action_noise(self, network: nn.Module) -> int:
         return 2 + int(network.noise_width)  # type: ignore[arg-type]

@@ -27,12 +27,12 @@ class FlatParameters:
         self.names = [name for name, _ in named]
         self._buffers = dict(network.named_buffers())
         self._parameters = [parameter for _, parameter in named]
-        self._low_count = sum(p.numel() for p in self._parameters if id(p) in low)
+        low_count = sum(p.numel() for p in self._parameters if id(p) in low)
         device = self._parameters[0].device
         total = sum(p.numel() for p in self._parameters)
         self.master = torch.zeros(total, device=device)
         self.gradient = torch.zeros(total, device=device)
-        self.rounded = torch.zeros(self._low_count, device=device, dtype=torch.bfloat16)
+        self.rounded = torch.zeros(low_count, device=device, dtype=torch.bfloat16)
         self._masters, self._gradients = [], []
         offset = 0
         for parameter in self._parameters:
@@ -50,8 +50,7 @@ class FlatParameters:
 
     def refresh(self) -> None:
         """Rounds the masters into the low-precision copy; to be called whenever `master` has changed."""
-        if self._low_count:
-            self.rounded.copy_(self.master[: self._low_count])
+        self.rounded.copy_(self.master[: len(self.rounded)])
 
     def backward(self, loss: Tensor) -> None:
         """Puts the gradient of `loss` into `gradient`: 0 for parameters it does not depend on, and for frozen ones."""

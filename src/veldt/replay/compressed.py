@@ -1,6 +1,6 @@
 """Frames kept compressed (zlib's fastest level), for more work at each draw: a fraction of the memory, by game.
 
-How much they will take is not known before they are there, so nothing checks it against what the machine has.
+How much they will take is not known before they are there: only the least that they can is checked (see `size`).
 """
 
 from __future__ import annotations

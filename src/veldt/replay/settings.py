@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from veldt.errors import UsageError
-from veldt.runtime.settings import Unit, check_values
+from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.spec import ArraySpec
 
 
@@ -38,4 +38,4 @@ class ReplayConfig:
             raise UsageError(f"--replay-size is {self.replay_size}: it must be at least 1")
         for name in ("priority_exponent", "importance_exponent", "importance_exponent_end"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be in [0, 1]")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")

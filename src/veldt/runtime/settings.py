@@ -18,19 +18,24 @@ class Unit:
     name: str
 
 
+def flag(name: str) -> str:
+    """How a setting is called on the command line."""
+    return "--" + name.replace("_", "-")
+
+
 def check_values(config: Any) -> None:
     """UsageError where a field holds what its declaration does not allow: an unknown name, a fraction, NaN."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         hint, value = hints[field.name], getattr(config, field.name)
-        flag = f"--{field.name.replace('_', '-')}"
+        given_as = flag(field.name)
         if typing.get_origin(hint) is Literal and value not in typing.get_args(hint):
             choices = typing.get_args(hint)
             raise UsageError(
-                f"{flag} is '{value}'{did_you_mean(str(value), choices)}: it must be one of {', '.join(choices)}"
+                f"{given_as} is '{value}'{did_you_mean(str(value), choices)}: it must be one of {', '.join(choices)}"
             )
         if hint is int and not isinstance(value, int):
-            raise UsageError(f"{flag} is {value!r}: it must be a whole number, such as 1_000_000")
+            raise UsageError(f"{given_as} is {value!r}: it must be a whole number, such as 1_000_000")
         number = hint is float or (float in typing.get_args(hint) and value is not None)
         if number and not (isinstance(value, int | float) and math.isfinite(value)):
-            raise UsageError(f"{flag} is {value!r}: it must be a finite number")
+            raise UsageError(f"{given_as} is {value!r}: it must be a finite number")

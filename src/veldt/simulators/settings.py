@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from veldt.errors import UsageError
-from veldt.runtime.settings import Unit, check_values
+from veldt.runtime.settings import Unit, check_values, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,7 @@ class AtariConfig:
         check_values(self)
         for name in ("frame_skip", "frame_stack", "max_episode_steps"):
             if getattr(self, name) < 1:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is {getattr(self, name)}: it must be at least 1"
-                )
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         if self.no_ops < 0:
             raise UsageError(f"--no-ops is {self.no_ops}: it must be 0 or more")
         if not 0 <= self.sticky_actions < 1:
