@@ -153,8 +153,11 @@ def disk(size: int, scratch: Path) -> Iterator[Line]:
     with tempfile.TemporaryDirectory(dir=scratch) as directory:
         path = Path(directory)
         replay = filled(ATARI, WIDTH, config, returns, 1)
+        archive = ReplayArchive(path, replay)
         begin = time.perf_counter()
-        segments, arrays = ReplayArchive(path, replay).save(1)
+        rows, arrays = archive.capture()
+        paused = time.perf_counter() - begin
+        segments = archive.write(rows)
         saved = time.perf_counter() - begin
         del replay
         file = path / segments[0]["file"]
@@ -166,6 +169,7 @@ def disk(size: int, scratch: Path) -> Iterator[Line]:
         ReplayArchive(path, again).restore(segments, arrays)
         restored = time.perf_counter() - begin
     yield Line(f"save {size:,} Atari transitions, s", saved, "copying the file", copied, True)
+    yield Line("  of which training pauses, s", paused, "copying the file", copied, True)
     yield Line(f"restore {size:,} Atari transitions, s", restored, "copying the file", copied, True)
 
 

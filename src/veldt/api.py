@@ -34,7 +34,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.progress import Progress, Silent
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import choose_device
+from veldt.runtime.devices import choose_device, subnormals_flushed
 from veldt.simulators.choose import probe_spec
 from veldt.simulators.source import EnvSource, resolve
 from veldt.systems.assembly import Assembly, assemble, versions
@@ -103,6 +103,7 @@ def train(
     return train_config(config, source, own, run_dir, quiet, given=settings)
 
 
+@subnormals_flushed()
 def train_config(
     config: TrainConfig,
     source: EnvSource | None = None,
@@ -143,6 +144,7 @@ def train_config(
             return _run(assembly, directory, progress, None)
 
 
+@subnormals_flushed()
 def resume(
     run: str | Path,
     *,

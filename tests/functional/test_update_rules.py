@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -113,6 +115,16 @@ def test_the_state_is_all_there_is_to_continue_from(rule: UpdateRule) -> None:
     assert torch.equal(parameters, run(rule, steps))
 
 
+@pytest.fixture
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("threads", [1, 2], indirect=True)
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_large_vectors_are_updated_like_small_ones(rule: UpdateRule) -> None:
     """Large ones may take another way through the machine."""
@@ -140,6 +152,8 @@ def test_no_limit_leaves_the_gradient() -> None:
     assert torch.equal(gradient, before)
 
 
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("threads", [1, 2], indirect=True)
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("size", [37, 120_001])
 @pytest.mark.parametrize("share", [0.0, 0.7, 1.0])

@@ -25,8 +25,8 @@ SPEC = SimulatorSpec(
 STEPS, WIDTH = 3, 2
 
 
-def memory(compress: bool = False) -> Replay:
-    config = ReplayConfig(replay_size=24, replay="prioritised", compress_frames=compress)
+def memory(compress: bool = False, size: int = 24) -> Replay:
+    config = ReplayConfig(replay_size=size, replay="prioritised", compress_frames=compress)
     return Replay(SPEC, WIDTH, config, NStep(2, 0.9, False, False))
 
 
@@ -40,6 +40,11 @@ def slot(seed: int, valid: bool) -> Trajectory:
     made.valid[...] = valid
     made.age[...] = 50
     return made
+
+
+def save(archive: ReplayArchive) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    rows, arrays = archive.capture()
+    return archive.write(rows), arrays
 
 
 def contents(replay: Replay) -> list[Any]:
@@ -71,7 +76,7 @@ def test_whatever_is_saved_is_restored(
         if event != "save":
             replay.append(slot(number, event == "steps"))
             continue
-        segments, arrays = archive.save()
+        segments, arrays = save(archive)
         again = memory(compress)
         ReplayArchive(path, again).restore(segments, arrays)
         assert_same(replay, again)
@@ -81,12 +86,41 @@ def test_whatever_is_saved_is_restored(
         assert_same(replay, again)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    appends=st.lists(st.booleans(), max_size=20),  # of steps, or of phantoms alone
+    more=st.lists(st.booleans(), min_size=1, max_size=20),
+    compress=st.booleans(),
+)
+def test_what_is_captured_may_be_written_late(
+    appends: list[bool], more: list[bool], compress: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    replay, promised = memory(compress, 60), memory(compress, 60)
+    for number, valid in enumerate(appends):
+        for one in (replay, promised):
+            one.append(slot(number, valid))
+    path = tmp_path_factory.mktemp("run")
+    archive = ReplayArchive(path, replay)
+    rows, arrays = archive.capture()
+    captured = {name: np.concatenate(pieces) for name, pieces in rows.arrays.items()}
+    for number, valid in enumerate(more):
+        if archive.would_overwrite(STEPS):
+            break
+        replay.append(slot(100 + number, valid))
+    # Nothing moves while it is written: the checksum would not match.
+    assert all(np.array_equal(np.concatenate(rows.arrays[name]), captured[name]) for name in captured)
+    again = memory(compress, 60)
+    ReplayArchive(path, again).restore(archive.write(rows), arrays)
+    assert_same(promised, again)
+    assert not archive.would_overwrite(STEPS)
+
+
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     replay = memory()
     archive = ReplayArchive(tmp_path, replay)
     for number in range(4):
         replay.append(slot(number, True))
-        segments, arrays = archive.save()
+        segments, arrays = save(archive)
     for missing in range(len(segments)):
         left = [segment for index, segment in enumerate(segments) if index != missing]
         with pytest.raises(CheckpointError, match=r"rows.* missing.*--checkpoint-replay none"):
@@ -97,7 +131,7 @@ def test_a_gap_is_refused(tmp_path: Path) -> None:
 def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
     replay = memory()
     replay.append(slot(1, True))
-    segments, arrays = ReplayArchive(tmp_path, replay).save()
+    segments, arrays = save(ReplayArchive(tmp_path, replay))
     path = tmp_path / segments[0]["file"]
     content = bytearray(path.read_bytes())
     content[byte] ^= 0x55
@@ -111,6 +145,6 @@ def test_only_what_is_needed_is_named(tmp_path: Path) -> None:
     archive = ReplayArchive(tmp_path, replay)
     for number in range(20):
         replay.append(slot(number, True))
-        segments, _ = archive.save()
+        segments, _ = save(archive)
     assert 4 <= len(segments) <= 8  # a ring of some 16 rows, in segments of 3 rows and one
     assert needed_segments([{"replay": segments}, {}]) == {segment["file"] for segment in segments}

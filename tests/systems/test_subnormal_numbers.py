@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from child_runs import START_S, child
 from run_state import SMALL
 
 import veldt
@@ -38,3 +39,31 @@ def test_only_while_a_run_trains(fails: bool, tmp_path: Path, monkeypatch: pytes
         veldt.train("ppo", run_dir=tmp_path / "run", quiet=True, **settings)
     assert seen and all(seen)
     assert not flushed()
+
+
+_ALL_THREADS = """
+import torch, veldt, veldt.api
+from veldt.systems.learner import Learner
+
+update, assemble = Learner.update, veldt.api.assemble
+
+def measured(*arguments):  # torch's threads begin to work before training does
+    torch.ones(1_000_000).mul_(2)
+    return assemble(*arguments)
+
+def watched(self, *arguments):
+    small = torch.full((1_000_000,), 1e-40)
+    print("flushed" if bool((small * 0.5 == 0).all()) else "not flushed")
+    return update(self, *arguments)
+
+Learner.update, veldt.api.assemble = watched, measured
+settings = dict(num_simulators=2, batch=32, minibatches=1, epochs=1, threads=2)
+veldt.train("ppo", env="CartPole-v1", steps=128, simulators="in-process", run_dir="run", quiet=True, **settings)
+"""
+
+
+def test_on_all_of_torchs_threads(tmp_path: Path) -> None:
+    with child(_ALL_THREADS, tmp_path) as process:
+        out, error = process.communicate(timeout=START_S)
+    assert not process.returncode, error
+    assert set(out.split("\n")) == {"flushed", ""}

@@ -57,6 +57,7 @@ class Ring:
         head         [B] int64       rows written so far
         open         [B] bool        the newest episode goes on
         sampleable   int             how many rows are sampleable
+        history      int             frames before its own in a row's stack
 
     Args:
         share: rows that can be sampled, of each simulator.
@@ -76,7 +77,7 @@ class Ring:
     ) -> None:
         self.width, self.share, self.steps = width, share, steps
         self.rows = ring_rows(spec, share, steps)
-        self._history = _history(spec)
+        self.history = _history(spec)
         self.observation: dict[str, Store] = {
             name: make_store(field, width, self.rows, compress, threads)
             for name, field in spec.observation.items()
@@ -107,7 +108,7 @@ class Ring:
         """Writes a full slot, the one that follows what was appended before."""
         first_B, end_B = self.first, self.end
         position_M, source_M, age_M, slot_M = _place(
-            slot.valid, slot.ended, slot.age, self.head, self.open, self.age, self._history
+            slot.valid, slot.ended, slot.age, self.head, self.open, self.age, self.history
         )
         left_M = self.between(first_B, np.minimum(end_B, self.first))
         is_new_M, is_step_M = source_M >= 0, slot_M >= 0

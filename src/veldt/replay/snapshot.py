@@ -17,19 +17,21 @@ from veldt.replay.ring import FIELDS
 def stored_rows(memory: Replay, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
     """Rows from `since_B` on of each simulator, and its newest observation, as `b/field` in pieces.
 
-    They are views of the memory, except where that is compressed.
+    Observations are views of the memory, which stay as they are until the ring comes round to them (except where the
+    memory is compressed); all else, and the newest observation, which the next step may replace, are copies.
     """
     ring = memory.ring
     arrays: dict[str, list[np.ndarray]] = {}
-    first_B, last_B = oldest(memory, since_B).tolist(), (ring.head + 1).tolist()
-    for b, (first, last) in enumerate(zip(first_B, last_B, strict=True)):
+    first_B, head_B = oldest(memory, since_B).tolist(), ring.head.tolist()
+    for b, (first, head) in enumerate(zip(first_B, head_B, strict=True)):
         for field in FIELDS:
-            arrays[f"{b}/{field}"] = _pieces(getattr(ring, field)[b], first, last)
+            pieces = _pieces(getattr(ring, field)[b], first, head + 1)
+            arrays[f"{b}/{field}"] = [piece.copy() for piece in pieces]
         for name, store in ring.observation.items():
             arrays[f"{b}/observation/{name}"] = (
-                [_packed(store, b, ring.rows, first, last)]
+                [_packed(store, b, ring.rows, first, head + 1)]
                 if isinstance(store, CompressedRows)
-                else _pieces(cast(RawRows, store).array[b], first, last)
+                else _settled_pieces(cast(RawRows, store).array[b], first, head)
             )
     return arrays
 
@@ -90,6 +92,12 @@ def _pieces(array_R: np.ndarray, first: int, last: int) -> list[np.ndarray]:
     begin, count = first % rows, last - first
     head = array_R[begin : min(rows, begin + count)]
     return [head, array_R[: count - len(head)]] if len(head) < count else [head]
+
+
+def _settled_pieces(array_R: np.ndarray, first: int, head: int) -> list[np.ndarray]:
+    """Rows `first` to `head`, the last of them copied."""
+    newest = array_R[head % len(array_R)][None].copy()
+    return [*_pieces(array_R, first, head), newest] if head > first else [newest]
 
 
 def _packed(store: CompressedRows, b: int, rows: int, first: int, last: int) -> np.ndarray:

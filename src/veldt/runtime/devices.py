@@ -46,6 +46,8 @@ def inference_threads(training: int, groups: int, workers: bool) -> int:
 def subnormals_flushed() -> Iterator[None]:
     """Makes this thread, and those it starts, take numbers too small for a full mantissa for 0.
 
+    Torch's own threads are started by the first work that it shares out, so this must be entered before.
+
     The means that an update rule keeps of gradients that have become 0 (of units that are never active, say) decay
     until they are such numbers, with which a processor computes a hundred times as slowly.
     """

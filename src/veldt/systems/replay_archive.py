@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,29 +14,59 @@ from veldt.errors import CheckpointError
 from veldt.replay.memory import Replay
 from veldt.replay.snapshot import oldest, restore_rows, restore_state, state, stored_rows
 from veldt.runs.segments import SegmentStore
+from veldt.runs.tensor_file import Pieces
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows of a memory that are on their way to the disk; see `stored_rows`. Rows `first_B` to `end_B`, int64 [B]."""
+
+    first_B: np.ndarray
+    end_B: np.ndarray
+    arrays: Mapping[str, Pieces]
 
 
 class ReplayArchive:
-    """A memory's copy in directory `path`. Training pauses while new rows are copied, and never for older ones."""
+    """A memory's copy in directory `path`.
+
+    `capture` is for the thread that trains; `write` may go on beside training, which stops only where the memory would
+    overwrite what is still to be written (`would_overwrite`).
+    """
 
     def __init__(self, path: Path, memory: Replay) -> None:
         self._store, self._memory = SegmentStore(path), memory
         self._saved_B = np.zeros_like(memory.ring.head)
         self._segments: list[dict[str, Any]] = []
+        self._unwritten: NewRows | None = None
 
-    def save(self) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-        """Writes the rows that are new since the last time; returns the records of all segments, and the rest."""
+    def capture(self) -> tuple[NewRows, dict[str, np.ndarray]]:
+        """The rows that are new since the last time, to be written before the next; and the rest, copied."""
         memory = self._memory
-        if (memory.ring.head > self._saved_B).any():
-            first_B = oldest(memory, self._saved_B)
+        rows = NewRows(
+            oldest(memory, self._saved_B), memory.ring.head + 1, stored_rows(memory, self._saved_B)
+        )
+        self._saved_B, self._unwritten = memory.ring.head.copy(), rows
+        return rows, state(memory)
+
+    def write(self, rows: NewRows) -> list[dict[str, Any]]:
+        """Writes what was captured; returns the records of all segments that the memory then consisted of."""
+        if (rows.end_B > rows.first_B + 1).any():
             number = 1 + max((segment["number"] for segment in self._segments), default=0)
-            record = self._store.write(number, stored_rows(memory, self._saved_B))
-            rows = {"first": first_B.tolist(), "end": (memory.ring.head + 1).tolist()}
-            self._segments = [*self._segments, record | rows]
-            self._saved_B = memory.ring.head.copy()
-        lost_B = memory.ring.head + 1 - memory.ring.rows
+            record = self._store.write(number, rows.arrays)
+            place = {"first": rows.first_B.tolist(), "end": rows.end_B.tolist()}
+            self._segments = [*self._segments, record | place]
+        lost_B = rows.end_B - self._memory.ring.rows
         self._segments = [segment for segment in self._segments if (np.array(segment["end"]) > lost_B).any()]
-        return self._segments, state(memory)
+        self._unwritten = None
+        return self._segments
+
+    def would_overwrite(self, steps: int) -> bool:
+        """Whether the memory might lose rows that are still to be written to a slot of `steps` steps."""
+        rows, ring = self._unwritten, self._memory.ring
+        if rows is None:
+            return False
+        most = steps + 1 + ring.history  # an episode that is joined late brings the frames before it
+        return bool((ring.head + 1 + most - ring.rows > rows.first_B).any())
 
     def restore(self, segments: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> None:
         """Fills the memory as it was. CheckpointError where something that was promised is not there, or damaged."""

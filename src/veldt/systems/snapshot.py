@@ -16,10 +16,19 @@ from veldt.systems.episodes import EpisodeBook
 from veldt.systems.experience import Experience, Replayed
 from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor
-from veldt.systems.replay_archive import ReplayArchive
+from veldt.systems.replay_archive import NewRows, ReplayArchive
 from veldt.systems.sampler import Sampler
 
 Groups = dict[str, dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Groups of arrays, plain values, and a replay memory's new rows. Training leaves all of it as it is."""
+
+    groups: Groups
+    meta: dict[str, Any]
+    rows: NewRows | None
 
 
 @dataclass(frozen=True)
@@ -34,12 +43,12 @@ class Snapshot:
     experience: Experience
     archive: ReplayArchive | None
 
-    def take(self, states: Mapping[int, bytes]) -> tuple[Groups, dict[str, Any]]:
-        """The groups of arrays and the plain values of a checkpoint, as they are between two phases.
+    def take(self, states: Mapping[int, bytes]) -> Taken:
+        """A checkpoint's content as it is between two phases.
 
         Schedules and random numbers are functions of counters, so counters are all that is kept of them. Simulators are
         their first row and, where `states` has it, an emulator's state; the others are rebuilt from the actions of
-        their episodes. A replay memory's rows go into files beside the checkpoint.
+        their episodes.
         """
         slot = self.simulators.trajectory
         rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
@@ -60,9 +69,11 @@ class Snapshot:
             "monitor": self.monitor.counters(),
             "experience": self.experience.counters(),
         }
+        new_rows = None
         if self.archive is not None:
-            meta["replay"], groups["replay"] = self.archive.save()
-        return {name: arrays for name, arrays in groups.items() if arrays}, meta
+            new_rows, groups["replay"] = self.archive.capture()
+        kept = {name: arrays for name, arrays in groups.items() if arrays}
+        return Taken(kept, meta, new_rows)
 
     def restore(self, checkpoint: Checkpoint) -> list[str]:
         """Puts everything back. Returns sentences about what could not be continued."""

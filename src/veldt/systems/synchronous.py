@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
@@ -29,7 +30,6 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runs.segments import SegmentStore
-from veldt.runtime.devices import subnormals_flushed
 from veldt.runtime.memory import keep_freed_memory
 from veldt.simulators.simulator import StepperSettings
 from veldt.systems.assembly import Assembly
@@ -40,7 +40,8 @@ from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor
 from veldt.systems.replay_archive import ReplayArchive, needed_segments
 from veldt.systems.sampler import Sampler
-from veldt.systems.snapshot import Snapshot
+from veldt.systems.saving import BackgroundWriter
+from veldt.systems.snapshot import Snapshot, Taken
 from veldt.systems.stages import StageClock
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class Synchronous:
             frames = assembly.spec.frames_per_step
             self._monitor = Monitor(config, directory, self._book, self._clock, progress, frames, counters)
             self._experience = self._make_experience(network, forward, target)
+            self._archive = self._make_archive(directory)
             self._snapshot = Snapshot(
                 self._learner,
                 self._sampler,
@@ -102,9 +104,10 @@ class Synchronous:
                 self._book,
                 self._monitor,
                 self._experience,
-                self._make_archive(directory),
+                self._archive,
             )
             self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
+            self._writer = BackgroundWriter()
             if checkpoint:
                 self._restore(checkpoint)
             self._begins = checkpoint is None
@@ -141,11 +144,13 @@ class Synchronous:
     def run(self) -> Outcome:
         """Trains until the steps are done, the score is reached, or a signal asks to stop."""
         try:
-            with subnormals_flushed(), stop_requested() as stop:
+            with stop_requested() as stop:
                 reason = self._reason(stop)
                 if self._begins:
-                    self._save()  # from here on there is always something to resume
+                    self._save()
+                    self._writer.finish()  # from here on there is always something to resume
                 while reason is None:
+                    self._writer.check()
                     learning_rate = self._or_save(
                         self._phase, {}
                     )  # without emulators' states, which have gone on
@@ -161,11 +166,13 @@ class Synchronous:
                     )
                     if reason or self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
                         self._save()
+                self._writer.finish()
             return Outcome(reason, self._monitor.summary(reason))
         finally:
             try:
                 self._simulators.close()
             finally:
+                self._writer.close()
                 self._monitor.close()
 
     def _reason(self, stop: threading.Event) -> str | None:
@@ -187,6 +194,7 @@ class Synchronous:
             if self._monitor.steps > self._saved_at:
                 try:
                     self._save(states)
+                    self._writer.finish()
                 except VeldtError as also:
                     raise error from also
             raise
@@ -201,6 +209,9 @@ class Synchronous:
             self._simulators.reset_ended()  # goes on in the workers while this process learns
         learning_rate = self._algorithm.learning_rate(progress, slot.steps * slot.width)
         self._assembly.train_threads()
+        if self._archive is not None and self._archive.would_overwrite(slot.steps):
+            with self._clock("wait"):
+                self._writer.finish()
         done = self._monitor.steps + int(slot.valid.sum())
         for batch, acted in self._experience.batches(done, progress):
             lag = self._learner.updates - acted
@@ -233,17 +244,21 @@ class Synchronous:
             self._monitor.evaluation(result, steps)
 
     def _save(self, states: Mapping[int, bytes] | None = None) -> None:
-        """Writes a checkpoint; `states` of emulators, if they are not to be asked for."""
+        """A checkpoint, written beside training; `states` of emulators, if they are not to be asked for."""
         self._monitor.check_finite()
-        states = self._simulators.save() if states is None else states
-        groups, meta = self._snapshot.take(states)
-        meta |= {"recipe": self._config.recipe, "evaluated_at": self._evaluated_at}
+        taken = self._snapshot.take(self._simulators.save() if states is None else states)
+        meta = taken.meta | {"recipe": self._config.recipe, "evaluated_at": self._evaluated_at}
         score = self._book.mean_return if self._book.is_full else None  # not the best by a few lucky games
+        self._writer.start(partial(self._write, self._monitor.steps, taken, meta, score))
+        self._saved_at = self._monitor.steps
+
+    def _write(self, step: int, taken: Taken, meta: dict[str, Any], score: float | None) -> None:
         try:
-            self._store.save(self._monitor.steps, groups, meta, score=score)
+            if self._archive is not None and taken.rows is not None:
+                meta["replay"] = self._archive.write(taken.rows)
+            self._store.save(step, taken.groups, meta, score=score)
         finally:  # also of what a checkpoint that did not fit onto the disk has left there
             SegmentStore(self._directory.replay).keep(needed_segments(self._store.newest_meta()))
-        self._saved_at = self._monitor.steps
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         notes = self._snapshot.restore(checkpoint)
