@@ -24,10 +24,15 @@ def peer(venv: str, script: str, *arguments: str) -> dict[str, Any]:
     return _json([str(python), str(PEERS / script), *arguments])
 
 
+def thread_counts() -> list[str]:
+    """Numbers of torch threads to try: one, and one for each core."""
+    return [str(count) for count in sorted({1, len(os.sched_getaffinity(0))})]
+
+
 def best(venv: str, script: str, *arguments: str) -> float:
-    """A peer's SPS with one torch thread or with one for each core, whichever is more."""
-    counts = sorted({1, len(os.sched_getaffinity(0))})
-    return max(peer(venv, script, *arguments, "--torch-threads", str(n))["sps"] for n in counts)
+    """A peer's SPS with the better of `thread_counts`."""
+    counts = thread_counts()
+    return max(peer(venv, script, *arguments, "--torch-threads", count)["sps"] for count in counts)
 
 
 def veldt(*arguments: str) -> dict[str, Any]:
