@@ -30,9 +30,9 @@ _SOLVED = {"CartPole-v1": "475", "Acrobot-v1": "-100", "Pendulum-v1": "-200"}
 _ATARI = ("--steps", "1000000", "--threads", "1")
 
 # Value learning on MinAtar, where the paper's comparisons take minutes. The recipe's own settings, but for the network,
-# the memory and an ε that falls as slowly as in MinAtar's examples.
+# the memory, the paper's training intensity, and an ε that falls as slowly as in MinAtar's examples.
 _MINATAR = _flags(
-    "--network small --replay-size 100000 --learning-starts 5000 --epsilon-steps 100000 "
+    "--network small --training-intensity 8 --replay-size 100000 --learning-starts 5000 --epsilon-steps 100000 "
     "--evaluate-every 0 --checkpoint-replay none --threads 1"
 )
 
