@@ -91,7 +91,7 @@ def prioritised(repetitions: int) -> Iterator[Line]:
 
     def draw_and_update() -> None:
         for i in range(rounds):
-            position_N, _ = index.sample(BATCH, i, 0.4)
+            position_N, _ = index.sample(BATCH, i)
             index.update(position_N, priority[i % len(priority)])
 
     ours, theirs = [], []

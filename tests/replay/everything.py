@@ -13,9 +13,9 @@ class Everything:
     def __init__(self, replay: Replay) -> None:
         self._ring = replay.ring
 
-    def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
+    def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         position_N = self._ring.between(self._ring.first, self._ring.end)
-        return position_N, np.ones(len(position_N), np.float32)
+        return position_N, np.ones(len(position_N))
 
 
 def everything(replay: Replay) -> Sample:

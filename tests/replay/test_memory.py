@@ -60,7 +60,7 @@ def test_updates_reach_what_they_name_or_are_dropped_and_counted(
         check_leaves(replay)
         if not len(replay):
             continue
-        samples.append(replay.sample(min(6, len(replay)), seed, 0.5))
+        samples.append(replay.sample(min(6, len(replay)), seed))
         late = samples[max(0, len(samples) - 3)]
         present = replay.ring.between(replay.ring.first, replay.ring.end)
         kept = set(replay.ring.version.reshape(-1)[present].tolist())
@@ -121,7 +121,7 @@ def test_compressed_frames_make_the_same_samples(spec: SimulatorSpec, config: Re
         plain.append(slot)
         compressed.append(slot)
         count = min(10, len(plain))
-        one, other = plain.sample(count, seed, 0.4), compressed.sample(count, seed, 0.4)
+        one, other = plain.sample(count, seed), compressed.sample(count, seed)
         assert one.key_N.tolist() == other.key_N.tolist()
         for name in spec.observation:
             np.testing.assert_array_equal(one.observation[name], other.observation[name])

@@ -7,7 +7,7 @@ import pytest
 from rings import chi_square, ring_of
 
 from veldt.errors import VeldtError
-from veldt.replay.index import Prioritised
+from veldt.replay.index import Prioritised, importance_weights
 
 ALPHA = 0.6
 NONE = np.empty(0, np.int64)
@@ -26,7 +26,7 @@ def test_rows_are_drawn_by_their_priority_to_the_power_of_alpha() -> None:
     index.update(np.arange(len(priority)), priority)
     share = (priority + 1e-6) ** ALPHA
     # One at a time: the draws of a batch are spread more evenly than chance would.
-    drawn = np.concatenate([index.sample(1, seed, 0.0)[0] for seed in range(20_000)])
+    drawn = np.concatenate([index.sample(1, seed)[0] for seed in range(20_000)])
     assert abs(chi_square(drawn, dict(enumerate(share / share.sum())))) < 4
     np.testing.assert_allclose(index.tree.leaves[: len(priority)], share, rtol=1e-12)
 
@@ -35,16 +35,16 @@ def test_the_draws_of_a_batch_are_one_for_each_equal_piece_of_the_total() -> Non
     index = index_of(8, alpha=1.0)
     index.update(np.arange(8), np.array([1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0]) - 1e-6)
     for seed in range(50):
-        drawn, _ = index.sample(16, seed, 0.0)
+        drawn, _ = index.sample(16, seed)
         assert np.bincount(drawn, minlength=8).tolist() == [1, 1, 1, 1, 2, 2, 4, 4]
-    places = np.concatenate([index.sample(2, seed, 0.0)[0] for seed in range(300)])
+    places = np.concatenate([index.sample(2, seed)[0] for seed in range(300)])
     assert set(places[0::2].tolist()) == {0, 1, 2, 3, 4, 5}  # the lower half, all of it
     assert set(places[1::2].tolist()) == {6, 7}
 
 
 def test_drawing_is_by_the_seed() -> None:
     index = index_of(500)
-    first, again, other = (index.sample(32, seed, 0.0)[0].tolist() for seed in (2**64 - 1, 2**64 - 1, 3))
+    first, again, other = (index.sample(32, seed)[0].tolist() for seed in (2**64 - 1, 2**64 - 1, 3))
     assert first == again != other
 
 
@@ -54,7 +54,8 @@ def test_weights_are_those_of_the_formula(beta: float) -> None:
     priority = rng.exponential(size=50)
     index = index_of(50)
     index.update(np.arange(50), priority)
-    drawn, weight = index.sample(20, 5, beta)
+    drawn, mass = index.sample(20, 5)
+    weight = importance_weights(mass, beta)
     probability = (priority + 1e-6) ** ALPHA / ((priority + 1e-6) ** ALPHA).sum()
     wanted = (50 * probability[drawn]) ** -beta
     np.testing.assert_allclose(weight, wanted / wanted.max(), rtol=1e-5)
@@ -78,10 +79,17 @@ def test_new_rows_may_bring_their_own_priority() -> None:
     np.testing.assert_allclose(index.tree.leaves[:4], wanted, rtol=1e-12)
 
 
+def test_the_mass_is_of_all_that_can_be_drawn() -> None:
+    index = index_of(6)
+    index.update(np.arange(6), np.arange(6.0))
+    index.written(np.array([0, 4]), NONE, None)
+    assert index.mass == pytest.approx(sum((priority + 1e-6) ** ALPHA for priority in (1, 2, 3, 5)))
+
+
 def test_rows_that_have_left_are_not_drawn() -> None:
     index = index_of(6)
     index.written(np.array([0, 2, 4]), NONE, None)
-    drawn = np.concatenate([index.sample(9, seed, 0.0)[0] for seed in range(100)])
+    drawn = np.concatenate([index.sample(9, seed)[0] for seed in range(100)])
     assert set(drawn.tolist()) == {1, 3, 5}
 
 

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from lives import SPECS, World
 from naive import sampleable, transition
 
+from veldt.replay.index import Prioritised
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
 from veldt.simulators.spec import SimulatorSpec
+from veldt.simulators.trajectory import Trajectory
 
 
 @settings(max_examples=120, deadline=None)
@@ -52,6 +54,54 @@ def test_every_transition_is_as_it_was_lived(
         sample = everything(replay)
         assert sorted(sample.version_N) == sorted(kept)
         check(sample, world, returns)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    spec=st.sampled_from(SPECS),
+    steps=st.integers(1, 9),
+    widths=st.lists(st.integers(1, 2), min_size=1, max_size=3),
+    share=st.integers(3, 20),
+    compress=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_simulators_may_bring_their_slots_at_different_times(
+    spec: SimulatorSpec, steps: int, widths: list[int], share: int, compress: bool, seed: int
+) -> None:
+    """The memory of them all is the same whether its parts come side by side or one after the other."""
+    width, returns = sum(widths), NStep(3, 0.9, False, True)
+    config = ReplayConfig(replay_size=share * width, replay="prioritised", compress_frames=compress)
+    together, apart = Replay(spec, width, config, returns), Replay(spec, width, config, returns)
+    slots = [copy(slot, 0, width) for slot in World(spec, steps, width, False, seed).slots(30 // steps)]
+    rng = np.random.default_rng(seed)
+    priorities = [rng.random(slot.reward.shape) for slot in slots]
+    for slot, priority_TB in zip(slots, priorities, strict=True):
+        together.append(slot, priority_TB)
+    for first, count in zip(np.cumsum([0, *widths[:-1]]).tolist(), widths, strict=True):
+        for slot, priority_TB in zip(slots, priorities, strict=True):
+            apart.append(copy(slot, first, count), priority_TB[:, first : first + count], first)
+    assert len(together) == len(apart)
+    for index in (together.index, apart.index):
+        assert isinstance(index, Prioritised)
+    np.testing.assert_array_equal(together.index.tree.leaves, apart.index.tree.leaves)  # type: ignore[union-attr]
+    if len(together):
+        one, other = everything(together), everything(apart)
+        for name in ("action_N", "reward_N", "discount_N", "version_N", "key_N"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        for name in spec.observation:
+            np.testing.assert_array_equal(one.observation[name], other.observation[name])
+            np.testing.assert_array_equal(one.next_observation[name], other.next_observation[name])
+
+
+def copy(slot: Trajectory, first: int, count: int) -> Trajectory:
+    """Simulators `first` and on of a slot, as it is now."""
+    part, made = slice(first, first + count), Trajectory(slot.spec, slot.steps, count, None)
+    for name, array in made.observation.items():
+        array[...] = slot.observation[name][:, part]
+    for name in ("age", "ended", "episode", "action", "reward", "version"):
+        getattr(made, name)[...] = getattr(slot, name)[:, part]
+    made.flags[...] = slot.flags[:, :, part]
+    return made
 
 
 def check(sample: Sample, world: World, returns: NStep) -> None:

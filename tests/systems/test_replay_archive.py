@@ -49,7 +49,7 @@ def save(archive: ReplayArchive) -> tuple[list[dict[str, Any]], dict[str, np.nda
 
 def contents(replay: Replay) -> list[Any]:
     ring = replay.ring
-    drawn = replay.sample(len(replay), 3, 0.5) if len(replay) else None
+    drawn = replay.sample(len(replay), 3) if len(replay) else None
     return [ring.head, ring.open, len(replay), *(vars(drawn).values() if drawn else ())]
 
 

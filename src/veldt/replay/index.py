@@ -18,11 +18,15 @@ _EPSILON = 1e-6  # added to every priority, so that none is never drawn again (a
 
 
 class Index(Protocol):
-    def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
-        """Positions int64 [N] and importance weights float32 [N], both a function of `seed` (64 bits).
+    def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions int64 [N] and their masses float64 [N] (see `importance_weights`), a function of `seed` (64 bits).
 
         There must be something to sample.
         """
+
+    @property
+    def mass(self) -> float:
+        """The sum of the masses of all that is sampleable."""
 
     def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
         """Positions that are sampleable no longer, and those that have become it, with raw priorities (NaN: none)."""
@@ -32,17 +36,21 @@ class Index(Protocol):
 
 
 class Uniform:
-    """Every sampleable row alike, with replacement; its weights are 1."""
+    """Every sampleable row alike, with replacement; each has the mass 1."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
 
-    def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def mass(self) -> float:
+        return float(self._ring.sampleable)
+
+    def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         ring = self._ring
         position_N = _draw_uniform(
             ring.first, ring.end, ring.valid.reshape(-1), ring.rows, count, np.uint64(seed)
         )
-        return position_N, np.ones(count, np.float32)
+        return position_N, np.ones(count)
 
     def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
         """Nothing to do: what is sampleable is the ring's to know."""
@@ -54,9 +62,9 @@ class Uniform:
 class Prioritised:
     """Rows in proportion to (priority + 1e-6)^α, of which the leaves of `tree` are the only place; 0 is not sampleable.
 
-    The draw is stratified: the total is cut into N equal pieces with one draw in each. A row is drawn with probability
-    P = leaf / total and weighs (S P)^-β, S being how many rows are sampleable, over the batch's largest weight. Rows
-    without a priority of their own get `largest`, the largest raw one seen so far (1 at first).
+    The draw is stratified: the total is cut into N equal pieces with one draw in each, so that a row is drawn in
+    proportion to its leaf, its mass. Rows without a priority of their own get `largest`, the largest raw one seen so
+    far (1 at first).
     """
 
     def __init__(self, ring: Ring, alpha: float) -> None:
@@ -64,11 +72,13 @@ class Prioritised:
         self.tree = SumTree(ring.valid.size)
         self.largest = 1.0
 
-    def sample(self, count: int, seed: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def mass(self) -> float:
+        return self.tree.total
+
+    def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         position_N = self.tree.find(_strata(count, self.tree.total, np.uint64(seed)))
-        leaf_N = self.tree.leaves[position_N]
-        # Over the largest weight, S and the total cancel out.
-        return position_N, ((leaf_N / leaf_N.min()) ** -beta).astype(np.float32)
+        return position_N, self.tree.leaves[position_N]
 
     def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
         self.tree.set(left_M, np.zeros(len(left_M)))
@@ -86,6 +96,15 @@ class Prioritised:
 
     def _set(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
         self.tree.set(position_N, (priority_N.astype(np.float64) + _EPSILON) ** self._alpha)
+
+
+def importance_weights(mass_N: np.ndarray, beta: float) -> np.ndarray:
+    """What corrects for drawing rows in proportion to their mass: float32 [N], at most 1.
+
+    A row that is drawn with probability P among S weighs (S P)^-β, over the largest weight of the batch (Schaul et al.
+    2016, section 3.4). So S and the sum of all masses cancel out, and a batch may come from several memories.
+    """
+    return ((mass_N / mass_N.min()) ** -beta).astype(np.float32)
 
 
 def check_priorities(priority_N: np.ndarray) -> None:

@@ -25,8 +25,8 @@ class Sample:
 
     `observation` and `next_observation` hold arrays by field (a single "" unless the space is a Dict), [N, ...], or
     [N, K, H, W] in channels-last memory where frames are stacked. The target is reward_N + discount_N V(next); see
-    `returns.n_step_returns`. `weight_N` float32 are importance weights, `version_N` int32 the policy versions that
-    acted, and `key_N` int64 names the transitions for `Replay.update`.
+    `returns.n_step_returns`. `mass_N` float64 are in proportion to the rows' chances (see `index.importance_weights`),
+    `version_N` int32 the policy versions that acted, and `key_N` int64 names the transitions for `Replay.update`.
     """
 
     observation: dict[str, np.ndarray]
@@ -34,7 +34,7 @@ class Sample:
     action_N: np.ndarray
     reward_N: np.ndarray
     discount_N: np.ndarray
-    weight_N: np.ndarray
+    mass_N: np.ndarray
     key_N: np.ndarray
     version_N: np.ndarray
 
@@ -74,20 +74,20 @@ class Replay:
         """The most transitions there can be: `replay_size`, rounded up to as many for each simulator."""
         return self.ring.width * self.ring.share
 
-    def append(self, slot: Trajectory, priority_TB: np.ndarray | None = None) -> None:
-        """Takes a full slot, the one that follows what was appended before.
+    def append(self, slot: Trajectory, priority_TB: np.ndarray | None = None, first: int = 0) -> None:
+        """Takes a full slot of simulators `first` and on, the one that follows what was appended of them before.
 
         Args:
             priority_TB: raw priorities of the slot's steps (of those that are not valid they may be anything); without
                 them, transitions get the largest priority so far. VeldtError where one cannot be a priority.
         """
-        change = self.ring.append(slot)
+        change = self.ring.append(slot, first)
         priority_M = None
         if priority_TB is not None or self.priority is not None:
             priority_M = self._priorities(change, priority_TB)
         self.index.written(change.left_M, change.came_M, priority_M)
 
-    def sample(self, count: int, seed: int, beta: float = 0.0) -> Sample:
+    def sample(self, count: int, seed: int) -> Sample:
         """Draws `count` transitions with replacement, a function of `seed` (64 bits) and of what is in the memory."""
         if count > len(self):
             raise UsageError(
@@ -95,7 +95,7 @@ class Replay:
                 "more, or ask for fewer"
             )
         ring, returns = self.ring, self._returns
-        position_N, weight_N = self.index.sample(count, seed, beta)
+        position_N, mass_N = self.index.sample(count, seed)
         reward_N, discount_N, bootstrap_N = n_step_returns(
             ring.reward.reshape(-1),
             ring.terminated.reshape(-1),
@@ -115,7 +115,7 @@ class Replay:
             action_N=ring.action.reshape(-1, *ring.action.shape[2:])[position_N],
             reward_N=reward_N,
             discount_N=discount_N,
-            weight_N=weight_N,
+            mass_N=mass_N,
             key_N=keys_of(position_N, ring.first, ring.rows),
             version_N=ring.version.reshape(-1)[position_N],
         )

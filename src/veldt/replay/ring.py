@@ -104,12 +104,14 @@ class Ring:
         """Positions of the valid rows from `first_B` up to `end_B`, int64 [M], simulator by simulator."""
         return _between(self.valid, first_B, end_B)
 
-    def append(self, slot: Trajectory) -> Change:
-        """Writes a full slot, the one that follows what was appended before."""
+    def append(self, slot: Trajectory, first: int = 0) -> Change:
+        """Writes a full slot of simulators `first` and on, the one that follows what was appended of them before."""
+        part = slice(first, first + slot.width)
         first_B, end_B = self.first, self.end
         position_M, source_M, age_M, slot_M = _place(
-            slot.valid, slot.ended, slot.age, self.head, self.open, self.age, self.history
+            slot.valid, slot.ended, slot.age, self.head[part], self.open[part], self.age[part], self.history
         )
+        position_M += first * self.rows
         left_M = self.between(first_B, np.minimum(end_B, self.first))
         is_new_M, is_step_M = source_M >= 0, slot_M >= 0
         for name, store in self.observation.items():

@@ -12,6 +12,7 @@ from torch import Tensor
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import Transitions
+from veldt.replay.index import importance_weights
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.settings import ReplayConfig
 from veldt.simulators.seeding import REPLAY, SHUFFLE, derive_seed
@@ -132,7 +133,7 @@ class Replayed:
         while self.updates < self._due(steps):
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
-                self._sample = self.memory.sample(self._algorithm.batch, seed, self._beta)
+                self._sample = self.memory.sample(self._algorithm.batch, seed)
                 transitions = self._transitions(self._sample)
             with self._clock("train"):
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
@@ -186,7 +187,7 @@ class Replayed:
             reward=self._tensor(sample.reward_N),
             discount=self._tensor(sample.discount_N),
             next_observation=self._observation(sample.next_observation),
-            weight=self._tensor(sample.weight_N),
+            weight=self._tensor(importance_weights(sample.mass_N, self._beta)),
             noise=noise.to(self._device),
         )
 
