@@ -1,0 +1,148 @@
+"""The trajectory edge: a bounded ring of preallocated slots for each producer, which one consumer empties.
+
+    actor --slot(), commit()--> ring 0 --+
+    actor --slot(), commit()--> ring 1 --+--take(), release()--> whoever stores, or learns
+
+Data stays where it was written; what travels is a count. Each of a ring's two counts is written by one side only, so a
+process may be killed at any moment: what it had not committed is not there, and its successor goes on from the counts.
+The semaphores only wake: whoever wakes, or has slept for long, looks at the counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import Semaphore
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from veldt.runtime.shared import Layout, SharedArrays
+
+_LOOK_S = 0.25  # seconds between looks at the counts, should a wake-up have been lost with a process
+_WRITTEN, _READ = 0, 1
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class SlotOut(Protocol):
+    """The producer's end."""
+
+    def slot(self, deadline_s: float) -> Arrays | None:
+        """The arrays of the next free slot, to write to; None if none became free in time. Asked again, the same."""
+
+    def commit(self) -> None:
+        """Hands the slot over: it is the consumer's from now on."""
+
+
+class Taken(NamedTuple):
+    """A full slot: from which producer, and its arrays, which are the consumer's until it is released."""
+
+    ring: int
+    arrays: Arrays
+
+
+class SlotIn(Protocol):
+    """The consumer's end."""
+
+    def take(self, deadline_s: float) -> Taken | None:
+        """The oldest full slot of the next producer that has one; None if none came in time."""
+
+    def release(self, ring: int) -> None:
+        """Gives back the slot that was taken from this producer first."""
+
+
+class SlotRings:
+    """`count` rings of `depth` slots each, in shared memory. Picklable while a process is being started."""
+
+    def __init__(
+        self, layouts: Mapping[str, Layout], count: int, depth: int, context: ForkServerContext
+    ) -> None:
+        self.count, self.depth = count, depth
+        self._names = tuple(layouts)
+        slots = {
+            f"{ring}/{place}/{name}": layout
+            for ring in range(count)
+            for place in range(depth)
+            for name, layout in layouts.items()
+        }
+        # Each count has a line of the cache to itself.
+        self._shared = SharedArrays({"counts": Layout((count, 2, 8), "int64")} | slots, context)
+        self._filled = context.Semaphore(0)
+        self._freed = [context.Semaphore(0) for _ in range(count)]
+
+    @property
+    def waiting(self) -> np.ndarray:
+        """Full slots of each ring, int64 [count]."""
+        counts = self._shared["counts"][:, :, 0]
+        return counts[:, _WRITTEN] - counts[:, _READ]
+
+    def arrays(self, ring: int, number: int) -> Arrays:
+        """The arrays of the slot that is number `number` of all that went through this ring."""
+        place = number % self.depth
+        return {name: self._shared[f"{ring}/{place}/{name}"] for name in self._names}
+
+
+class Producer:
+    """See `SlotOut`."""
+
+    def __init__(self, rings: SlotRings, ring: int) -> None:
+        self._rings, self._ring = rings, ring
+        self._counts = rings._shared["counts"][ring, :, 0]
+        self._slots = [rings.arrays(ring, place) for place in range(rings.depth)]
+
+    def slot(self, deadline_s: float) -> Arrays | None:
+        counts, depth = self._counts, self._rings.depth
+        if not _awaited(
+            lambda: counts[_WRITTEN] - counts[_READ] < depth, self._rings._freed[self._ring], deadline_s
+        ):
+            return None
+        return self._slots[int(counts[_WRITTEN]) % depth]
+
+    def commit(self) -> None:
+        self._counts[_WRITTEN] += 1
+        self._rings._filled.release()
+
+
+class Consumer:
+    """See `SlotIn`. Producers are served in turn."""
+
+    def __init__(self, rings: SlotRings) -> None:
+        self._rings = rings
+        self._counts = rings._shared["counts"][:, :, 0]
+        self._slots = [
+            [rings.arrays(ring, place) for place in range(rings.depth)] for ring in range(rings.count)
+        ]
+        self._taken = self._counts[:, _READ].copy()  # those that are not yet released, too
+        self._next = 0
+
+    def take(self, deadline_s: float) -> Taken | None:
+        if not _awaited(lambda: bool(self._full().any()), self._rings._filled, deadline_s):
+            return None
+        full = np.roll(self._full(), -self._next)
+        ring = (self._next + int(full.argmax())) % self._rings.count
+        self._next = ring + 1
+        place = int(self._taken[ring]) % self._rings.depth
+        self._taken[ring] += 1
+        return Taken(ring, self._slots[ring][place])
+
+    def release(self, ring: int) -> None:
+        self._counts[ring, _READ] += 1
+        self._rings._freed[ring].release()
+
+    def _full(self) -> np.ndarray:
+        return self._counts[:, _WRITTEN] > self._taken
+
+
+def _awaited(condition: Callable[[], bool], semaphore: Semaphore, deadline_s: float) -> bool:
+    """Waits until `condition` holds; `semaphore` is released whenever that may have become so."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        if semaphore.acquire(True, min(left, _LOOK_S)):
+            while semaphore.acquire(False):  # of what happened while nobody waited
+                pass
+    return True
