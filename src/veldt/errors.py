@@ -46,6 +46,14 @@ class NetworkError(VeldtError):
         self.details = details
 
 
+class RoleError(VeldtError):
+    """A part of a run that works in a process of its own failed for good; `details` is its traceback, or ""."""
+
+    def __init__(self, message: str, *, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
 class CheckpointError(VeldtError):
     """A checkpoint is missing, truncated, altered, or belongs to something else."""
 

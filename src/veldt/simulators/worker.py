@@ -14,10 +14,10 @@ import numpy as np
 
 from veldt.errors import SimulatorError
 from veldt.runtime.cores import pin
+from veldt.runtime.messages import pack, unpack
 from veldt.runtime.processes import acquire, exit_with_parent, leave_signals_to_parent
 from veldt.runtime.shared import SharedArrays
 from veldt.runtime.traces import offer_trace
-from veldt.simulators.messages import pack, unpack
 from veldt.simulators.replay import Unfinished
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.stepper import Stepper

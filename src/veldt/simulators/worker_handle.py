@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from veldt.errors import SimulatorError
+from veldt.runtime.messages import unpack
 from veldt.runtime.processes import Child, acquire, unlink_names
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.simulators import worker
 from veldt.simulators.failures import hung, named
-from veldt.simulators.messages import unpack
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.trajectory import Trajectory
 from veldt.simulators.worker import CALL, RESET_ENDED, RING, STEP, STOP, Wiring

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from veldt.errors import SimulatorError
+from veldt.runtime.messages import pack
 from veldt.runtime.processes import forkserver
 from veldt.simulators.failures import Patience
 from veldt.simulators.in_process import split
-from veldt.simulators.messages import pack
 from veldt.simulators.replay import ActionsUntil, Prefix, Unfinished
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.spec import SimulatorSpec

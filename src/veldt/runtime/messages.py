@@ -1,4 +1,4 @@
-"""Rare messages between a worker process and its owner: a JSON header and raw arrays, no pickle."""
+"""Rare messages between processes: a JSON header and raw arrays, no pickle."""
 
 from __future__ import annotations
 

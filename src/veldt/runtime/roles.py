@@ -1,0 +1,91 @@
+"""A role's own side: it beats while it works, says what happened, and looks whether it is to stop."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+import numpy as np
+
+from veldt.errors import VeldtError
+from veldt.runtime.messages import pack
+from veldt.runtime.processes import exit_with_parent, leave_signals_to_parent
+from veldt.runtime.shared import Layout, SharedArrays
+from veldt.runtime.traces import offer_trace
+
+
+class Control(Protocol):
+    """What connects a role to its supervisor, wherever it runs."""
+
+    attempt: int  # how often the role was started before
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the role is to end; to be looked at wherever it may wait."""
+
+    def beat(self) -> None:
+        """Says that it is alive. A role that has not beaten within its deadline counts as hung."""
+
+    def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
+        """Sends a message (JSON values, and arrays) to the supervisor; rarely, and small."""
+
+
+class Board:
+    """What roles and their supervisor share: beats int64 [R], and whether to stop."""
+
+    def __init__(self, roles: int, context: Any) -> None:
+        # A line of the cache for each role.
+        layouts = {"beats": Layout((roles, 8), "int64"), "stopping": Layout((1,), "bool")}
+        self._arrays = SharedArrays(layouts, context)
+
+    @property
+    def beats(self) -> np.ndarray:
+        return self._arrays["beats"][:, 0]
+
+    @property
+    def stopping(self) -> np.ndarray:
+        return self._arrays["stopping"]
+
+
+class LocalControl:
+    """See `Control`: of a process on this machine."""
+
+    def __init__(self, pipe: Connection, board: Board, number: int, attempt: int) -> None:
+        self._pipe, self._beats, self._stopping = pipe, board.beats, board.stopping
+        self._number, self.attempt = number, attempt
+
+    @property
+    def stopping(self) -> bool:
+        return bool(self._stopping[0])
+
+    def beat(self) -> None:
+        self._beats[self._number] += 1
+
+    def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
+        self._pipe.send_bytes(pack({"kind": kind, **values}, arrays))
+
+
+def run_role(
+    pipe: Connection,
+    board: Board,
+    number: int,
+    attempt: int,
+    role: Callable[..., None],
+    arguments: tuple[Any, ...],
+) -> None:
+    """Entry point of a role's process: `role(control, *arguments)` until it returns."""
+    exit_with_parent()
+    leave_signals_to_parent()
+    control = LocalControl(pipe, board, number, attempt)
+    control.say("started", trace=offer_trace(), pid=os.getpid())
+    try:
+        role(control, *arguments)
+    except Exception as error:
+        details = getattr(error, "details", "") or traceback.format_exc()
+        name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
+        control.say("failed", error=f"{name}{error}", details=details)
+        raise SystemExit(1) from None
+    control.say("ended")

@@ -1,0 +1,133 @@
+"""Roles in processes: heard, started again when they die or hang, and gone when the run is over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from veldt.errors import RoleError
+from veldt.runtime.processes import forkserver
+from veldt.runtime.roles import Control
+from veldt.runtime.supervisor import Message, RolePlan, Supervisor
+
+DEADLINE_S = 60.0
+
+
+def works(control: Control, task: str) -> None:
+    control.say("working", np_array(control.attempt), attempt=control.attempt, task=task)
+    while not control.stopping:
+        control.beat()
+        time.sleep(0.01)
+    control.say("finishing")
+
+
+def np_array(value: int) -> dict[str, np.ndarray]:
+    return {"attempt": np.array([value])}
+
+
+def fails(control: Control) -> None:
+    control.beat()
+    raise ValueError("two and two are five")
+
+
+def hangs_at_first(control: Control) -> None:
+    if control.attempt:
+        works(control, "again")
+    time.sleep(1000)
+
+
+def stuck(control: Control) -> None:
+    while True:  # whatever it is asked
+        control.beat()
+        time.sleep(0.01)
+
+
+@contextmanager
+def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[Message]]]]:
+    """A supervisor of running roles, and what looks until it has heard a number of messages of a kind."""
+    supervisor = Supervisor(
+        forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"]), plans
+    )
+
+    def hear(kind: str, count: int = 1) -> list[Message]:
+        heard: list[Message] = []
+        end = time.monotonic() + DEADLINE_S
+        while sum(message.kind == kind for message in heard) < count:
+            assert time.monotonic() < end, f"heard only {heard}"
+            heard += supervisor.look(0.05)
+        return [message for message in heard if message.kind == kind]
+
+    supervisor.start()
+    try:
+        yield supervisor, hear
+    finally:
+        supervisor.kill()
+
+
+def plan(role: Callable[..., None], *arguments: Any, restarts: int = 0, deadline_s: float = 30.0) -> RolePlan:
+    return RolePlan(role.__name__, role, arguments, restarts, deadline_s)
+
+
+def test_roles_are_heard_and_end_when_asked() -> None:
+    with supervised(plan(works, "a"), plan(works, "b")) as (supervisor, hear):
+        heard = hear("working", 2)
+        assert sorted((message.role, message.values["task"]) for message in heard) == [(0, "a"), (1, "b")]
+        assert all(message.arrays["attempt"].tolist() == [0] for message in heard)
+        last = supervisor.stop(DEADLINE_S)
+        assert sum(message.kind == "finishing" for message in last) == 2 and supervisor.all_ended
+
+
+def test_a_killed_role_is_started_again_as_what_it_was() -> None:
+    with supervised(plan(works, "a", restarts=3), plan(works, "b")) as (_, hear):
+        started = hear("started", 2)
+        for attempt in (1, 2):
+            os.kill(next(m for m in started if m.role == 0).values["pid"], signal.SIGKILL)
+            (lost,) = hear("restarted")
+            assert lost.role == 0 and lost.values["name"] == "works" and "SIGKILL" in lost.values["why"]
+            started = hear("started")
+            (again,) = hear("working")
+            assert again.role == 0 and again.values == {"attempt": attempt, "task": "a"}
+
+
+def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:
+    with supervised(plan(works, "a"), plan(fails)) as (_, hear):
+        with pytest.raises(
+            RoleError, match=r"^the fails failed \(ValueError: two and two are five\)$"
+        ) as error:
+            hear("never")
+        assert "raise ValueError" in error.value.details
+
+
+def test_the_budget_of_restarts_is_kept() -> None:
+    expected = pytest.raises(RoleError, match="five\\) once more, after 2 restarts")
+    with supervised(plan(fails, restarts=2)) as (_, hear), expected:
+        hear("restarted", 3)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
+    role = works if stopped else hangs_at_first
+    arguments = ("a",) if stopped else ()
+    with supervised(plan(role, *arguments, restarts=1, deadline_s=1.0)) as (_, hear):
+        if stopped:
+            os.kill(hear("started")[0].values["pid"], signal.SIGSTOP)
+        (lost,) = hear("restarted")
+        assert lost.values["why"] == "gave no sign of life for 1 s"
+        if not stopped:
+            assert "hangs_at_first" in lost.values["details"]
+        assert hear("working")[0].values["attempt"] == 1
+
+
+def test_what_does_not_end_is_ended() -> None:
+    with supervised(plan(stuck), plan(stuck)) as (supervisor, hear):
+        pids = [message.values["pid"] for message in hear("started", 2)]
+        supervisor.stop(0.3)
+        assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
