@@ -9,7 +9,7 @@ import pytest
 import veldt
 from veldt.config import TrainConfig
 from veldt.errors import UsageError
-from veldt.recipe_book import RECIPES, Recipe, find
+from veldt.recipe_book import RECIPES, Recipe, derived_of, find
 from veldt.replay.settings import ReplayConfig
 
 ENVS = ("ALE/Breakout-v5", "CartPole-v1")
@@ -79,7 +79,8 @@ def test_sizes_fit_together(recipe: Recipe) -> None:
 @each_recipe
 @each_env
 def test_the_table_shows_every_setting_once(recipe: Recipe, env: str) -> None:
-    config, rows = recipe.config(env), recipe.table(env)
+    config = recipe.config(env)
+    rows = recipe.table(config)
     parts = [part for section in SECTIONS if (part := getattr(config, section)) is not None]
     fields = [f.name for part in parts for f in dataclasses.fields(part)]
     assert sorted(row[0] for row in rows) == sorted(fields)
@@ -89,7 +90,8 @@ def test_the_table_shows_every_setting_once(recipe: Recipe, env: str) -> None:
 
 
 def test_the_table_shows_values_and_units() -> None:
-    rows = {name: (value, unit) for name, value, unit, _ in RECIPES["a2c"].table("ALE/Breakout-v5")}
+    table = RECIPES["a2c"].table(RECIPES["a2c"].config("ALE/Breakout-v5"))
+    rows = {name: (value, unit) for name, value, unit, _ in table}
     assert rows["learning_rate"] == ("0.0007", "per update")
     assert rows["steps"] == ("10,000,000", "steps")
     assert rows["life_loss_ends"] == ("yes", "")
@@ -98,11 +100,12 @@ def test_the_table_shows_values_and_units() -> None:
 
 def test_what_follows_from_the_intensity_is_shown() -> None:
     """Stooke & Abbeel, A.3: horizon and updates follow from intensity, batch and simulators."""
-    rows = {name: (value, unit) for name, value, unit, _ in RECIPES["rainbow"].derived("ALE/Pong-v5")}
+    derived = derived_of(RECIPES["rainbow"].config("ALE/Pong-v5"))
+    rows = {name: (value, unit) for name, value, unit, _ in derived}
     assert rows["steps per phase"] == ("4", "steps/simulator")  # 512 / (8 uses x 16 simulators)
     assert rows["updates per phase"] == ("1", "updates")
     assert rows["target moves every"] == ("125", "updates")  # 8,000 steps x 8 uses / 512
-    assert RECIPES["ppo"].derived("ALE/Pong-v5") == []
+    assert derived_of(RECIPES["ppo"].config("ALE/Pong-v5")) == []
 
 
 def test_the_public_function_lists_them_also_once_this_module_is_imported() -> None:

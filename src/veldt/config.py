@@ -80,7 +80,8 @@ class RunConfig:
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
     evaluate_every: Annotated[int, Unit("steps")] = 0
-    """Training pauses for an evaluation each time this many steps are done, and at the end; 0 is never."""
+    """Training pauses for an evaluation each time this many steps are done, and at the end of a run of at least as
+    many; 0 is never."""
     evaluate_steps: Annotated[int, Unit("steps")] = 125_000
     """Steps of an evaluation: the whole games in them count, as `veldt evaluate --protocol atari` has it."""
 
@@ -173,6 +174,12 @@ def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig, width: int) -> No
         raise UsageError(
             f"--batch is {learn.batch:,}, and learning starts after {learn.learning_starts:,} steps, when less is "
             "stored: raise --learning-starts, or take a smaller batch"
+        )
+    share = math.ceil(replay.replay_size / width)
+    if learn.steps_per_phase(width) > share:
+        raise UsageError(
+            f"each of the {width} simulators makes {learn.steps_per_phase(width):,} steps between updates, and the "
+            f"replay memory keeps {share:,} of each: take a larger --replay-size, or a shorter --horizon"
         )
 
 

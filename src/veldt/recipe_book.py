@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,24 +77,29 @@ class Recipe:
             del sections["replay"]
         return sections
 
-    def table(self, env: str) -> list[tuple[str, str, str, str]]:
-        """(setting, value, unit, source) of every value, for `veldt recipes NAME`."""
-        config, settings, rows = self.config(env), self.settings(env), []
+    def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
+        """(setting, value, unit, source) of every value of this recipe's `config`, for `veldt recipes NAME`.
+
+        `given` are the names of settings that the user has changed in it.
+        """
+        settings, rows = self.settings(config.env), []
         for section in self._sections():
             part = getattr(config, section)
             hints = typing.get_type_hints(type(part), include_extras=True)
             for field in dataclasses.fields(part):
                 source = settings[field.name].source if field.name in settings else _DEFAULT
+                if field.name in given:
+                    source = "given"
                 value = getattr(part, field.name)
                 rows.append((field.name, _show(value), _unit(hints[field.name]), source))
         return rows
 
-    def derived(self, env: str) -> list[tuple[str, str, str, str]]:
-        """(what, value, unit, from what) of what follows from the values, for `veldt recipes NAME`."""
-        config = self.config(env)
-        if not isinstance(config.learn, OffPolicyConfig):
-            return []
-        return config.learn.derived(config.simulation.num_simulators)
+
+def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
+    """(what, value, unit, from what) of what follows from the settings: how they shape an optimisation phase."""
+    if not isinstance(config.learn, OffPolicyConfig):
+        return []
+    return config.learn.derived(config.simulation.num_simulators)
 
 
 def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:
@@ -119,6 +124,12 @@ def _show(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+# Of every recipe on Atari.
+_EVALUATION: Settings = {
+    "evaluate_every": From(1_000_000, f"{SA}, 5"),
+    "evaluate_steps": From(125_000, f"{SA}, 5"),
+}
+
 _A2C = Recipe(
     name="a2c",
     algorithm="a2c",
@@ -141,6 +152,7 @@ _A2C = Recipe(
         "gradient_clip": From(0.5, "OpenAI baselines a2c; accel_rl"),
         "life_loss_ends": From(True, "accel_rl"),
         "decorrelate": From(100, f"{SA}, 5.2: random number of random steps at the start"),
+        **_EVALUATION,
     },
     small={
         "steps": From(500_000, "RL Zoo, a2c CartPole-v1"),
@@ -185,6 +197,7 @@ _PPO = Recipe(
         "adam_epsilon": From(1e-5, "OpenAI baselines ppo2"),
         "life_loss_ends": From(True, "accel_rl"),
         "decorrelate": From(100, f"{SA}, 5.2: random number of random steps at the start"),
+        **_EVALUATION,
     },
     small={
         "steps": From(500_000, "measured here"),
@@ -216,8 +229,7 @@ _Q_ATARI: Settings = {
     "network": From("dqn", f"{SA}, A.1: DQN-Net"),
     "clip_rewards": From(True, "Mnih et al. 2015"),
     "life_loss_ends": From(True, "Mnih et al. 2015; accel_rl"),
-    "evaluate_every": From(1_000_000, f"{SA}, 5"),
-    "evaluate_steps": From(125_000, f"{SA}, 5"),
+    **_EVALUATION,
     "steps": From(50_000_000, f"{SA}, table 2"),
 }
 _Q_SMALL: Settings = {

@@ -71,6 +71,21 @@ def test_a_memory_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp
     [
         (
             "dqn",
+            {"horizon": 70, "num_simulators": 8, "replay_size": 500, "learning_starts": 100, "batch": 32},
+            "^each of the 8 simulators makes 70 steps .* keeps 63 of each: take a larger --replay-size, or a shorter",
+        ),
+        (
+            "rainbow",
+            {"scale_learning_rate": "paper"},
+            "^--scale-learning-rate would have no effect: the paper does not scale",
+        ),
+        (
+            "dqn",
+            {"evaluate_every": 0, "evaluate_steps": 100},
+            "^--evaluate-steps would have no effect: --evaluate-every is 0",
+        ),
+        (
+            "dqn",
             {"replay": "uniform", "priority_exponent": 0.5},
             "^--priority-exponent is for prioritised replay, .* uniform",
         ),

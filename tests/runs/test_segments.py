@@ -35,7 +35,7 @@ def test_pieces_come_back_as_one(
         f"{i}/rows": [array[:cut], array[cut:]]
         for i, (array, cut) in enumerate(zip(arrays, cuts, strict=False))
     }
-    found = read(store, store.write(7, pieces))
+    found = read(store, store.write(pieces))
     for i, array in enumerate(arrays):
         np.testing.assert_array_equal(found[f"{i}/rows"], array)
         assert found[f"{i}/rows"].dtype == array.dtype and found[f"{i}/rows"].shape == array.shape
@@ -45,7 +45,7 @@ def test_the_library_reads_what_is_written(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
     rows = np.arange(24, dtype=np.uint8).reshape(6, 4)
-    record = SegmentStore(tmp_path).write(3, {"a": [rows[2:], rows[:2]], "b": np.array([1.5])})
+    record = SegmentStore(tmp_path).write({"a": [rows[2:], rows[:2]], "b": np.array([1.5])})
     loaded = load_file(tmp_path / str(record["file"]))
     np.testing.assert_array_equal(loaded["a"], np.concatenate([rows[2:], rows[:2]]))
 
@@ -53,7 +53,7 @@ def test_the_library_reads_what_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("byte", [3, 20, -1])
 def test_every_byte_is_under_the_checksum(byte: int, tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
-    record = store.write(3, {"a": np.arange(100)})
+    record = store.write({"a": np.arange(100)})
     path = tmp_path / str(record["file"])
     content = bytearray(path.read_bytes())
     content[byte] ^= 1
@@ -65,7 +65,7 @@ def test_every_byte_is_under_the_checksum(byte: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["cut short", "longer", "gone"])
 def test_one_that_is_not_whole_is_refused(change: str, tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
-    record = store.write(3, {"a": np.arange(100)})
+    record = store.write({"a": np.arange(100)})
     path = tmp_path / str(record["file"])
     content = path.read_bytes()
     if change == "gone":
@@ -79,7 +79,7 @@ def test_one_that_is_not_whole_is_refused(change: str, tmp_path: Path) -> None:
 def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     (tmp_path / "rows-000003.safetensors.partial").write_bytes(b"half")
-    first, second = store.write(3, {"a": np.arange(3)}), store.write(5, {"a": np.arange(5)})
+    first, second = store.write({"a": np.arange(3)}), store.write({"a": np.arange(5)})
     store.keep({str(second["file"])})
     assert [path.name for path in tmp_path.iterdir()] == [second["file"]] != [first["file"]]
 
@@ -87,4 +87,4 @@ def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(t
 def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(VeldtError, match="cannot write the replay memory"):
-        SegmentStore(tmp_path / "file" / "replay").write(1, {"a": np.arange(3)})
+        SegmentStore(tmp_path / "file" / "replay").write({"a": np.arange(3)})

@@ -100,6 +100,10 @@ class QLearningConfig(OffPolicyConfig):
 
     def unread(self) -> dict[str, str]:
         unread: dict[str, str] = {}
+        if len(self._SCALING) == 1:
+            unread["scale_learning_rate"] = (
+                "the paper does not scale this algorithm's step size with the batch"
+            )
         if self.optimiser == "rmsprop":
             unread |= dict.fromkeys(("adam_epsilon", "scale_adam_epsilon"), "--optimiser is rmsprop")
         else:

@@ -10,10 +10,16 @@ import io
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from veldt.cli.arguments import Positional, parse
+from veldt.cli.arguments import CommandLine, Positional, parse
+from veldt.cli.training import ATARI, add_settings, peek_env
 from veldt.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from veldt.recipe_book import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +75,16 @@ class Recipes:
     """List the recipes, or one with every value, its unit and its source."""
 
     name: Annotated[str | None, Positional] = None
-    """Of the recipe to show; all are listed if not given."""
-    env: str = "ALE/Breakout-v5"
-    """The kind of environment whose values are shown: any Atari game, or anything else for small environments."""
+    """Of the recipe to show, followed by any of its settings (--batch 512) to see what follows from them; all recipes
+    are listed if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Whose values are shown."""
+
+    env: str = ATARI
+    """Any Atari game, or anything else for small environments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,33 +171,49 @@ def report(arguments: list[str]) -> str:
 
 
 def recipes(arguments: list[str]) -> str:
-    asked = parse(Recipes, arguments, "recipes")
     from rich.table import Table
 
     from veldt.recipe_book import RECIPES, find
     from veldt.runs.console import output_console
 
     console = output_console(file=io.StringIO())
-    if asked.name is None:
+    if not arguments or arguments[0].startswith("-"):
+        parse(Recipes, arguments, "recipes")
         table = Table("recipe", "algorithm", "system", "what it is", box=None)
         for recipe in RECIPES.values():
             table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
         console.print(table)
     else:
-        recipe = find(asked.name)
-        kind = "Atari" if asked.env.startswith("ALE/") else "small environments"
-        table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
-        for row in recipe.table(asked.env):
-            table.add_row(*row)
-        if derived := recipe.derived(asked.env):
-            table.add_section()
-        for row in derived:
-            table.add_row(*row)
-        console.print(table)
-        other = "--env CartPole-v1 shows the values for small environments"
-        console.print(other if kind == "Atari" else "without --env: the values for Atari", style="dim")
+        _print_recipe(console, find(arguments[0]), arguments[1:])
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().rstrip("\n")
+
+
+def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> None:
+    """One recipe's values; of those that are given, and of what follows from them."""
+    from rich.table import Table
+
+    from veldt.given import with_settings
+    from veldt.recipe_book import derived_of
+
+    line = CommandLine(f"recipes {recipe.name}", Recipes.__doc__ or "")
+    line.add(Shown, "environment")
+    defaults = recipe.config(peek_env(arguments) or ATARI)
+    add_settings(line, defaults)
+    given = line.parse(arguments)
+    given.pop("env", None)
+    config = with_settings(defaults, given)
+    kind = "Atari" if config.env.startswith("ALE/") else "small environments"
+    table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
+    for row in recipe.table(config, given):
+        table.add_row(*row)
+    if derived := derived_of(config):
+        table.add_row()
+    for row in derived:
+        table.add_row(*row)
+    console.print(table)
+    other = "--env CartPole-v1 shows the values for small environments"
+    console.print(other if kind == "Atari" else "without --env: the values for Atari", style="dim")
 
 
 def doctor(arguments: list[str]) -> str:

@@ -13,6 +13,9 @@ from veldt.errors import UsageError
 
 if TYPE_CHECKING:
     from veldt.api import Run
+    from veldt.config import TrainConfig
+
+ATARI = "ALE/Breakout-v5"  # stands for all games where none is named
 
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
 
@@ -52,7 +55,6 @@ class Resume:
 
 
 def train(arguments: list[str]) -> str:
-    from veldt.given import SECTIONS
     from veldt.recipe_book import RECIPES, find
 
     if not arguments or arguments[0].startswith("-"):
@@ -63,10 +65,7 @@ def train(arguments: list[str]) -> str:
     recipe, rest = find(arguments[0]), arguments[1:]
     line = CommandLine(f"train {recipe.name}", recipe.summary)
     line.add(Launch, "environment")
-    defaults = recipe.config(_peek_env(rest) or "ALE/Breakout-v5")
-    for section in SECTIONS:
-        if (part := getattr(defaults, section)) is not None:
-            line.add(part, section)
+    add_settings(line, recipe.config(peek_env(rest) or ATARI))
     given = line.parse(rest)
     env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
     from veldt import api
@@ -99,7 +98,16 @@ def parse_kwargs(text: str) -> dict[str, Any]:
     return values
 
 
-def _peek_env(arguments: list[str]) -> str | None:
+def add_settings(line: CommandLine, defaults: TrainConfig) -> None:
+    """Takes every setting of a recipe, whose values are `defaults`."""
+    from veldt.given import SECTIONS
+
+    for section in SECTIONS:
+        if (part := getattr(defaults, section)) is not None:
+            line.add(part, section)
+
+
+def peek_env(arguments: list[str]) -> str | None:
     """The environment, looked at before parsing: it decides which defaults a recipe has."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--env", nargs="?")

@@ -9,6 +9,7 @@ of the segments that have the rest. A segment has a checksum, and is whole or re
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from veldt.runs.files import explained, sync_directory
 from veldt.runs.tensor_file import Pieces, header_digest, read_tensors, write_tensors
 
 _PARTIAL = ".partial"
+_NAME = re.compile(r"rows-(\d+)\.safetensors")
 
 
 class SegmentStore:
@@ -28,12 +30,12 @@ class SegmentStore:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
 
-    def write(self, number: int, arrays: Mapping[str, np.ndarray | Pieces]) -> dict[str, Any]:
-        """Writes segment `number` and flushes it to the disk; returns its record (JSON), by which it is read.
+    def write(self, arrays: Mapping[str, np.ndarray | Pieces]) -> dict[str, Any]:
+        """Writes a new segment and flushes it to the disk; returns its record (JSON), by which it is read.
 
         VeldtError when the disk refuses.
         """
-        name = f"rows-{number:06d}.safetensors"
+        name = f"rows-{self._next_number():06d}.safetensors"
         partial = self.path / f"{name}{_PARTIAL}"
         with explained("the replay memory", self.path / name):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -46,7 +48,7 @@ class SegmentStore:
                 partial.unlink(missing_ok=True)
                 raise
         header = header_digest(self.path / name)
-        return {"number": number, "file": name, "sha256": digest, "size": size, "header": header}
+        return {"file": name, "sha256": digest, "size": size, "header": header}
 
     def read(self, record: Mapping[str, Any], on_read: Callable[[str, np.ndarray], None]) -> None:
         """Reads a segment array by array; CheckpointError where it is missing or not as it was written."""
@@ -62,6 +64,11 @@ class SegmentStore:
             raise CheckpointError(f"{path} cannot be read: {error}") from None
         if found != (record["sha256"], record["size"]):
             raise CheckpointError(f"{path} was altered: its checksum is not as it was written")
+
+    def _next_number(self) -> int:
+        """After all that are there, whichever checkpoint they belong to."""
+        names = [_NAME.fullmatch(path.name) for path in self.path.glob("rows-*")]
+        return 1 + max((int(match[1]) for match in names if match), default=0)
 
     def keep(self, names: set[str]) -> None:
         """Removes all segments but these."""

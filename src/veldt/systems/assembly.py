@@ -13,6 +13,7 @@ import torch
 
 from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
@@ -110,6 +111,8 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
         transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
     chosen = plan(source, config.simulation, config.atari, accelerators)
     decisions.append(_say(chosen, config.simulation.num_simulators, horizon))
+    if isinstance(config.learn, OffPolicyConfig):
+        decisions.append(_say_phase(config.learn, config.simulation.num_simulators))
     config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
     config = _replace_run(config, device=str(device))
     rows = algorithm.update_rows(config.simulation.num_simulators)
@@ -151,6 +154,15 @@ def _say(chosen: Plan, simulators: int, horizon: int) -> str:
     return (
         f"{_count(simulators, 'simulator', 'simulators')} x {horizon} steps, in {where} "
         f"{', '.join(map(str, cores))}, {groups} ({chosen.reason})"
+    )
+
+
+def _say_phase(learn: OffPolicyConfig, simulators: int) -> str:
+    updates = learn.updates_per_phase(simulators)
+    return (
+        f"after each {learn.steps_per_phase(simulators) * simulators:,} steps {updates:g} "
+        f"{'update' if updates == 1 else 'updates'} of {learn.batch:,} transitions (each step is used "
+        f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate():g}"
     )
 
 

@@ -40,7 +40,8 @@ class ReplayArchive:
         self._unwritten: NewRows | None = None
 
     def capture(self) -> tuple[NewRows, dict[str, np.ndarray]]:
-        """The rows that are new since the last time, to be written before the next; and the rest, copied."""
+        """The rows that are new since the last time, to be written before more are captured; and the rest, copied."""
+        assert self._unwritten is None, "only one set of rows is kept from being overwritten"
         memory = self._memory
         rows = NewRows(
             oldest(memory, self._saved_B), memory.ring.head + 1, stored_rows(memory, self._saved_B)
@@ -51,10 +52,8 @@ class ReplayArchive:
     def write(self, rows: NewRows) -> list[dict[str, Any]]:
         """Writes what was captured; returns the records of all segments that the memory then consisted of."""
         if (rows.end_B > rows.first_B + 1).any():
-            number = 1 + max((segment["number"] for segment in self._segments), default=0)
-            record = self._store.write(number, rows.arrays)
             place = {"first": rows.first_B.tolist(), "end": rows.end_B.tolist()}
-            self._segments = [*self._segments, record | place]
+            self._segments = [*self._segments, self._store.write(rows.arrays) | place]
         lost_B = rows.end_B - self._memory.ring.rows
         self._segments = [segment for segment in self._segments if (np.array(segment["end"]) > lost_B).any()]
         self._unwritten = None

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class BackgroundWriter:
-    """Does one piece of writing at a time, in order. What fails in it is raised where the result is next looked at."""
+    """Does one piece of writing at a time. What fails in it is raised where it is next looked at.
+
+    Its thread ends with the process: whoever must end at once need not wait, for what is written is whole or not there.
+    """
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._pending: Future[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
 
     def start(self, write: Callable[[], None]) -> None:
-        """Begins to write, when the piece before is finished."""
-        self.finish()
-        self._pending = self._pool.submit(write)
+        """Begins to write; what was begun before must be finished."""
+        assert self._thread is None, "what is still being written is not finished"
+
+        def work() -> None:
+            try:
+                write()
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=work, name="checkpoint", daemon=True)
+        self._thread.start()
 
     def check(self) -> None:
         """Raises what has failed by now."""
-        if self._pending is not None and self._pending.done():
+        if self._thread is not None and not self._thread.is_alive():
             self.finish()
 
     def finish(self) -> None:
         """Waits for the end of what has been begun."""
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.result()
-
-    def close(self) -> None:
-        """Waits as well, and then has ended; what failed and was not asked for is lost."""
-        self._pool.shutdown()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error

@@ -15,7 +15,6 @@ from veldt.simulators.replay import Unfinished
 from veldt.systems.episodes import EpisodeBook
 from veldt.systems.experience import Experience, Replayed
 from veldt.systems.learner import Learner
-from veldt.systems.monitor import Monitor
 from veldt.systems.replay_archive import NewRows, ReplayArchive
 from veldt.systems.sampler import Sampler
 
@@ -39,7 +38,6 @@ class Snapshot:
     sampler: Sampler
     simulators: Simulators
     book: EpisodeBook
-    monitor: Monitor
     experience: Experience
     archive: ReplayArchive | None
 
@@ -66,7 +64,6 @@ class Snapshot:
             "updates": self.learner.updates,
             "phase": self.sampler.phase,
             "book": book_values,
-            "monitor": self.monitor.counters(),
             "experience": self.experience.counters(),
         }
         new_rows = None

@@ -92,9 +92,6 @@ class Synchronous:
                 inference=assembly.infer_threads,
                 cores=assembly.inference_cores,
             )
-            counters = checkpoint.meta["monitor"] if checkpoint else None
-            frames = assembly.spec.frames_per_step
-            self._monitor = Monitor(config, directory, self._book, self._clock, progress, frames, counters)
             self._experience = self._make_experience(network, forward, target)
             self._archive = self._make_archive(directory)
             self._snapshot = Snapshot(
@@ -102,14 +99,19 @@ class Synchronous:
                 self._sampler,
                 self._simulators,
                 self._book,
-                self._monitor,
                 self._experience,
                 self._archive,
             )
+            lost = self._snapshot.restore(checkpoint) if checkpoint else []
+            # From here on the run's records are cut back to the checkpoint, and written.
+            counters = checkpoint.meta["monitor"] if checkpoint else None
+            frames = assembly.spec.frames_per_step
+            self._monitor = Monitor(config, directory, self._book, self._clock, progress, frames, counters)
+            if checkpoint:
+                self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
+                self._monitor.notes(lost, kind="resume")
             self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
             self._writer = BackgroundWriter()
-            if checkpoint:
-                self._restore(checkpoint)
             self._begins = checkpoint is None
             self._saved_at = self._monitor.steps
             self._evaluated_at = int(checkpoint.meta["evaluated_at"]) if checkpoint else 0
@@ -125,14 +127,14 @@ class Synchronous:
         return Replayed(
             algorithm,
             forward,
-            self._assembly.forward(target, self._monitor.note),
+            self._assembly.forward(target, self._note),
             self._slot,
             self._config.replay,
             self._assembly.device,
             seed,
             self._clock,
             noise=algorithm.update_noise(network),
-            note=self._monitor.note,
+            note=self._note,
             threads=self._config.run.threads,
         )
 
@@ -140,6 +142,9 @@ class Synchronous:
         if not isinstance(self._experience, Replayed) or self._config.run.checkpoint_replay == "none":
             return None
         return ReplayArchive(directory.replay, self._experience.memory)
+
+    def _note(self, text: str) -> None:
+        self._monitor.note(text)
 
     def run(self) -> Outcome:
         """Trains until the steps are done, the score is reached, or a signal asks to stop."""
@@ -151,9 +156,8 @@ class Synchronous:
                     self._writer.finish()  # from here on there is always something to resume
                 while reason is None:
                     self._writer.check()
-                    learning_rate = self._or_save(
-                        self._phase, {}
-                    )  # without emulators' states, which have gone on
+                    # Without emulators' states, which have gone on by then.
+                    learning_rate = self._or_save(self._phase, {})
                     reason = self._reason(stop)
                     if self._evaluation_is_due(reason):
                         self._or_save(lambda: self._evaluate(stop))
@@ -168,11 +172,13 @@ class Synchronous:
                         self._save()
                 self._writer.finish()
             return Outcome(reason, self._monitor.summary(reason))
+        except Exception:
+            self._finish_writing()
+            raise
         finally:
             try:
                 self._simulators.close()
             finally:
-                self._writer.close()
                 self._monitor.close()
 
     def _reason(self, stop: threading.Event) -> str | None:
@@ -210,8 +216,7 @@ class Synchronous:
         learning_rate = self._algorithm.learning_rate(progress, slot.steps * slot.width)
         self._assembly.train_threads()
         if self._archive is not None and self._archive.would_overwrite(slot.steps):
-            with self._clock("wait"):
-                self._writer.finish()
+            self._writer.finish()
         done = self._monitor.steps + int(slot.valid.sum())
         for batch, acted in self._experience.batches(done, progress):
             lag = self._learner.updates - acted
@@ -231,7 +236,8 @@ class Synchronous:
         every, steps = self._config.run.evaluate_every, self._monitor.steps
         if not every or reason == "interrupted":
             return False
-        return reason is not None or steps // every > self._evaluated_at // every
+        at_the_end = reason is not None and steps >= every
+        return at_the_end or steps // every > self._evaluated_at // every
 
     def _evaluate(self, stop: threading.Event) -> None:
         """A pause in training, to play by the protocol of `evaluate`; nothing of training is touched."""
@@ -246,11 +252,23 @@ class Synchronous:
     def _save(self, states: Mapping[int, bytes] | None = None) -> None:
         """A checkpoint, written beside training; `states` of emulators, if they are not to be asked for."""
         self._monitor.check_finite()
+        self._writer.finish()  # before anything new is taken
         taken = self._snapshot.take(self._simulators.save() if states is None else states)
-        meta = taken.meta | {"recipe": self._config.recipe, "evaluated_at": self._evaluated_at}
+        meta = taken.meta | {
+            "monitor": self._monitor.counters(),
+            "recipe": self._config.recipe,
+            "evaluated_at": self._evaluated_at,
+        }
         score = self._book.mean_return if self._book.is_full else None  # not the best by a few lucky games
         self._writer.start(partial(self._write, self._monitor.steps, taken, meta, score))
         self._saved_at = self._monitor.steps
+
+    def _finish_writing(self) -> None:
+        """At the end of a run that failed: a checkpoint that could not be written is only mentioned."""
+        try:
+            self._writer.finish()
+        except VeldtError as error:
+            self._monitor.note(f"a checkpoint was not written: {error}")
 
     def _write(self, step: int, taken: Taken, meta: dict[str, Any], score: float | None) -> None:
         try:
@@ -259,11 +277,6 @@ class Synchronous:
             self._store.save(step, taken.groups, meta, score=score)
         finally:  # also of what a checkpoint that did not fit onto the disk has left there
             SegmentStore(self._directory.replay).keep(needed_segments(self._store.newest_meta()))
-
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        notes = self._snapshot.restore(checkpoint)
-        self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
-        self._monitor.notes(notes, kind="resume")
 
 
 @contextlib.contextmanager
@@ -281,9 +294,8 @@ def stop_requested() -> Iterator[threading.Event]:
             return
         event.set()
         asked_at = now
-        with contextlib.suppress(
-            OSError
-        ):  # of a closed terminal; not `print`, which this may have interrupted
+        # Not `print`, which this may have interrupted; the terminal may be closed.
+        with contextlib.suppress(OSError):
             os.write(2, b"\nstopping after this batch, with a checkpoint (once more: at once, without)\n")
 
     if threading.current_thread() is threading.main_thread():

@@ -1,0 +1,115 @@
+"""Checkpoints are written while training goes on: nothing in them is newer than they are, and no failure is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_state import SMALL_REPLAYED, assert_same_run
+
+import veldt
+from veldt.errors import CheckpointError, VeldtError
+from veldt.runs.checkpoint_files import read_manifest
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.segments import SegmentStore
+from veldt.systems.saving import BackgroundWriter
+
+SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
+    "env": "environments:scripted",
+    "simulators": "in-process",
+    "checkpoint_every": 20,
+    "keep_checkpoints": 4,
+    "steps": 400,
+}
+
+
+def trained(path: Path, **changes: Any) -> Path:
+    veldt.train("dqn", run_dir=path, quiet=True, **(SETTINGS | changes))
+    return path
+
+
+def segments(checkpoint: Path) -> list[dict[str, Any]]:
+    return read_manifest(checkpoint)["meta"].get("replay", [])
+
+
+def test_rows_stay_as_they_were_while_a_slow_disk_takes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints become due while one is written, and training goes round the memory in six of them."""
+    write, moved = SegmentStore.write, []
+
+    def slow(self: SegmentStore, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        before = {name: np.concatenate(pieces) for name, pieces in arrays.items()}
+        time.sleep(0.15)
+        moved.append(
+            [n for n, pieces in arrays.items() if not np.array_equal(np.concatenate(pieces), before[n])]
+        )
+        return write(self, arrays)
+
+    whole = trained(tmp_path / "whole")
+    monkeypatch.setattr(SegmentStore, "write", slow)
+    run = trained(tmp_path / "run")
+    assert len(moved) > 10 and not any(moved)
+    assert_same_run(whole, run)
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, calls = CheckpointStore.save, []
+
+    def full(self: CheckpointStore, step: int, *arguments: Any, **named: Any) -> Path:
+        calls.append(step)
+        if len(calls) == 4:
+            raise VeldtError("the disk is full")
+        return save(self, step, *arguments, **named)
+
+    monkeypatch.setattr(CheckpointStore, "save", full)
+    with pytest.raises(VeldtError, match="the disk is full"):
+        trained(tmp_path / "run")
+    assert len(calls) == 4
+    monkeypatch.undo()
+    assert veldt.resume(tmp_path / "run", quiet=True).summary["steps"] >= 400
+
+
+def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    max((run / "checkpoints").iterdir()).rename(tmp_path / "put aside")
+    for file in (run / "replay").iterdir():
+        file.unlink()
+    records = ("episodes.jsonl", "actions.bin", "metrics.jsonl")
+    before = {name: (run / name).read_bytes() for name in records}
+    with pytest.raises(CheckpointError, match="--checkpoint-replay none"):
+        veldt.resume(run, quiet=True)
+    assert {name: (run / name).read_bytes() for name in records} == before
+
+
+def test_no_segment_is_written_over_that_an_older_checkpoint_needs(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    veldt.resume(run, steps=440, checkpoint_replay="none", checkpoint_every=1000, quiet=True)
+    veldt.resume(run, steps=480, checkpoint_replay="full", checkpoint_every=1000, quiet=True)
+    kept = [segment for path in (run / "checkpoints").iterdir() for segment in segments(path)]
+    assert len({segment["sha256"] for segment in kept}) > 3
+    for segment in kept:
+        content = (run / "replay" / segment["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == segment["sha256"]
+
+
+def test_what_fails_beside_is_raised_once_where_it_is_looked_at() -> None:
+    writer = BackgroundWriter()
+
+    def fail() -> None:
+        raise VeldtError("no")
+
+    writer.start(fail)
+    with pytest.raises(VeldtError, match="no"):
+        writer.finish()
+    writer.finish()
+    writer.start(lambda: None)
+    writer.finish()
+    writer.check()
