@@ -121,6 +121,23 @@ class OffPolicy(Algorithm):
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
         """What the loss regresses on, without gradient; `target` is the target network's forward pass."""
 
+    @abstractmethod
+    def assess(
+        self, forward: Forward, observation: Observation, noise: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """`act`, and what the network says of the actions taken and of the best ones: "taken" and "best", [N, ...]."""
+
+    @abstractmethod
+    def first_priorities(
+        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
+    ) -> Tensor:
+        """Raw priorities float32 [N] of steps that nobody has learned from yet, by whoever acted (Ape-X, appendix F).
+
+        Args:
+            taken_N, best_N: what `assess` said of the step's observation, and of that at the end of its return.
+            reward_N, discount_N: as in `Transitions`.
+        """
+
     def exploration(self, steps: int) -> dict[str, float]:
         """Figures about exploration to log, after `steps` of training."""
         return {}

@@ -70,14 +70,26 @@ class C51(QLearning):
         return expected(output, self._support(output))
 
     def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
-        support_Z = self._support(next_output)
-        next_NZ = _of_action(next_output, selector_NA.argmax(-1)).softmax(-1)
-        shifted_NZ = transitions.reward[:, None] + transitions.discount[:, None] * support_Z
-        return project(next_NZ, support_Z, shifted_NZ)
+        next_NZ = self.of_action(next_output, selector_NA.argmax(-1))
+        return self._target(transitions.reward, transitions.discount, next_NZ)
+
+    def of_action(self, output: Any, action_N: Tensor) -> Tensor:
+        return output[torch.arange(len(action_N), device=action_N.device), action_N]
+
+    def first_priorities(
+        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
+    ) -> Tensor:
+        return categorical_td_loss(taken_N, self._target(reward_N, discount_N, best_N))[1]
+
+    def _target(self, reward_N: Tensor, discount_N: Tensor, logits_NZ: Tensor) -> Tensor:
+        """The distribution of returns after `reward_N`, [N, Z]."""
+        support_Z = self._support(logits_NZ)
+        shifted_NZ = reward_N[:, None] + discount_N[:, None] * support_Z
+        return project(logits_NZ.softmax(-1), support_Z, shifted_NZ)
 
     def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
         logits_NAZ = forward(batch.observation, *shared_noise(batch.noise))
-        logits_NZ = _of_action(logits_NAZ, batch.action)
+        logits_NZ = self.of_action(logits_NAZ, batch.action)
         cross_entropy_N, divergence_N = categorical_td_loss(logits_NZ, batch.target)
         loss = (batch.weight * cross_entropy_N).mean()
         q_N = expected(logits_NZ.detach(), self._support(logits_NZ))
@@ -94,7 +106,3 @@ class Rainbow(C51):
     """Categorical DQN with Rainbow's settings."""
 
     name = "rainbow"
-
-
-def _of_action(logits_NAZ: Tensor, action_N: Tensor) -> Tensor:
-    return logits_NAZ[torch.arange(len(action_N), device=action_N.device), action_N]

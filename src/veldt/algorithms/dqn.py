@@ -33,9 +33,17 @@ class DQN(QLearning):
     def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
         return td_target(transitions.reward, transitions.discount, next_output, selector_NA)
 
+    def of_action(self, output: Any, action_N: Tensor) -> Tensor:
+        return output.gather(-1, action_N.unsqueeze(-1)).squeeze(-1)
+
+    def first_priorities(
+        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
+    ) -> Tensor:
+        return (reward_N + discount_N * best_N - taken_N).abs()
+
     def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
         q_NA = forward(batch.observation, *shared_noise(batch.noise))
-        q_N = q_NA.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+        q_N = self.of_action(q_NA, batch.action)
         error_N = batch.target - q_N
         loss = (batch.weight * huber(error_N)).mean()
         size_N = error_N.detach().abs()

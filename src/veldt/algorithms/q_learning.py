@@ -181,12 +181,30 @@ class QLearning(ReplayAlgorithm):
             layers = torch.zeros_like(layers)  # the layers' means
         return torch.cat([first.unsqueeze(-1), layers], -1)
 
+    @abstractmethod
+    def of_action(self, output: Any, action_N: Tensor) -> Tensor:
+        """What the network's output says of one action in each row, [N, ...]."""
+
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
+        action_N, _, _ = self._explored(forward, observation, noise)
+        return action_N, {}
+
+    def assess(
+        self, forward: Forward, observation: Observation, noise: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        action_N, best_N, output = self._explored(forward, observation, noise)
+        return action_N, {"taken": self.of_action(output, action_N), "best": self.of_action(output, best_N)}
+
+    def _explored(
+        self, forward: Forward, observation: Observation, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Any]:
+        """The action taken, the best one, and the network's output."""
         given_N = noise[..., 0].long()
         output = forward(observation, noise[..., 1:]) if noise.shape[-1] > 1 else forward(observation)
-        return torch.where(given_N >= 0, given_N, self.values(output).argmax(-1)), {}
+        best_N = self.values(output).argmax(-1)
+        return torch.where(given_N >= 0, given_N, best_N), best_N, output
 
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.values(forward(observation)).argmax(-1)
