@@ -1,0 +1,100 @@
+"""Two-sided rate control: learning may not run ahead of acting, nor acting of learning.
+
+Each step is to be used `intensity` times. What is due is (steps - starts) x intensity samples; what is done is updates
+x batch. The learner waits where it would do more than is due, and actors where more than `slack` is due and not done.
+"""
+
+from __future__ import annotations
+
+from multiprocessing.context import BaseContext
+
+import numpy as np
+
+from veldt.errors import UsageError
+from veldt.runtime.shared import Layout, SharedArrays
+
+
+class Pace:
+    """Shared by all roles that act or learn; each counts in places of its own. Picklable while a process is started.
+
+    Args:
+        actors, learners: how many count.
+        intensity: samples for each step; 0 leaves both sides free.
+        starts: steps before the first update.
+        batch: samples of an update.
+        slack: samples that may be due and not done.
+    """
+
+    def __init__(
+        self,
+        actors: int,
+        learners: int,
+        *,
+        intensity: float,
+        starts: int,
+        batch: int,
+        slack: float,
+        context: BaseContext | None,
+    ) -> None:
+        self.intensity, self.starts, self.batch, self.slack = intensity, starts, batch, slack
+        # A line of the cache for each.
+        layouts = {"steps": Layout((actors, 8), "int64"), "updates": Layout((learners, 8), "int64")}
+        self._counts = SharedArrays(layouts, context)
+
+    @property
+    def steps_A(self) -> np.ndarray:
+        """Steps of each actor, int64 [A]: its own to count."""
+        return self._counts["steps"][:, 0]
+
+    @property
+    def updates_L(self) -> np.ndarray:
+        """Updates of each learner's own batches, int64 [L]: its own to count."""
+        return self._counts["updates"][:, 0]
+
+    @property
+    def steps(self) -> int:
+        return int(self.steps_A.sum())
+
+    @property
+    def samples(self) -> int:
+        """Samples that have been learned from."""
+        return int(self.updates_L.sum()) * self.batch
+
+    @property
+    def due(self) -> float:
+        """Samples that may have been learned from by now."""
+        return (self.steps - self.starts) * self.intensity
+
+    @property
+    def achieved(self) -> float:
+        """Samples for each step so far, since learning started."""
+        return self.samples / max(1, self.steps - self.starts)
+
+    def may_act(self) -> bool:
+        return self.intensity == 0 or self.due <= self.samples + self.slack
+
+    def may_learn(self) -> bool:
+        if self.intensity == 0:
+            return self.steps >= self.starts
+        return self.samples + self.batch <= self.due
+
+
+def least_slack(*, intensity: float, batch: int, steps_at_once: int, steps_kept_back: int) -> float:
+    """The least `slack` with which neither side can wait for the other for ever.
+
+    When all actors have stopped, what is due and stored has to be enough for one more update.
+
+    Args:
+        steps_at_once: steps that actors commit together, all of them.
+        steps_kept_back: steps that are counted and cannot be sampled yet, because their returns are not complete.
+    """
+    return batch + intensity * (steps_at_once + steps_kept_back)
+
+
+def check_slack(given: float, least: float) -> None:
+    """UsageError where a given slack would stop both sides."""
+    if given < least:
+        raise UsageError(
+            f"--samples-per-insert-slack is {given:g}: acting and learning would wait for each other; it must be "
+            f"at least {least:g} with this batch, intensity and number of simulators (0 chooses)"
+        )

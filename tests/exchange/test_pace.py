@@ -1,0 +1,67 @@
+"""Acting and learning keep pace, and cannot stop each other for good."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veldt.errors import UsageError
+from veldt.exchange.pace import Pace, check_slack, least_slack
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    intensity=st.floats(0.1, 40.0),
+    batch=st.integers(1, 600),
+    flush=st.integers(1, 200),
+    actors=st.integers(1, 5),
+    kept_back=st.integers(0, 100),
+    starts=st.integers(0, 1000),
+    extra=st.floats(0.0, 100.0),
+    order=st.lists(st.integers(0, 5), min_size=100, max_size=100),
+)
+def test_it_goes_on_for_ever_and_the_ratio_is_kept(
+    intensity: float,
+    batch: int,
+    flush: int,
+    actors: int,
+    kept_back: int,
+    starts: int,
+    extra: float,
+    order: list[int],
+) -> None:
+    """Whoever's turn it is, as long as everybody has one now and then."""
+    bounds = {"intensity": intensity, "batch": batch}
+    slack = least_slack(**bounds, steps_at_once=flush * actors, steps_kept_back=kept_back) + extra
+    pace = Pace(actors, 1, **bounds, starts=starts + batch, slack=slack, context=None)
+    for who in [*order, *range(6)] * 5:
+        moved = False
+        for actor in range(actors):
+            if (who == actor or who >= actors) and pace.may_act():
+                pace.steps_A[actor] += flush
+                moved = True
+        stored = max(0, pace.steps - kept_back)
+        if who in (0, 5) and pace.may_learn() and stored >= batch:
+            pace.updates_L[0] += 1
+            moved = True
+        blocked = not pace.may_act() and not (pace.may_learn() and stored >= batch)
+        assert moved or not blocked
+        assert pace.samples <= max(0.0, pace.due)
+        assert pace.due - pace.samples <= slack + intensity * flush * actors
+
+
+def test_without_an_intensity_both_are_free() -> None:
+    pace = Pace(2, 1, intensity=0.0, starts=10, batch=4, slack=0.0, context=None)
+    assert pace.may_act() and not pace.may_learn()
+    pace.steps_A[:] = 5
+    assert pace.may_act() and pace.may_learn()
+    pace.updates_L[0] = 1000
+    assert pace.may_act() and pace.may_learn()
+
+
+def test_a_slack_that_would_stop_both_is_refused() -> None:
+    least = least_slack(intensity=8.0, batch=512, steps_at_once=64, steps_kept_back=32)
+    check_slack(least, least)
+    with pytest.raises(UsageError, match=r"would wait for each other; it must be at least 1280"):
+        check_slack(least - 1, least)
