@@ -79,7 +79,10 @@ def minatar() -> list[Trial]:
             "dqn",
             f"minatar_env:{game}",
             seed,
-            (*_flags("--steps 1000000 --training-intensity 32 --batch 128 --learning-rate 1.5e-4"), *_MINATAR),
+            (
+                *_flags("--steps 1000000 --training-intensity 32 --batch 128 --learning-rate 1.5e-4"),
+                *_MINATAR,
+            ),
         )
         for seed in (1, 2)
         for game in ("breakout", "asterix")
