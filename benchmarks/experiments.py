@@ -37,7 +37,7 @@ _MINATAR = _flags(
 )
 
 # The paper's training intensity, and step sizes as it scales them with the batch (A.3), from the one for 32.
-_SCALED = _flags("--steps 1000000 --training-intensity 8 --scale-learning-rate paper --learning-rate 2.5e-4")
+_SCALED = _flags("--steps 500000 --training-intensity 8 --scale-learning-rate paper --learning-rate 2.5e-4")
 
 
 def small() -> list[Trial]:
