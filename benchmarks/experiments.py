@@ -37,7 +37,7 @@ _MINATAR = _flags(
 )
 
 # The paper's training intensity, and step sizes as it scales them with the batch (A.3), from the one for 32.
-_SCALED = _flags("--steps 1000000 --training-intensity 8 --scale-learning-rate paper --learning-rate 2.5e-4")
+_SCALED = _flags("--steps 500000 --training-intensity 8 --scale-learning-rate paper --learning-rate 2.5e-4")
 
 
 def small() -> list[Trial]:
@@ -79,7 +79,10 @@ def minatar() -> list[Trial]:
             "dqn",
             f"minatar_env:{game}",
             seed,
-            (*_flags("--steps 1000000 --training-intensity 32 --batch 128 --learning-rate 5e-4"), *_MINATAR),
+            (
+                *_flags("--steps 1000000 --training-intensity 32 --batch 128 --learning-rate 1.5e-4"),
+                *_MINATAR,
+            ),
         )
         for seed in (1, 2)
         for game in ("breakout", "asterix")

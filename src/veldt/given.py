@@ -79,11 +79,6 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
     unread_beside = config.learn.unread() if isinstance(config.learn, OffPolicyConfig) else {}
     if unread := sorted(set(unread_beside) & set(names)):
         raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
-    if not config.run.evaluate_every and "evaluate_steps" in names:
-        raise UsageError(
-            "--evaluate-steps would have no effect: --evaluate-every is 0, and nothing is evaluated; give both, or "
-            "leave it out"
-        )
     if config.replay is not None and config.replay.replay == "uniform":
         exponents = {"priority_exponent", "importance_exponent", "importance_exponent_end"}
         if unread := sorted(exponents & set(names)):

@@ -44,8 +44,8 @@ SMALL: dict[str, Any] = {
     "adam_epsilon": 1e-4,
 }
 # Any action, always: what is learned is the value of the best ones all the same.
-RANDOM = {"epsilon_start": 1.0, "epsilon_end": 1.0, "scale_learning_rate": "none", "optimiser": "adam"}
-PLAIN = {"double": False, "dueling": False, "replay": "uniform", **RANDOM}
+RANDOM = {"epsilon_start": 1.0, "epsilon_end": 1.0, "optimiser": "adam"}
+PLAIN = {"double": False, "dueling": False, "replay": "uniform", "scale_learning_rate": "none", **RANDOM}
 EVERYTHING = {"double": True, "dueling": True, "replay": "prioritised", **RANDOM}
 
 

@@ -81,11 +81,6 @@ def test_a_memory_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp
         ),
         (
             "dqn",
-            {"evaluate_every": 0, "evaluate_steps": 100},
-            "^--evaluate-steps would have no effect: --evaluate-every is 0",
-        ),
-        (
-            "dqn",
             {"replay": "uniform", "priority_exponent": 0.5},
             "^--priority-exponent is for prioritised replay, .* uniform",
         ),

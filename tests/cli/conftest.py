@@ -48,6 +48,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         checkpoint_every=64,
         keep_checkpoints=2,
         simulators="in-process",
+        evaluate_steps=2_000,
     )
     assert len(list((path / "checkpoints").iterdir())) == 2
     return path

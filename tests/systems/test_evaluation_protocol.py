@@ -104,6 +104,7 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
 
     monkeypatch.setattr(synchronous, "play_steps", fails)
     settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    settings["evaluate_steps"] = 600
     with pytest.raises(SimulatorError):
         veldt.train("dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, **settings)
     assert 200 <= newest(tmp_path / "run").step < 240
