@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -238,3 +239,15 @@ def test_noise_belongs_to_simulators_and_not_to_batches(steps: int | None) -> No
         for group in (slice(0, 3), slice(3, 8)):
             part, _ = own.act(lambda _, group=group: policy[group], torch.zeros(8)[group], together[t, group])
             assert torch.equal(part, whole[group])
+
+
+def test_what_an_actor_says_of_its_own_steps_is_what_a_learner_would_say() -> None:
+    own, network, drawn = ddpg(), Precise(), transitions()
+    noise = torch.cat([torch.full((ROWS, DIMENSIONS), 0.3), torch.ones(ROWS, DIMENSIONS)], -1).double()
+    action, here = own.assess(network, drawn.observation, noise)
+    assert torch.equal(action, own.act(network, drawn.observation, noise)[0])
+    _, there = own.assess(network, drawn.next_observation, noise)
+    drawn = dataclasses.replace(drawn, action=action)
+    priorities = own.first_priorities(here["taken"], drawn.reward, drawn.discount, there["best"])
+    learners = own.loss(network, own.targets(network, network, drawn), 0.0).priority
+    torch.testing.assert_close(priorities, learners)
