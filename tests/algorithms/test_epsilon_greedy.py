@@ -98,6 +98,15 @@ def test_on_the_ladder_each_simulator_has_its_own() -> None:
     assert own.exploration(0) == {}
 
 
+def test_an_actor_has_its_own_rungs_of_the_ladder() -> None:
+    whole, part = dqn(exploration="ladder", ladder_epsilon=0.9), dqn(exploration="ladder", ladder_epsilon=0.9)
+    part.acts_for(1, WIDTH)
+    uniform_TBK = drawn()
+    wanted = whole.prepare_noise(uniform_TBK, 0)[:, 1:3]
+    assert torch.equal(part.prepare_noise(uniform_TBK[:, 1:3], 0), wanted)
+    assert (wanted[..., 0] >= 0).any()
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"exploration": "ladder"}, {"epsilon_steps": 100}, {"noisy": True}],

@@ -121,6 +121,9 @@ class OffPolicy(Algorithm):
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
         """What the loss regresses on, without gradient; `target` is the target network's forward pass."""
 
+    def acts_for(self, first: int, total: int) -> None:
+        """Says that this copy acts for simulators `first` and on, of `total` in the run, and not for all of them."""
+
     @abstractmethod
     def assess(
         self, forward: Forward, observation: Observation, noise: Tensor

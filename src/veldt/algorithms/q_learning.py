@@ -24,8 +24,7 @@ from veldt.networks.q_network import QNetwork
 from veldt.runtime.settings import Unit, flag
 from veldt.simulators.spec import ActionSpec
 
-# Horgan et al. 2018, section 4.1.
-_LADDER_BASE, _LADDER_POWER = 0.4, 7.0
+_LADDER_POWER = 7.0  # Horgan et al. 2018, section 4.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +53,8 @@ class QLearningConfig(OffPolicyConfig):
     """How noisy those layers are at the start."""
     exploration: Literal["annealed", "ladder"] = "annealed"
     """ε falls from --epsilon-start to --epsilon-end for all alike, or each simulator has its own, fixed (Ape-X)."""
+    ladder_epsilon: Annotated[float, Unit("probability")] = 0.4
+    """ε of the first simulator on the ladder; that of the last is this to the power of 8."""
     epsilon_start: Annotated[float, Unit("probability")] = 1.0
     """ε at the start."""
     epsilon_end: Annotated[float, Unit("probability")] = 0.1
@@ -65,7 +66,7 @@ class QLearningConfig(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("epsilon_start", "epsilon_end", "evaluation_epsilon"):
+        for name in ("epsilon_start", "epsilon_end", "evaluation_epsilon", "ladder_epsilon"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
         for name in ("epsilon_steps", "adam_epsilon", "rmsprop_epsilon", "noisy_sigma"):
@@ -111,8 +112,10 @@ class QLearningConfig(OffPolicyConfig):
         if self.exploration == "ladder":
             annealing = ("epsilon_start", "epsilon_end", "epsilon_steps")
             unread |= dict.fromkeys(annealing, "--exploration is ladder, where each simulator has its own ε")
+        else:
+            unread["ladder_epsilon"] = "--exploration is annealed, where all simulators have the same ε"
         if self.noisy:
-            explored = ("exploration", "epsilon_start", "epsilon_end", "epsilon_steps")
+            explored = ("exploration", "ladder_epsilon", "epsilon_start", "epsilon_end", "epsilon_steps")
             unread |= dict.fromkeys(explored, "with --noisy the layers' noise explores")
         else:
             unread["noisy_sigma"] = "there are no noisy layers without --noisy"
@@ -135,6 +138,7 @@ class QLearning(ReplayAlgorithm):
             )
         super().__init__(config, config.rule())
         self._actions = action.sizes[0]
+        self._place: tuple[int, int] | None = None
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
@@ -146,6 +150,9 @@ class QLearning(ReplayAlgorithm):
             noisy=config.noisy,
             sigma=config.noisy_sigma,
         )
+
+    def acts_for(self, first: int, total: int) -> None:
+        self._place = first, total
 
     @abstractmethod
     def values(self, output: Any) -> Tensor:
@@ -222,7 +229,10 @@ class QLearning(ReplayAlgorithm):
         if config.noisy:
             return torch.zeros(width)
         if config.exploration == "ladder":
-            return torch.from_numpy(ladder(_LADDER_BASE, _LADDER_POWER, width))
+            first, total = self._place or (0, width)
+            return torch.from_numpy(
+                ladder(config.ladder_epsilon, _LADDER_POWER, total)[first : first + width]
+            )
         learning = max(0, steps - config.learning_starts)
         epsilon = annealed(config.epsilon_start, config.epsilon_end, config.epsilon_steps, learning)
         return torch.full((width,), epsilon)
