@@ -54,10 +54,19 @@ class SlotIn(Protocol):
 
 
 class SlotRings:
-    """`count` rings of `depth` slots each, in shared memory. Picklable while a process is being started."""
+    """`count` rings of `depth` slots each, in shared memory. Picklable while a process is being started.
+
+    Args:
+        filled: what is released when a slot is filled, for a consumer that has other things to wait for, too.
+    """
 
     def __init__(
-        self, layouts: Mapping[str, Layout], count: int, depth: int, context: ForkServerContext
+        self,
+        layouts: Mapping[str, Layout],
+        count: int,
+        depth: int,
+        context: ForkServerContext,
+        filled: Semaphore | None = None,
     ) -> None:
         self.count, self.depth = count, depth
         self._names = tuple(layouts)
@@ -69,7 +78,7 @@ class SlotRings:
         }
         # Each count has a line of the cache to itself.
         self._shared = SharedArrays({"counts": Layout((count, 2, 8), "int64")} | slots, context)
-        self._filled = context.Semaphore(0)
+        self._filled = filled or context.Semaphore(0)
         self._freed = [context.Semaphore(0) for _ in range(count)]
 
     @property
@@ -94,7 +103,7 @@ class Producer:
 
     def slot(self, deadline_s: float) -> Arrays | None:
         counts, depth = self._counts, self._rings.depth
-        if not _awaited(
+        if not awaited(
             lambda: counts[_WRITTEN] - counts[_READ] < depth, self._rings._freed[self._ring], deadline_s
         ):
             return None
@@ -118,7 +127,7 @@ class Consumer:
         self._next = 0
 
     def take(self, deadline_s: float) -> Taken | None:
-        if not _awaited(lambda: bool(self._full().any()), self._rings._filled, deadline_s):
+        if not awaited(lambda: bool(self._full().any()), self._rings._filled, deadline_s):
             return None
         full = np.roll(self._full(), -self._next)
         ring = (self._next + int(full.argmax())) % self._rings.count
@@ -135,7 +144,7 @@ class Consumer:
         return self._counts[:, _WRITTEN] > self._taken
 
 
-def _awaited(condition: Callable[[], bool], semaphore: Semaphore, deadline_s: float) -> bool:
+def awaited(condition: Callable[[], bool], semaphore: Semaphore, deadline_s: float) -> bool:
     """Waits until `condition` holds; `semaphore` is released whenever that may have become so."""
     end = time.monotonic() + deadline_s
     while not condition():

@@ -1,0 +1,239 @@
+"""The replay edge on one machine: the learner orders batches from shards, which write their rows side by side.
+
+    actors ==slots==> shard 0 ==rows==+
+    actors ==slots==> shard 1 ==rows==+==> batch [N, ...] ==> learner
+                         ^                                      |
+                         +---------- orders, priorities --------+
+
+Each shard keeps the mass of what it holds on a ledger. The learner cuts the total mass into N equal pieces with one
+draw in each, as one memory would, and orders from each shard the rows that fall to it, several batches ahead. A batch
+is there when every shard has written its part. New priorities go back the way orders come.
+
+A shard that was started again has lost what it held; its `life` on the ledger says so. Orders to its former life are
+not carried out any more, and batches that miss their rows are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import Semaphore
+from typing import NamedTuple
+
+import numpy as np
+
+from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
+from veldt.runtime.shared import Layout, SharedArrays
+
+_SAMPLE, _UPDATE = 0, 1
+_LEDGER = {"mass": "float64", "rows": "int64", "life": "int64", "dropped": "int64"}
+
+
+class ReplayEdge:
+    """What learner and shards share. Picklable while a process is being started.
+
+    Args:
+        layouts: of the arrays of a batch, [N, ...] each, `key` int64 [N] among them.
+        rows: N.
+        ahead: batches under way.
+        filled: of each shard, what wakes it.
+    """
+
+    def __init__(
+        self,
+        layouts: Mapping[str, Layout],
+        rows: int,
+        ahead: int,
+        filled: list[Semaphore],
+        context: ForkServerContext,
+    ) -> None:
+        self.rows, self.shards, self.places = rows, len(filled), ahead + 1  # one is being learned from
+        self._names = tuple(layouts)
+        arrays = {
+            f"{place}/{name}": layout for place in range(self.places) for name, layout in layouts.items()
+        }
+        # A line of the cache for each shard.
+        arrays |= {name: Layout((self.shards, 8), dtype) for name, dtype in _LEDGER.items()}
+        arrays["written"] = Layout(
+            (self.shards, self.places), "int64"
+        )  # the number of the last order that was done
+        self._shared = SharedArrays(arrays, context)
+        order = {
+            "head": Layout((7,), "int64"),
+            "key": Layout((rows,), "int64"),
+            "priority": Layout((rows,), "float64"),
+        }
+        self.orders = [SlotRings(order, 1, 2 * self.places, context, wakes) for wakes in filled]
+        self.done = context.Semaphore(0)
+
+    def ledger(self, name: str) -> np.ndarray:
+        """What shards say of themselves, [S]: "mass" float64; "rows", "life" and "dropped" int64."""
+        return self._shared[name][:, 0]
+
+    @property
+    def written_SP(self) -> np.ndarray:
+        return self._shared["written"]
+
+    def arrays(self, place: int) -> Arrays:
+        return {name: self._shared[f"{place}/{name}"] for name in self._names}
+
+
+class Order(NamedTuple):
+    """To a shard: rows by `seed` into `out`, arrays [n, ...]; or, where `out` is None, new priorities by key."""
+
+    number: int
+    seed: int
+    out: Arrays | None
+    key_N: np.ndarray
+    priority_N: np.ndarray
+
+
+class ReplayServer:
+    """The shard's end."""
+
+    def __init__(self, edge: ReplayEdge, shard: int) -> None:
+        self._edge, self._shard = edge, shard
+        self._orders = Consumer(edge.orders[shard])
+        edge.ledger("mass")[shard] = edge.ledger("rows")[shard] = 0
+        edge.ledger("life")[shard] += 1
+        self._life = int(edge.ledger("life")[shard])
+
+    def state(self, mass: float, rows: int, dropped: int) -> None:
+        """Says what the shard holds."""
+        for name, value in (("mass", mass), ("rows", rows), ("dropped", dropped)):
+            self._edge.ledger(name)[self._shard] = value
+
+    def take(self) -> tuple[Order, int] | None:
+        """The next order, if there is one, and the place of its batch; `done` when it is carried out."""
+        while True:
+            taken = self._orders.take(0.0)
+            if taken is None:
+                return None
+            kind, place, first, count, number, life, seed = taken.arrays["head"].tolist()
+            if life == self._life:
+                break
+            self._orders.release(0)
+        key_N, priority_N = taken.arrays["key"][:count], taken.arrays["priority"][:count]
+        out = None
+        if kind == _SAMPLE:
+            out = {name: array[first : first + count] for name, array in self._edge.arrays(place).items()}
+        return Order(number, seed % 2**64, out, key_N, priority_N), place
+
+    def done(self, order: Order, place: int) -> None:
+        if order.out is not None:
+            self._edge.written_SP[self._shard, place] = order.number
+            self._edge.done.release()
+        self._orders.release(0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """N rows of all shards, until the next is taken. `part_S` int64 [S + 1]: shard s has rows part_s to part_(s+1)."""
+
+    arrays: Arrays
+    part_S: np.ndarray
+    life_S: np.ndarray
+
+
+class _Ordered(NamedTuple):
+    place: int
+    number: int
+    part_S: np.ndarray
+    life_S: np.ndarray
+
+
+class ReplayClient:
+    """The learner's end."""
+
+    def __init__(self, edge: ReplayEdge) -> None:
+        self._edge = edge
+        self._orders = [Producer(rings, 0) for rings in edge.orders]
+        self._free, self._under_way = deque(range(edge.places)), deque[_Ordered]()
+        self._number = int(edge.written_SP.max())
+        self._in_use: _Ordered | None = None
+
+    @property
+    def rows(self) -> int:
+        return int(self._edge.ledger("rows").sum())
+
+    def order(self, seed: int, deadline_s: float) -> bool:
+        """Orders one more batch. False if there is no place for it, nothing to draw from, or a shard is too slow."""
+        mass_S = self._edge.ledger("mass").copy()
+        if not self._free or not mass_S.any():
+            return False
+        life_S = self._edge.ledger("life").copy()
+        counts_S = _share_out(mass_S, self._edge.rows, seed)
+        place, self._number = self._free[0], self._number + 1
+        part_S = np.concatenate([[0], np.cumsum(counts_S)])
+        for shard in np.flatnonzero(counts_S).tolist():
+            own = int(
+                np.random.SeedSequence([seed % 2**64, shard]).generate_state(1, np.uint64).view(np.int64)[0]
+            )
+            where = (_SAMPLE, place, part_S[shard], counts_S[shard])
+            head = (*where, self._number, life_S[shard], own)
+            if not self._send(shard, head, deadline_s):
+                return False
+        self._free.popleft()
+        self._under_way.append(_Ordered(place, self._number, part_S, life_S))
+        return True
+
+    def take(self, deadline_s: float) -> Batch | None:
+        """The oldest batch that was ordered; None if it is not there in time, or can never be (then it is dropped)."""
+        if self._in_use is not None:
+            self._free.append(self._in_use.place)
+            self._in_use = None
+        if not self._under_way:
+            return None
+        oldest = self._under_way[0]
+        if not awaited(lambda: self._is_there(oldest) or self._is_lost(oldest), self._edge.done, deadline_s):
+            return None
+        self._under_way.popleft()
+        if not self._is_there(oldest):
+            self._free.append(oldest.place)
+            return None
+        self._in_use = oldest
+        return Batch(self._edge.arrays(oldest.place), oldest.part_S, oldest.life_S)
+
+    def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
+        """New raw priorities of the batch's rows. What a shard has no room for in time is lost, as if it came late."""
+        for shard in range(self._edge.shards):
+            part = slice(*batch.part_S[shard : shard + 2].tolist())
+            if part.stop > part.start:
+                head = (_UPDATE, 0, 0, part.stop - part.start, 0, batch.life_S[shard], 0)
+                self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
+
+    def _is_there(self, ordered: _Ordered) -> bool:
+        asked_S = np.diff(ordered.part_S) > 0
+        return bool((self._edge.written_SP[asked_S, ordered.place] == ordered.number).all())
+
+    def _is_lost(self, ordered: _Ordered) -> bool:
+        asked_S = np.diff(ordered.part_S) > 0
+        return bool((self._edge.ledger("life") != ordered.life_S)[asked_S].any())
+
+    def _send(
+        self,
+        shard: int,
+        head: tuple[int, ...],
+        deadline_s: float,
+        key_N: np.ndarray | None = None,
+        priority_N: np.ndarray | None = None,
+    ) -> bool:
+        slot = self._orders[shard].slot(deadline_s)
+        if slot is None:
+            return False
+        slot["head"][:] = head
+        if key_N is not None and priority_N is not None:
+            slot["key"][: len(key_N)], slot["priority"][: len(key_N)] = key_N, priority_N
+        self._orders[shard].commit()
+        return True
+
+
+def _share_out(mass_S: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """How many of `count` stratified draws fall to each shard, int64 [S]."""
+    rng = np.random.default_rng(seed)
+    target_N = (np.arange(count) + rng.random(count)) / count * mass_S.sum()
+    shard_N = np.searchsorted(np.cumsum(mass_S), target_N, side="right")
+    last = int(np.flatnonzero(mass_S)[-1])  # a target that rounding has made as large as the total
+    return np.bincount(np.minimum(shard_N, last), minlength=len(mass_S))

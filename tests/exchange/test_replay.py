@@ -1,0 +1,150 @@
+"""Batches from several shards: drawn as from one memory, whole, and not held up by a shard that dies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veldt.exchange.replay import ReplayClient, ReplayEdge, ReplayServer
+from veldt.runtime.processes import forkserver
+from veldt.runtime.shared import Layout
+
+ROWS = 16
+LAYOUTS = {
+    "key": Layout((ROWS,), "int64"),
+    "mass": Layout((ROWS,), "float64"),
+    "shard": Layout((ROWS,), "int64"),
+}
+
+
+class Shard:
+    """Holds numbered rows with masses; writes the number as key."""
+
+    def __init__(self, edge: ReplayEdge, number: int, mass: np.ndarray) -> None:
+        self.number, self.mass, self.server = number, mass, ReplayServer(edge, number)
+        self.updates: list[tuple[list[int], list[float]]] = []
+        self.say()
+
+    def say(self) -> None:
+        self.server.state(float(self.mass.sum()), len(self.mass), 0)
+
+    def work(self) -> int:
+        done = 0
+        while (taken := self.server.take()) is not None:
+            order, place = taken
+            if order.out is None:
+                self.updates.append((order.key_N.tolist(), order.priority_N.tolist()))
+            else:
+                rng, count = np.random.default_rng(order.seed), len(order.out["key"])
+                target = (np.arange(count) + rng.random(count)) / count * self.mass.sum()
+                drawn = np.searchsorted(np.cumsum(self.mass), target, side="right")
+                order.out["key"][:], order.out["mass"][:] = drawn, self.mass[drawn]
+                order.out["shard"][:] = self.number
+            self.server.done(order, place)
+            done += 1
+        return done
+
+
+def edge_of(shards: int, ahead: int = 3) -> ReplayEdge:
+    context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    return ReplayEdge(LAYOUTS, ROWS, ahead, [context.Semaphore(0) for _ in range(shards)], context)
+
+
+def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
+    edge = edge_of(3)
+    rng = np.random.default_rng(0)
+    masses = [rng.exponential(size=5), np.zeros(0), 3 * rng.exponential(size=7)]
+    shards = [Shard(edge, number, mass) for number, mass in enumerate(masses)]
+    client, counts = ReplayClient(edge), [np.zeros(len(mass)) for mass in masses]
+    for seed in range(1500):
+        assert client.order(1000 * seed, 0.0)
+        for shard in shards:
+            shard.work()
+        batch = client.take(0.0)
+        assert batch is not None
+        for key, shard in zip(batch.arrays["key"], batch.arrays["shard"], strict=True):
+            counts[shard][key] += 1
+        for number in range(3):
+            part = slice(*batch.part_S[number : number + 2])
+            assert (batch.arrays["shard"][part] == number).all()
+    wanted, found = np.concatenate(masses), np.concatenate(counts)
+    np.testing.assert_allclose(found / found.sum(), wanted / wanted.sum(), atol=0.006)
+
+
+def test_batches_are_ordered_ahead_and_taken_in_order() -> None:
+    edge = edge_of(2, ahead=3)
+    shards = [Shard(edge, 0, np.ones(4)), Shard(edge, 1, np.ones(4))]
+    client = ReplayClient(edge)
+    assert [client.order(seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
+    assert client.take(0.0) is None
+    assert [shard.work() for shard in shards] == [4, 4]
+    seen = []
+    for _ in range(4):
+        batch = client.take(0.0)
+        assert batch is not None
+        seen.append(batch.arrays["key"].copy())
+    assert client.take(0.0) is None
+    alone = edge_of(2, ahead=3)
+    again = [Shard(alone, 0, np.ones(4)), Shard(alone, 1, np.ones(4))]
+    other = ReplayClient(alone)
+    for seed in range(4):
+        assert other.order(seed, 0.0)
+        for shard in again:
+            shard.work()
+        batch = other.take(0.0)
+        assert batch is not None and np.array_equal(batch.arrays["key"], seen[seed])
+
+
+def test_a_batch_in_use_is_not_written_to() -> None:
+    edge = edge_of(1, ahead=1)
+    shard, client = Shard(edge, 0, np.ones(50)), ReplayClient(edge)
+    assert client.order(1, 0.0)
+    shard.work()
+    batch = client.take(0.0)
+    assert batch is not None
+    before = batch.arrays["key"].copy()
+    assert client.order(2, 0.0) and not client.order(3, 0.0)
+    shard.work()
+    assert np.array_equal(batch.arrays["key"], before)
+
+
+def test_priorities_go_to_the_shards_they_are_of() -> None:
+    edge = edge_of(2)
+    shards = [Shard(edge, 0, np.ones(4)), Shard(edge, 1, np.ones(12))]
+    client = ReplayClient(edge)
+    client.order(5, 0.0)
+    for shard in shards:
+        shard.work()
+    batch = client.take(0.0)
+    assert batch is not None
+    client.update(batch, np.arange(ROWS) + 0.5, 0.0)
+    for number, shard in enumerate(shards):
+        shard.work()
+        part = slice(*batch.part_S[number : number + 2])
+        assert shard.updates == [(batch.arrays["key"][part].tolist(), (np.arange(ROWS) + 0.5)[part].tolist())]
+
+
+def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
+    edge = edge_of(2)
+    first, second = Shard(edge, 0, np.ones(8)), Shard(edge, 1, np.ones(8))
+    client = ReplayClient(edge)
+    assert client.order(1, 0.0) and client.order(2, 0.0)
+    second.work()
+    first = Shard(edge, 0, np.zeros(0))  # started again, with nothing
+    assert client.take(5.0) is None and client.take(5.0) is None  # dropped at once, not after the deadline
+    assert first.work() == 0
+    assert client.order(3, 0.0)
+    second.work()
+    batch = client.take(0.0)
+    assert batch is not None and (batch.arrays["shard"] == 1).all()
+    client.update(batch, np.ones(ROWS), 0.0)
+    # And old orders do not write into a place that another batch has now.
+    first.mass = np.ones(3)
+    first.say()
+    assert first.work() == 0
+
+
+def test_nothing_is_ordered_from_shards_that_are_empty() -> None:
+    edge = edge_of(2)
+    for number in range(2):
+        Shard(edge, number, np.zeros(0))
+    assert not ReplayClient(edge).order(0, 0.0)
