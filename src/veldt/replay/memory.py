@@ -94,6 +94,10 @@ class Replay:
                 f"{count} transitions cannot be sampled from the {len(self)} that the replay memory holds: wait for "
                 "more, or ask for fewer"
             )
+        return self.draw(count, seed)
+
+    def draw(self, count: int, seed: int) -> Sample:
+        """`sample` for one of several shards, of which no one has to hold as many as are drawn."""
         ring, returns = self.ring, self._returns
         position_N, mass_N = self.index.sample(count, seed)
         reward_N, discount_N, bootstrap_N = n_step_returns(

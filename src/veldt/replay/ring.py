@@ -77,7 +77,7 @@ class Ring:
     ) -> None:
         self.width, self.share, self.steps = width, share, steps
         self.rows = ring_rows(spec, share, steps)
-        self.history = _history(spec)
+        self.history = spec.history
         self.observation: dict[str, Store] = {
             name: make_store(field, width, self.rows, compress, threads)
             for name, field in spec.observation.items()
@@ -128,7 +128,7 @@ class Ring:
 
 def ring_rows(spec: SimulatorSpec, share: int, steps: int) -> int:
     """R: `share` rows with the frames before the oldest, and `steps` rows after the newest (one is among the share)."""
-    return share + steps + _history(spec)
+    return share + steps + spec.history
 
 
 def row_bytes(spec: SimulatorSpec) -> int:
@@ -137,10 +137,6 @@ def row_bytes(spec: SimulatorSpec) -> int:
     arrays.append((spec.action.shape, spec.action.dtype))
     arrays += [((), dtype) for dtype in (*_STEP_FIELDS.values(), *_ROW_FIELDS.values())]
     return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
-
-
-def _history(spec: SimulatorSpec) -> int:
-    return max(field.stack for field in spec.observation.values()) - 1
 
 
 def _flat(array: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
@@ -28,6 +29,9 @@ class Control(Protocol):
 
     def beat(self) -> None:
         """Says that it is alive. A role that has not beaten within its deadline counts as hung."""
+
+    def sleep(self, seconds: float) -> None:
+        """Waits, for want of work."""
 
     def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
         """Sends a message (JSON values, and arrays) to the supervisor; rarely, and small."""
@@ -63,6 +67,9 @@ class LocalControl:
 
     def beat(self) -> None:
         self._beats[self._number] += 1
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
         self._pipe.send_bytes(pack({"kind": kind, **values}, arrays))

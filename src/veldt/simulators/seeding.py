@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 # Streams keep draws for different purposes independent of each other.
-EPISODE, DECORRELATION, ACTION, SHUFFLE, NETWORK, EVALUATION, REPLAY = range(7)
+EPISODE, DECORRELATION, ACTION, SHUFFLE, NETWORK, EVALUATION, REPLAY, ACTOR = range(8)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -110,6 +110,11 @@ class SimulatorSpec:
     def is_dict(self) -> bool:
         return "" not in self.observation
 
+    @property
+    def history(self) -> int:
+        """Frames before its own that a row's stack needs, at most."""
+        return max(field.stack for field in self.observation.values()) - 1
+
 
 def action_spec(space: spaces.Space[Any]) -> ActionSpec:
     """The schema of an action space; UsageError for one no policy here can act in."""

@@ -54,7 +54,7 @@ class Trajectory:
         stacks: bool = False,
     ) -> None:
         self.spec, self.steps, self.width = spec, steps, width
-        self.history = max(field.stack for field in spec.observation.values()) - 1
+        self.history = spec.history
         rows = steps + 1
         layouts: dict[str, Layout] = {}
         for name, field in spec.observation.items():

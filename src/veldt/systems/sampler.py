@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward
-from veldt.algorithms.rollout import Rollout
+from veldt.algorithms.rollout import Observation, Rollout
 from veldt.errors import VeldtError
 from veldt.runtime.cores import taking_turns
 from veldt.simulators.in_process import Simulators
@@ -26,6 +26,8 @@ from veldt.simulators.trajectory import STEP_FLAGS
 from veldt.systems.observations import slot_observations
 from veldt.systems.stages import StageClock
 
+Act = Callable[[Forward, Observation, Tensor], tuple[Tensor, dict[str, Tensor]]]
+
 
 class Sampler:
     """Fills trajectory slots by acting in all simulators.
@@ -33,6 +35,7 @@ class Sampler:
     Args:
         forward: the network's forward pass.
         noise: uniform numbers an action takes.
+        act: the algorithm's `act`, or another of its functions that acts and has more to remember.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
         inference: called before each rollout; gives inference its threads.
         cores: which inference takes in turn. Where simulators are fixed to all of them, inference on one alone would
@@ -51,8 +54,10 @@ class Sampler:
         phase: int = 0,
         inference: Callable[[], None] = lambda: None,
         cores: Sequence[int] = (),
+        act: Act | None = None,
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
+        self._policy = act or algorithm.act
         self.trajectory = simulators.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
@@ -69,6 +74,7 @@ class Sampler:
         with self._clock("infer"):
             self._inference()
             noise_TBK = self._noise(steps)
+            self._last_noise = noise_TBK[-1]
             trajectory.version[:] = self.version
         with taking_turns(self._cores) as next_core:
             for group in groups:
@@ -93,7 +99,7 @@ class Sampler:
         part = self._simulators.groups[group]
         with self._clock("infer"):
             observation = self._observations.row(t, part)
-            action, extras = self._algorithm.act(self._forward, observation, noise_TBK[t, part])
+            action, extras = self._policy(self._forward, observation, noise_TBK[t, part])
             chosen = action.cpu().numpy()
             if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
                 raise VeldtError(
@@ -111,6 +117,12 @@ class Sampler:
     def _empty(self, like: Tensor) -> Tensor:
         shape = (self.trajectory.steps, self.trajectory.width, *like.shape[1:])
         return torch.zeros(shape, dtype=like.dtype, device=self._device)
+
+    @torch.no_grad()
+    def said(self) -> dict[str, Tensor]:
+        """What the policy remembers of the last rollout's rows, and of the row after it: [(T + 1) B, ...]."""
+        _, last = self._policy(self._forward, self._observations.last(), self._last_noise)
+        return {name: torch.cat([rows.flatten(0, 1), last[name]]) for name, rows in self._extras.items()}
 
     def rollout(self) -> Rollout:
         """What the last `sample` filled, as an algorithm learns from it."""

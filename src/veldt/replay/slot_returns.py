@@ -1,0 +1,50 @@
+"""n-step returns of a slot that is not stored yet, for who must say what its steps are worth."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from veldt.replay.n_step import NStep
+from veldt.replay.returns import n_step_returns
+from veldt.simulators.trajectory import Trajectory
+
+
+class SlotReturns(NamedTuple):
+    """Of each valid step: its row t B + b, its return, and the row to bootstrap from, in [0, (T + 1) B)."""
+
+    row_N: np.ndarray
+    reward_N: np.ndarray
+    discount_N: np.ndarray
+    bootstrap_N: np.ndarray
+
+
+def slot_returns(slot: Trajectory, returns: NStep) -> SlotReturns:
+    """See `n_step_returns`. Returns that go on after the slot end with it, and bootstrap from its last row."""
+
+    def by_simulator(array_TB: np.ndarray) -> np.ndarray:
+        """[B (T + 1)], with a last row that is no step."""
+        rows = np.zeros((slot.width, slot.steps + 1), array_TB.dtype)
+        rows[:, : slot.steps] = array_TB.T
+        return rows.reshape(-1)
+
+    valid = by_simulator(slot.valid)
+    position_N = np.flatnonzero(valid)
+    arrays = [by_simulator(array) for array in (slot.reward, slot.terminated, slot.life_lost)]
+    reward_N, discount_N, next_N = n_step_returns(
+        arrays[0],
+        arrays[1],
+        arrays[2],
+        valid,
+        slot.steps + 1,
+        returns.steps,
+        returns.discount,
+        returns.clip_rewards,
+        returns.life_loss_ends,
+        position_N,
+    )
+    rows_N = [
+        at_N % (slot.steps + 1) * slot.width + at_N // (slot.steps + 1) for at_N in (position_N, next_N)
+    ]
+    return SlotReturns(rows_N[0], reward_N, discount_N, rows_N[1])

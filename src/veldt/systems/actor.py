@@ -1,0 +1,176 @@
+"""The actor: simulators and a policy of its own, a little behind the learner's (Horgan et al. 2018, algorithm 1).
+
+weights ==> actor ==slots, first priorities==> replay shard
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from veldt.agent import make_network
+from veldt.algorithms.base import OffPolicy
+from veldt.config import TrainConfig
+from veldt.exchange.pace import Pace
+from veldt.exchange.slots import Producer, SlotRings
+from veldt.exchange.weights import SharedWeights
+from veldt.networks.build import TorsoFactory
+from veldt.networks.flat import FlatParameters
+from veldt.networks.precision import apply_precision
+from veldt.replay.slot_returns import slot_returns
+from veldt.runtime.roles import Control
+from veldt.simulators.choose import Plan, make_simulators
+from veldt.simulators.seeding import ACTOR, derive_seed, episode_seed
+from veldt.simulators.simulator import StepperSettings
+from veldt.simulators.source import EnvSource
+from veldt.simulators.spec import SimulatorSpec
+from veldt.simulators.travelling import send
+from veldt.systems.episodes import EpisodeBook
+from veldt.systems.sampler import Sampler
+from veldt.systems.stages import StageClock
+
+_WAIT_S = 0.02  # seconds between looks whether acting may go on
+
+
+@dataclass(frozen=True)
+class ActorPlan:
+    """Simulators `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once."""
+
+    config: TrainConfig
+    source: EnvSource
+    spec: SimulatorSpec
+    network: TorsoFactory | None
+    number: int
+    first: int
+    width: int
+    steps: int
+    pull_every: int  # steps of this actor between looks for newer weights
+
+
+def weights_of(parameters: FlatParameters) -> dict[str, np.ndarray]:
+    """What the weights edge carries, as views of a network's memory on the CPU."""
+    return {name: tensor.numpy() for name, tensor in parameters.tensors().items()}
+
+
+def run_actor(
+    control: Control, plan: ActorPlan, weights: SharedWeights, rings: SlotRings, pace: Pace
+) -> None:
+    """The role: acts until it is told to stop."""
+    torch.set_num_threads(1)
+    actor = _Actor(control, plan, weights, Producer(rings, plan.number), pace)
+    try:
+        while not control.stopping:
+            control.beat()
+            if not pace.may_act():
+                control.sleep(_WAIT_S)
+                continue
+            actor.act()
+    finally:
+        actor.close()
+
+
+class _Actor:
+    def __init__(
+        self, control: Control, plan: ActorPlan, weights: SharedWeights, out: Producer, pace: Pace
+    ) -> None:
+        self._control, self._plan, self._weights, self._out, self._pace = control, plan, weights, out, pace
+        config, spec = plan.config, plan.spec
+        algorithm = config.make_algorithm(spec.action)
+        assert isinstance(algorithm, OffPolicy)
+        algorithm.acts_for(plan.first, config.simulation.num_simulators)
+        self._algorithm = algorithm
+        network = make_network(config, spec, plan.network)
+        self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
+        self._arrays = weights_of(self._parameters)
+        weights.check(self._arrays)
+        self._network = network
+        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, control.attempt)
+        simulation = dataclasses.replace(config.simulation, num_simulators=plan.width, alternate="off")
+        settings = StepperSettings(plan.source, self._seed, simulation, config.atari)
+        here = Plan("in-process", 0, 1, (), "an actor's own")
+        self._simulators = make_simulators(settings, spec, plan.steps, here, stacks=True)
+        self._slot = self._simulators.trajectory
+        self._book = EpisodeBook(plan.width, self._simulators.start())
+        noise = algorithm.action_noise(network)
+        self._sampler = Sampler(
+            self._simulators,
+            algorithm,
+            network,
+            torch.device("cpu"),
+            self._seed,
+            StageClock(),
+            noise=noise,
+            act=algorithm.assess,
+        )
+        self._version, self._since_pull = -1, plan.pull_every
+
+    def act(self) -> None:
+        """One slot: acts, says what its steps are worth, and hands it over."""
+        self._pull()
+        slot = self._slot
+        self._sampler.sample(self._pace.steps)
+        arrays = None
+        while arrays is None:
+            if self._control.stopping:
+                return
+            self._control.beat()
+            arrays = self._out.slot(0.25)
+        send(slot, arrays)
+        arrays["priority"][...] = self._priorities()
+        self._out.commit()
+        steps = int(slot.valid.sum())
+        self._pace.steps_A[self._plan.number] += steps
+        self._since_pull += steps
+        self._say_games()
+        self._simulators.carry_over()
+
+    def close(self) -> None:
+        self._simulators.close()
+
+    def _pull(self) -> None:
+        if self._since_pull < self._plan.pull_every:
+            return
+        self._since_pull = 0
+        version = self._weights.pull_if_newer(self._version, self._arrays)
+        if version != self._version:
+            self._version = self._sampler.version = version
+            self._parameters.refresh()
+
+    @torch.no_grad()
+    def _priorities(self) -> np.ndarray:
+        """First priorities [T, B] of the slot's steps; 0 where there was none."""
+        slot, algorithm = self._slot, self._algorithm
+        returns = slot_returns(slot, algorithm.returns)
+        said = self._sampler.said()
+        priority_TB = np.zeros((slot.steps, slot.width))
+        priority_N = algorithm.first_priorities(
+            said["taken"][returns.row_N],
+            torch.from_numpy(returns.reward_N),
+            torch.from_numpy(returns.discount_N),
+            said["best"][returns.bootstrap_N],
+        )
+        priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
+        return priority_TB
+
+    def _say_games(self) -> None:
+        games = self._book.add(self._slot)
+        if not games:
+            return
+        self._control.say(
+            "games",
+            {"actions": np.concatenate([game.actions for game in games])},
+            games=[
+                {
+                    "simulator": self._plan.first + game.simulator,
+                    "episode": game.episode,
+                    "seed": episode_seed(self._seed, game.simulator, game.episode),
+                    "prefix": game.prefix,
+                    "score": game.score,
+                    "length": game.length,
+                }
+                for game in games
+            ],
+        )

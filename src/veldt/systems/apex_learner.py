@@ -1,0 +1,130 @@
+"""The learner of a decoupled system: batches come from shards, weights go to actors (Horgan et al. 2018, algorithm 2)."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.agent import make_network
+from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.rollout import Observation
+from veldt.algorithms.transitions import Transitions
+from veldt.config import TrainConfig
+from veldt.exchange.gradients import OneLearner
+from veldt.exchange.pace import Pace
+from veldt.exchange.replay import Batch, ReplayClient, ReplayEdge
+from veldt.exchange.weights import SharedWeights
+from veldt.networks.build import TorsoFactory
+from veldt.networks.flat import FlatParameters
+from veldt.networks.precision import Network, apply_precision
+from veldt.replay.index import importance_weights
+from veldt.runtime.roles import Control
+from veldt.simulators.seeding import REPLAY, derive_seed
+from veldt.simulators.spec import SimulatorSpec
+from veldt.systems.actor import weights_of
+from veldt.systems.learner import Learner
+
+_WAIT_S = 0.25
+_SAY_S = 0.5  # seconds between messages with figures
+
+
+@dataclass(frozen=True)
+class LearnerPlan:
+    """`publish_every` counts updates."""
+
+    config: TrainConfig
+    spec: SimulatorSpec
+    network: TorsoFactory | None
+    publish_every: int
+
+
+def run_learner(
+    control: Control, plan: LearnerPlan, weights: SharedWeights, edge: ReplayEdge, pace: Pace
+) -> None:
+    """The role: learns until it is told to stop."""
+    config = plan.config
+    torch.set_num_threads(max(1, config.run.threads))
+    device = torch.device(config.run.device)
+    algorithm = config.make_algorithm(plan.spec.action)
+    assert isinstance(algorithm, OffPolicy) and config.replay is not None
+
+    def made() -> tuple[Network, FlatParameters]:
+        network = make_network(config, plan.spec, plan.network)
+        return network, apply_precision(network, config.run.precision, device)
+
+    (network, parameters), (target, target_parameters) = made(), made()
+    learner = Learner(algorithm, network, parameters, OneLearner(), target_parameters)
+    client, arrays = ReplayClient(edge), weights_of(parameters)
+    noise = algorithm.update_noise(network)
+    weights.publish(0, arrays)
+    ordered, sums, said_at = 0, defaultdict[str, float](float), time.monotonic()
+    counted = 0
+    while not control.stopping:
+        control.beat()
+        if not pace.may_learn():
+            control.sleep(0.002)
+            continue
+        while client.order(derive_seed(config.run.seed, REPLAY, ordered), 0.0):
+            ordered += 1
+        batch = client.take(_WAIT_S)
+        if batch is None:
+            continue
+        progress = min(1.0, pace.steps / config.run.steps)
+        first, last = config.replay.importance_exponent, config.replay.importance_exponent_end
+        transitions = _transitions(
+            batch, plan.spec, first + (last - first) * progress, noise, learner.updates, device
+        )
+        targets = algorithm.targets(network, target, transitions)
+        rate = algorithm.learning_rate(progress, algorithm.batch)
+        loss = learner.update(targets, progress, rate)
+        if loss.priority is not None and config.replay.replay == "prioritised":
+            client.update(batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
+        pace.updates_L[0] += 1
+        if learner.updates % plan.publish_every == 0:
+            weights.publish(learner.updates, arrays)
+        for name, value in loss.figures.items():
+            sums[name] += float(value)
+        counted += 1
+        if time.monotonic() - said_at > _SAY_S:
+            figures = {name: value / counted for name, value in sums.items()}
+            lag = learner.updates - float(batch.arrays["version"].mean())
+            control.say("figures", updates=learner.updates, lag=lag, learning_rate=rate, figures=figures)
+            sums.clear()
+            counted, said_at = 0, time.monotonic()
+
+
+def _transitions(
+    batch: Batch, spec: SimulatorSpec, beta: float, noise: int, update: int, device: torch.device
+) -> Transitions:
+    arrays = batch.arrays
+    generator = torch.Generator().manual_seed(update)
+
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    def observation(which: str) -> Observation:
+        fields: Mapping[str, Tensor] = {
+            name: tensor(
+                arrays[f"{which}/{name}"].transpose(0, 3, 1, 2)
+                if field.stack > 1
+                else arrays[f"{which}/{name}"]
+            )
+            for name, field in spec.observation.items()
+        }
+        return dict(fields) if spec.is_dict else fields[""]
+
+    return Transitions(
+        observation=observation("observation"),
+        action=tensor(arrays["action"]),
+        reward=tensor(arrays["reward"]),
+        discount=tensor(arrays["discount"]),
+        next_observation=observation("next_observation"),
+        weight=tensor(importance_weights(arrays["mass"], beta)),
+        noise=torch.randn(3, noise, generator=generator).to(device),
+    )
