@@ -37,13 +37,17 @@ _WAIT_S = 0.02  # seconds between looks whether acting may go on
 
 @dataclass(frozen=True)
 class ActorPlan:
-    """Simulators `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once."""
+    """Simulators `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once.
+
+    `ring` is its own among those of whom it hands them over to.
+    """
 
     config: TrainConfig
     source: EnvSource
     spec: SimulatorSpec
     network: TorsoFactory | None
     number: int
+    ring: int
     first: int
     width: int
     steps: int
@@ -60,7 +64,7 @@ def run_actor(
 ) -> None:
     """The role: acts until it is told to stop."""
     torch.set_num_threads(1)
-    actor = _Actor(control, plan, weights, Producer(rings, plan.number), pace)
+    actor = _Actor(control, plan, weights, Producer(rings, plan.ring), pace)
     try:
         while not control.stopping:
             control.beat()

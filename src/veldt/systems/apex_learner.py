@@ -1,10 +1,9 @@
-"""The learner of a decoupled system: batches come from shards, weights go to actors (Horgan et al. 2018, algorithm 2)."""
+"""The learner of a decoupled system: batches from shards, weights to actors (Horgan et al. 2018, algorithm 2)."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,15 +108,11 @@ def _transitions(
         return torch.from_numpy(array).to(device)
 
     def observation(which: str) -> Observation:
-        fields: Mapping[str, Tensor] = {
-            name: tensor(
-                arrays[f"{which}/{name}"].transpose(0, 3, 1, 2)
-                if field.stack > 1
-                else arrays[f"{which}/{name}"]
-            )
-            for name, field in spec.observation.items()
-        }
-        return dict(fields) if spec.is_dict else fields[""]
+        fields = {}
+        for name, field in spec.observation.items():
+            array = arrays[f"{which}/{name}"]
+            fields[name] = tensor(array.transpose(0, 3, 1, 2) if field.stack > 1 else array)
+        return fields if spec.is_dict else fields[""]
 
     return Transitions(
         observation=observation("observation"),
