@@ -1,0 +1,138 @@
+"""Actors, replay shards and a learner, each in its own process, joined by their edges."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from veldt.exchange.pace import Pace
+from veldt.exchange.replay import ReplayEdge
+from veldt.exchange.slots import SlotRings
+from veldt.exchange.weights import SharedWeights
+from veldt.given import with_settings
+from veldt.recipe_book import find
+from veldt.runtime.processes import forkserver
+from veldt.runtime.shared import Layout
+from veldt.runtime.supervisor import Message, RolePlan, Supervisor
+from veldt.simulators.source import resolve
+from veldt.simulators.travelling import travelling_layouts
+from veldt.systems.actor import ActorPlan, run_actor, weights_of
+from veldt.systems.apex_learner import LearnerPlan, run_learner
+from veldt.systems.assembly import assemble
+from veldt.systems.replay_shard import ShardPlan, batch_layouts, run_shard
+
+ACTORS, WIDTH, SHARDS, STEPS = 3, 2, 2, 8
+DEADLINE_S = 90.0
+SETTINGS = {
+    "num_simulators": ACTORS * WIDTH,
+    "replay": "prioritised",
+    "exploration": "ladder",
+    "simulators": "in-process",
+    "batch": 16,
+    "training_intensity": 4.0,
+    "learning_starts": 100,
+    "replay_size": 1200,
+    "horizon": 0,
+    "hidden": (16,),
+    "steps": 100_000,
+    "device": "cpu",
+}
+
+
+@dataclass
+class Running:
+    supervisor: Supervisor
+    pace: Pace
+    edge: ReplayEdge
+    weights: SharedWeights
+    arrays: dict[str, np.ndarray]
+    heard: list[Message]
+
+    def until(self, what: str, holds: object) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not holds():  # type: ignore[operator]
+            assert time.monotonic() < end, f"not in time: {what}"
+            self.heard += self.supervisor.look(0.05)
+
+    def of(self, kind: str) -> list[Message]:
+        return [message for message in self.heard if message.kind == kind]
+
+
+@contextmanager
+def running(recipe: str) -> Iterator[Running]:
+    context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    config = with_settings(find(recipe).config("CartPole-v1"), SETTINGS)
+    assembly = assemble(config, resolve("CartPole-v1"))
+    config, spec, algorithm = assembly.config, assembly.spec, assembly.algorithm()
+    arrays = weights_of(assembly.network()[1])
+    layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in arrays.items()}
+    weights = SharedWeights(layouts, context)
+    wakes = [context.Semaphore(0) for _ in range(SHARDS)]
+    batch = config.learn.batch  # type: ignore[union-attr]
+    edge = ReplayEdge(batch_layouts(spec, batch), batch, 4, wakes, context)
+    of_shard = [list(range(shard, ACTORS, SHARDS)) for shard in range(SHARDS)]
+    slot = travelling_layouts(spec, STEPS, WIDTH) | {"priority": Layout((STEPS, WIDTH), "float64")}
+    rings = [SlotRings(slot, len(actors), 2, context, wakes[shard]) for shard, actors in enumerate(of_shard)]
+    pace = Pace(ACTORS, 1, intensity=4.0, starts=100, batch=batch, slack=1000.0, context=context)
+    plans = [RolePlan("learner", run_learner, (LearnerPlan(config, spec, None, 4), weights, edge, pace), 0)]
+    for shard, actors in enumerate(of_shard):
+        first = [WIDTH * place for place in range(len(actors))]
+        width = WIDTH * len(actors)
+        plan = ShardPlan(config, spec, algorithm.returns, shard, SHARDS, width, first)  # type: ignore[attr-defined]
+        plans.append(RolePlan(f"shard {shard}", run_shard, (plan, rings[shard], edge, wakes[shard]), 1))
+    for actor in range(ACTORS):
+        shard, ring = actor % SHARDS, actor // SHARDS
+        own = ActorPlan(
+            config, assembly.source, spec, None, actor, ring, WIDTH * actor, WIDTH, STEPS, pull_every=20
+        )
+        plans.append(RolePlan(f"actor {actor}", run_actor, (own, weights, rings[shard], pace), 2))
+    supervisor = Supervisor(context, plans)
+    supervisor.start()
+    try:
+        yield Running(supervisor, pace, edge, weights, arrays, [])
+    finally:
+        supervisor.kill()
+
+
+@pytest.mark.parametrize("recipe", ["dqn", "rainbow"])
+def test_they_work_together_and_keep_pace(recipe: str) -> None:
+    with running(recipe) as run:
+        run.until("learning", lambda: run.pace.updates_L[0] >= 150)
+        pace = run.pace
+        assert (pace.steps_A > 0).all() and (run.edge.ledger("rows") > 0).all()
+        assert pace.samples <= pace.due <= pace.samples + 1000 + 4.0 * STEPS * WIDTH * ACTORS
+        games = [game for message in run.of("games") for game in message.values["games"]]
+        assert {game["simulator"] for game in games} == set(range(ACTORS * WIDTH))
+        assert all(game["length"] == game["score"] for game in games), "a point for each step"
+        version = run.weights.pull_if_newer(-1, run.arrays)
+        assert 100 < version <= run.pace.updates_L[0] + 1
+        run.until("figures", lambda: run.of("figures"))
+        figures = run.of("figures")[-1].values
+        assert 0 < figures["lag"] < figures["updates"] and np.isfinite(figures["figures"]["loss/total"])
+        run.supervisor.stop(30.0)
+        assert run.supervisor.all_ended and not run.of("failed")
+
+
+def test_actors_and_shards_may_die() -> None:
+    with running("dqn") as run:
+        run.until("learning", lambda: run.pace.updates_L[0] >= 20)
+        pids = {message.role: message.values["pid"] for message in run.of("started")}
+        for role in (1, 3, 4):  # a shard, and two actors
+            os.kill(pids[role], signal.SIGKILL)
+        run.until("restarts", lambda: len(run.of("restarted")) == 3)
+        before = run.pace.steps_A.copy(), int(run.pace.updates_L[0])
+        run.until("learning again", lambda: run.pace.updates_L[0] >= before[1] + 100)
+        run.until("acting again", lambda: (run.pace.steps_A > before[0]).all())
+        assert (run.edge.ledger("rows") > 0).all() and run.edge.ledger("life").tolist() == [2, 1]
+        assert {message.values["name"] for message in run.of("restarted")} == {
+            "shard 0",
+            "actor 0",
+            "actor 1",
+        }
