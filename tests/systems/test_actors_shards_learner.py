@@ -129,7 +129,7 @@ def test_actors_and_shards_may_die() -> None:
         run.until("restarts", lambda: len(run.of("restarted")) == 3)
         before = run.pace.steps_A.copy(), int(run.pace.updates_L[0])
         run.until("learning again", lambda: run.pace.updates_L[0] >= before[1] + 100)
-        run.until("acting again", lambda: (run.pace.steps_A > before[0]).all())
+        run.until("acting again", lambda: bool((run.pace.steps_A > before[0]).all()))
         assert (run.edge.ledger("rows") > 0).all() and run.edge.ledger("life").tolist() == [2, 1]
         assert {message.values["name"] for message in run.of("restarted")} == {
             "shard 0",
