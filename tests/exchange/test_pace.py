@@ -48,7 +48,7 @@ def test_it_goes_on_for_ever_and_the_ratio_is_kept(
         blocked = not pace.may_act() and not (pace.may_learn() and stored >= batch)
         assert moved or not blocked
         assert pace.samples <= max(0.0, pace.due)
-        assert pace.due - pace.samples <= slack + intensity * flush * actors
+        assert pace.due - pace.samples <= slack + intensity * flush * actors + 1e-6
 
 
 def test_without_an_intensity_both_are_free() -> None:

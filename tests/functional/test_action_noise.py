@@ -72,7 +72,7 @@ def test_streams_and_seeds_are_independent(noise: np.ndarray) -> None:
 
 def test_no_two_streams_of_neighbouring_seeds_share_a_key() -> None:
     streams = [value for name, value in vars(seeding).items() if name.isupper() and isinstance(value, int)]
-    assert len(set(streams)) == 7
+    assert len(set(streams)) == 8
     first = {
         (seed, stream): uniform(seed, stream, np.zeros(1), np.zeros(1), 2).tobytes()
         for seed in range(100)

@@ -57,13 +57,17 @@ def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., lis
         forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"]), plans
     )
 
+    heard: list[Message] = []
+
     def hear(kind: str, count: int = 1) -> list[Message]:
-        heard: list[Message] = []
+        """The next messages of a kind; others stay to be asked for."""
         end = time.monotonic() + DEADLINE_S
-        while sum(message.kind == kind for message in heard) < count:
+        while len(found := [message for message in heard if message.kind == kind]) < count:
             assert time.monotonic() < end, f"heard only {heard}"
-            heard += supervisor.look(0.05)
-        return [message for message in heard if message.kind == kind]
+            heard.extend(supervisor.look(0.05))
+        taken = found[:count]
+        heard[:] = [message for message in heard if not any(message is one for one in taken)]
+        return taken
 
     supervisor.start()
     try:
@@ -88,6 +92,7 @@ def test_roles_are_heard_and_end_when_asked() -> None:
 def test_a_killed_role_is_started_again_as_what_it_was() -> None:
     with supervised(plan(works, "a", restarts=3), plan(works, "b")) as (_, hear):
         started = hear("started", 2)
+        hear("working", 2)
         for attempt in (1, 2):
             os.kill(next(m for m in started if m.role == 0).values["pid"], signal.SIGKILL)
             (lost,) = hear("restarted")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,16 +107,20 @@ def test_they_work_together_and_keep_pace(recipe: str) -> None:
     with running(recipe) as run:
         run.until("learning", lambda: run.pace.updates_L[0] >= 150)
         pace = run.pace
-        assert (pace.steps_A > 0).all() and (run.edge.ledger("rows") > 0).all()
         assert pace.samples <= pace.due <= pace.samples + 1000 + 4.0 * STEPS * WIDTH * ACTORS
-        games = [game for message in run.of("games") for game in message.values["games"]]
-        assert {game["simulator"] for game in games} == set(range(ACTORS * WIDTH))
-        assert all(game["length"] == game["score"] for game in games), "a point for each step"
+
+        def games() -> list[dict[str, Any]]:
+            return [game for message in run.of("games") for game in message.values["games"]]
+
+        everybody = set(range(ACTORS * WIDTH))
+        run.until("games of all simulators", lambda: {game["simulator"] for game in games()} == everybody)
+        run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
+        assert all(game["length"] == game["score"] for game in games()), "a point for each step"
         version = run.weights.pull_if_newer(-1, run.arrays)
         assert 100 < version <= run.pace.updates_L[0] + 1
         run.until("figures", lambda: run.of("figures"))
         figures = run.of("figures")[-1].values
-        assert 0 < figures["lag"] < figures["updates"] and np.isfinite(figures["figures"]["loss/total"])
+        assert 0 <= figures["lag"] <= figures["updates"] + 1 and np.isfinite(figures["figures"]["loss/total"])
         run.supervisor.stop(30.0)
         assert run.supervisor.all_ended and not run.of("failed")
 
@@ -130,7 +135,8 @@ def test_actors_and_shards_may_die() -> None:
         before = run.pace.steps_A.copy(), int(run.pace.updates_L[0])
         run.until("learning again", lambda: run.pace.updates_L[0] >= before[1] + 100)
         run.until("acting again", lambda: bool((run.pace.steps_A > before[0]).all()))
-        assert (run.edge.ledger("rows") > 0).all() and run.edge.ledger("life").tolist() == [2, 1]
+        run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
+        assert run.edge.ledger("life").tolist() == [2, 1]
         assert {message.values["name"] for message in run.of("restarted")} == {
             "shard 0",
             "actor 0",
