@@ -123,7 +123,9 @@ def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
     arguments = ("a",) if stopped else ()
     with supervised(plan(role, *arguments, restarts=1, deadline_s=1.0)) as (_, hear):
         if stopped:
-            os.kill(hear("started")[0].values["pid"], signal.SIGSTOP)
+            pid = hear("started")[0].values["pid"]
+            hear("working")
+            os.kill(pid, signal.SIGSTOP)
         (lost,) = hear("restarted")
         assert lost.values["why"] == "gave no sign of life for 1 s"
         if not stopped:
