@@ -148,3 +148,30 @@ def test_nothing_is_ordered_from_shards_that_are_empty() -> None:
     for number in range(2):
         Shard(edge, number, np.zeros(0))
     assert not ReplayClient(edge).order(0, 0.0)
+
+
+def test_a_batch_that_lost_rows_is_not_dropped_while_a_shard_may_still_write_to_it() -> None:
+    edge = edge_of(2)
+    Shard(edge, 0, np.ones(8))
+    second, client = Shard(edge, 1, np.ones(8)), ReplayClient(edge)
+    assert [client.order(seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
+    Shard(edge, 0, np.zeros(0))  # started again, with nothing
+    assert client.take(0.05) is None and not client.order(5, 0.0)
+    second.work()
+    assert client.take(0.05) is None and client.order(5, 0.0)
+
+
+def test_no_shard_is_asked_for_a_batch_that_another_has_no_room_to_be_asked_for() -> None:
+    edge = edge_of(2, ahead=1)
+    first, second = Shard(edge, 0, np.ones(8)), Shard(edge, 1, np.ones(8))
+    client = ReplayClient(edge)
+    assert client.order(1, 0.0)
+    first.work()
+    second.work()
+    batch = client.take(0.0)
+    assert batch is not None
+    while edge.orders[1].waiting[0] < edge.orders[1].depth:
+        client.update(batch, np.ones(ROWS), 0.0)
+        first.work()
+    assert not client.order(2, 0.0)
+    assert edge.orders[0].waiting[0] == 0

@@ -56,9 +56,8 @@ class ReplayEdge:
         }
         # A line of the cache for each shard.
         arrays |= {name: Layout((self.shards, 8), dtype) for name, dtype in _LEDGER.items()}
-        arrays["written"] = Layout(
-            (self.shards, self.places), "int64"
-        )  # the number of the last order that was done
+        # The numbers of the last orders that were done.
+        arrays["written"] = Layout((self.shards, self.places), "int64")
         self._shared = SharedArrays(arrays, context)
         order = {
             "head": Layout((7,), "int64"),
@@ -165,32 +164,37 @@ class ReplayClient:
             return False
         life_S = self._edge.ledger("life").copy()
         counts_S = _share_out(mass_S, self._edge.rows, seed)
-        place, self._number = self._free[0], self._number + 1
+        asked = np.flatnonzero(counts_S).tolist()
+        # All or none: a shard that was asked for a batch that is not to be would write into another one's place.
+        if any(self._orders[shard].slot(deadline_s) is None for shard in asked):
+            return False
+        place, self._number = self._free.popleft(), self._number + 1
         part_S = np.concatenate([[0], np.cumsum(counts_S)])
-        for shard in np.flatnonzero(counts_S).tolist():
+        for shard in asked:
             own = int(
                 np.random.SeedSequence([seed % 2**64, shard]).generate_state(1, np.uint64).view(np.int64)[0]
             )
             where = (_SAMPLE, place, part_S[shard], counts_S[shard])
             head = (*where, self._number, life_S[shard], own)
-            if not self._send(shard, head, deadline_s):
-                return False
-        self._free.popleft()
+            self._send(shard, head, deadline_s)
         self._under_way.append(_Ordered(place, self._number, part_S, life_S))
         return True
 
     def take(self, deadline_s: float) -> Batch | None:
-        """The oldest batch that was ordered; None if it is not there in time, or can never be (then it is dropped)."""
+        """The oldest batch that was ordered; None if it is not there in time, or can never be.
+
+        The latter is dropped, when no shard can write to it any more.
+        """
         if self._in_use is not None:
             self._free.append(self._in_use.place)
             self._in_use = None
         if not self._under_way:
             return None
         oldest = self._under_way[0]
-        if not awaited(lambda: self._is_there(oldest) or self._is_lost(oldest), self._edge.done, deadline_s):
+        if not awaited(lambda: self._is_settled(oldest), self._edge.done, deadline_s):
             return None
         self._under_way.popleft()
-        if not self._is_there(oldest):
+        if not self._written_S(oldest).all():
             self._free.append(oldest.place)
             return None
         self._in_use = oldest
@@ -204,13 +208,14 @@ class ReplayClient:
                 head = (_UPDATE, 0, 0, part.stop - part.start, 0, batch.life_S[shard], 0)
                 self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
 
-    def _is_there(self, ordered: _Ordered) -> bool:
-        asked_S = np.diff(ordered.part_S) > 0
-        return bool((self._edge.written_SP[asked_S, ordered.place] == ordered.number).all())
+    def _is_settled(self, ordered: _Ordered) -> bool:
+        """Whether every shard has written its rows, or has died since it was asked for them."""
+        return bool((self._written_S(ordered) | (self._edge.ledger("life") != ordered.life_S)).all())
 
-    def _is_lost(self, ordered: _Ordered) -> bool:
+    def _written_S(self, ordered: _Ordered) -> np.ndarray:
+        """Which shards have written all that they were asked for, if anything; bool [S]."""
         asked_S = np.diff(ordered.part_S) > 0
-        return bool((self._edge.ledger("life") != ordered.life_S)[asked_S].any())
+        return ~asked_S | (self._edge.written_SP[:, ordered.place] == ordered.number)
 
     def _send(
         self,
