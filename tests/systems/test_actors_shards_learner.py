@@ -23,7 +23,7 @@ from veldt.runtime.processes import forkserver
 from veldt.runtime.shared import Layout
 from veldt.runtime.supervisor import Message, RolePlan, Supervisor
 from veldt.simulators.source import resolve
-from veldt.simulators.travelling import travelling_layouts
+from veldt.simulators.trajectory import row_layouts
 from veldt.systems.actor import ActorPlan, run_actor, weights_of
 from veldt.systems.apex_learner import LearnerPlan, run_learner
 from veldt.systems.assembly import assemble
@@ -79,7 +79,7 @@ def running(recipe: str) -> Iterator[Running]:
     batch = config.learn.batch  # type: ignore[union-attr]
     edge = ReplayEdge(batch_layouts(spec, batch), batch, 4, wakes, context)
     of_shard = [list(range(shard, ACTORS, SHARDS)) for shard in range(SHARDS)]
-    slot = travelling_layouts(spec, STEPS, WIDTH) | {"priority": Layout((STEPS, WIDTH), "float64")}
+    slot = row_layouts(spec, STEPS, WIDTH) | {"priority": Layout((STEPS, WIDTH), "float64")}
     rings = [SlotRings(slot, len(actors), 2, context, wakes[shard]) for shard, actors in enumerate(of_shard)]
     pace = Pace(ACTORS, 1, intensity=4.0, starts=100, batch=batch, slack=1000.0, context=context)
     plans = [RolePlan("learner", run_learner, (LearnerPlan(config, spec, None, 4), weights, edge, pace), 0)]

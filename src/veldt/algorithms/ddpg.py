@@ -87,22 +87,15 @@ class DDPG(ReplayAlgorithm):
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        added_ND, kept_ND = noise.chunk(2, -1)
-        return (kept_ND * forward(observation) + added_ND).clamp(-1.0, 1.0), {}
+        return _explored(forward(observation), noise), {}
 
     def assess(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        added_ND, kept_ND = noise.chunk(2, -1)
         best_ND = forward(observation)
-        action_ND = (kept_ND * best_ND + added_ND).clamp(-1.0, 1.0)
+        action_ND = _explored(best_ND, noise)
         taken_N, best_N = forward(observation, action_ND), forward(observation, best_ND)
         return action_ND, {"taken": taken_N, "best": best_N}
-
-    def first_priorities(
-        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
-    ) -> Tensor:
-        return (reward_N + discount_N * best_N - taken_N).abs()
 
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return forward(observation)
@@ -140,3 +133,9 @@ class DDPG(ReplayAlgorithm):
             "q/policy": value_N.detach().mean(),
         }
         return Loss(loss, figures, error_N.detach().abs())
+
+
+def _explored(action_ND: Tensor, noise: Tensor) -> Tensor:
+    """The policy's action with prepared noise."""
+    added_ND, kept_ND = noise.chunk(2, -1)
+    return (kept_ND * action_ND + added_ND).clamp(-1.0, 1.0)

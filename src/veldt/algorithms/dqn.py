@@ -36,11 +36,6 @@ class DQN(QLearning):
     def of_action(self, output: Any, action_N: Tensor) -> Tensor:
         return output.gather(-1, action_N.unsqueeze(-1)).squeeze(-1)
 
-    def first_priorities(
-        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
-    ) -> Tensor:
-        return (reward_N + discount_N * best_N - taken_N).abs()
-
     def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
         q_NA = forward(batch.observation, *shared_noise(batch.noise))
         q_N = self.of_action(q_NA, batch.action)

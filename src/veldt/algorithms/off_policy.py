@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
+from torch import Tensor
+
 from veldt.algorithms.base import OffPolicy, TargetUpdate
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
@@ -124,3 +126,9 @@ class ReplayAlgorithm(OffPolicy):
 
     def learning_rate(self, progress: float, batch: int) -> float:
         return self._config.scaled_learning_rate()
+
+    def first_priorities(
+        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
+    ) -> Tensor:
+        """The size of the error, of those that regress on values."""
+        return (reward_N + discount_N * best_N - taken_N).abs()

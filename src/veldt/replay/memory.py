@@ -16,7 +16,7 @@ from veldt.replay.ring import Change, Ring
 from veldt.replay.settings import ReplayConfig
 from veldt.replay.size import transitions_each
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.trajectory import Trajectory
+from veldt.simulators.trajectory import Rows
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Replay:
         """The most transitions there can be: `replay_size`, rounded up to as many for each simulator."""
         return self.ring.width * self.ring.share
 
-    def append(self, slot: Trajectory, priority_TB: np.ndarray | None = None, first: int = 0) -> None:
+    def append(self, slot: Rows, priority_TB: np.ndarray | None = None, first: int = 0) -> None:
         """Takes a full slot of simulators `first` and on, the one that follows what was appended of them before.
 
         Args:

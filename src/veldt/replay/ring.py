@@ -18,7 +18,7 @@ import numpy as np
 
 from veldt.replay.frames import Store, make_store
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.trajectory import Trajectory
+from veldt.simulators.trajectory import Rows
 
 _STEP_FIELDS = {
     "reward": "float32",
@@ -104,7 +104,7 @@ class Ring:
         """Positions of the valid rows from `first_B` up to `end_B`, int64 [M], simulator by simulator."""
         return _between(self.valid, first_B, end_B)
 
-    def append(self, slot: Trajectory, first: int = 0) -> Change:
+    def append(self, slot: Rows, first: int = 0) -> Change:
         """Writes a full slot of simulators `first` and on, the one that follows what was appended of them before."""
         part = slice(first, first + slot.width)
         first_B, end_B = self.first, self.end

@@ -39,3 +39,7 @@ class ReplayConfig:
         for name in ("priority_exponent", "importance_exponent", "importance_exponent_end"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
+
+    def beta(self, progress: float) -> float:
+        """β when this fraction of the training budget is done."""
+        return self.importance_exponent + (self.importance_exponent_end - self.importance_exponent) * progress

@@ -8,7 +8,7 @@ import numpy as np
 
 from veldt.replay.n_step import NStep
 from veldt.replay.returns import n_step_returns
-from veldt.simulators.trajectory import Trajectory
+from veldt.simulators.trajectory import Rows
 
 
 class SlotReturns(NamedTuple):
@@ -20,7 +20,7 @@ class SlotReturns(NamedTuple):
     bootstrap_N: np.ndarray
 
 
-def slot_returns(slot: Trajectory, returns: NStep) -> SlotReturns:
+def slot_returns(slot: Rows, returns: NStep) -> SlotReturns:
     """See `n_step_returns`. Returns that go on after the slot end with it, and bootstrap from its last row."""
 
     def by_simulator(array_TB: np.ndarray) -> np.ndarray:
@@ -31,11 +31,10 @@ def slot_returns(slot: Trajectory, returns: NStep) -> SlotReturns:
 
     valid = by_simulator(slot.valid)
     position_N = np.flatnonzero(valid)
-    arrays = [by_simulator(array) for array in (slot.reward, slot.terminated, slot.life_lost)]
     reward_N, discount_N, next_N = n_step_returns(
-        arrays[0],
-        arrays[1],
-        arrays[2],
+        by_simulator(slot.reward),
+        by_simulator(slot.terminated),
+        by_simulator(slot.life_lost),
         valid,
         slot.steps + 1,
         returns.steps,

@@ -21,6 +21,7 @@ small (then they serve learning, too) and else 2: a row's, while the next is mad
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -35,8 +36,49 @@ ROW_FIELDS = {"age": "int32", "ended": "bool", "episode": "int64"}
 STEP_FLAGS = ("terminated", "truncated", "life_lost", "cut", "valid")
 
 
-class Trajectory:
-    """See the module's text. `steps` is T, `width` is B; `restarts` int64 [B] counts restarts since the start.
+def row_layouts(spec: SimulatorSpec, steps: int, width: int) -> dict[str, Layout]:
+    """The arrays of `Rows`."""
+    rows = steps + 1
+    layouts = {
+        f"observation/{name}": Layout((spec.history + rows, width, *field.shape), field.dtype)
+        for name, field in spec.observation.items()
+    }
+    layouts |= {name: Layout((rows, width), dtype) for name, dtype in ROW_FIELDS.items()}
+    # Side by side in the order of STEP_FLAGS, so that one assignment clears them all: for a small environment that is
+    # much of a step's cost.
+    layouts["flags"] = Layout((steps, len(STEP_FLAGS), width), "bool")
+    layouts["action"] = Layout((steps, width, *spec.action.shape), spec.action.dtype)
+    return layouts | {"reward": Layout((steps, width), "float32"), "version": Layout((steps, width), "int64")}
+
+
+class Rows:
+    """A slot's rows and steps, by the names of the module's text. `steps` is T, `width` is B.
+
+    They are all that whoever stores a slot or learns from it has to know, and may be copies that came from elsewhere.
+
+    Args:
+        arrays: by the names of `row_layouts`; others may be among them.
+    """
+
+    def __init__(self, spec: SimulatorSpec, arrays: Mapping[str, np.ndarray] | SharedArrays) -> None:
+        self.spec, self.history = spec, spec.history
+        self.observation = {name: arrays[f"observation/{name}"] for name in spec.observation}
+        self.age, self.ended, self.episode = arrays["age"], arrays["ended"], arrays["episode"]
+        self.action, self.reward, self.version = (arrays[name] for name in ("action", "reward", "version"))
+        self.flags = arrays["flags"]
+        self.terminated, self.truncated, self.life_lost, self.cut, self.valid = self.flags.swapaxes(0, 1)
+        self.steps, self.width = self.reward.shape
+
+    def copy_to(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copies everything into arrays of the same layouts."""
+        for name, array in self.observation.items():
+            np.copyto(arrays[f"observation/{name}"], array)
+        for name in (*ROW_FIELDS, "flags", "action", "reward", "version"):
+            np.copyto(arrays[name], getattr(self, name))
+
+
+class Trajectory(Rows):
+    """See the module's text. `restarts` int64 [B] counts restarts since the start.
 
     Simulators that are reset in the pause put their observations into `fresh` and their episodes into `fresh_episode`
     int64 [B], until the rows may change.
@@ -53,18 +95,11 @@ class Trajectory:
         context: BaseContext | None,
         stacks: bool = False,
     ) -> None:
-        self.spec, self.steps, self.width = spec, steps, width
-        self.history = spec.history
+        self.spec = spec
         rows = steps + 1
-        layouts: dict[str, Layout] = {}
+        layouts = row_layouts(spec, steps, width)
         for name, field in spec.observation.items():
-            layouts[f"observation/{name}"] = Layout((self.history + rows, width, *field.shape), field.dtype)
             layouts[f"fresh/{name}"] = Layout((width, *field.shape), field.dtype)
-        layouts |= {name: Layout((rows, width), dtype) for name, dtype in ROW_FIELDS.items()}
-        layouts["flags"] = Layout((steps, len(STEP_FLAGS), width), "bool")
-        layouts["action"] = Layout((steps, width, *spec.action.shape), spec.action.dtype)
-        layouts["reward"] = Layout((steps, width), "float32")
-        layouts["version"] = Layout((steps, width), "int64")
         layouts |= {name: Layout((width,), "int64") for name in ("restarts", "fresh_episode")}
         stacked = [name for name, field in spec.observation.items() if field.stack > 1 and stacks]
         for name in stacked:
@@ -77,23 +112,13 @@ class Trajectory:
         self._name_arrays()
 
     def _name_arrays(self) -> None:
-        names = self.spec.observation
-        self.observation = {name: self._arrays[f"observation/{name}"] for name in names}
-        self.fresh = {name: self._arrays[f"fresh/{name}"] for name in names}
+        super().__init__(self.spec, self._arrays)
+        self.fresh = {name: self._arrays[f"fresh/{name}"] for name in self.spec.observation}
         self.stacks = {name: self._arrays[f"stacks/{name}"] for name in self._stacked}
-        self.age, self.ended = self._arrays["age"], self._arrays["ended"]
-        self.episode, self.restarts = self._arrays["episode"], self._arrays["restarts"]
-        self.fresh_episode = self._arrays["fresh_episode"]
-        self.action, self.reward, self.version = (
-            self._arrays[name] for name in ("action", "reward", "version")
-        )
-        # Side by side in the order of STEP_FLAGS, so that one assignment clears them all: for a small environment that
-        # is much of a step's cost.
-        self.flags = self._arrays["flags"]
-        self.terminated, self.truncated, self.life_lost, self.cut, self.valid = self.flags.swapaxes(0, 1)
+        self.restarts, self.fresh_episode = self._arrays["restarts"], self._arrays["fresh_episode"]
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("spec", "steps", "width", "history", "_stacked", "_arrays")
+        names = ("spec", "_stacked", "_arrays")
         return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

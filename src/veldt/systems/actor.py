@@ -27,7 +27,6 @@ from veldt.simulators.seeding import ACTOR, derive_seed, episode_seed
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.travelling import send
 from veldt.systems.episodes import EpisodeBook
 from veldt.systems.sampler import Sampler
 from veldt.systems.stages import StageClock
@@ -122,7 +121,7 @@ class _Actor:
                 return
             self._control.beat()
             arrays = self._out.slot(0.25)
-        send(slot, arrays)
+        slot.copy_to(arrays)
         arrays["priority"][...] = self._priorities()
         self._out.commit()
         steps = int(slot.valid.sum())

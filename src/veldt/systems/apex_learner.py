@@ -8,12 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from veldt.agent import make_network
 from veldt.algorithms.base import OffPolicy
-from veldt.algorithms.rollout import Observation
-from veldt.algorithms.transitions import Transitions
 from veldt.config import TrainConfig
 from veldt.exchange.gradients import OneLearner
 from veldt.exchange.pace import Pace
@@ -22,11 +19,12 @@ from veldt.exchange.weights import SharedWeights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import Network, apply_precision
-from veldt.replay.index import importance_weights
+from veldt.replay.memory import Sample
 from veldt.runtime.roles import Control
 from veldt.simulators.seeding import REPLAY, derive_seed
 from veldt.simulators.spec import SimulatorSpec
 from veldt.systems.actor import weights_of
+from veldt.systems.experience import to_transitions
 from veldt.systems.learner import Learner
 
 _WAIT_S = 0.25
@@ -75,10 +73,9 @@ def run_learner(
         if batch is None:
             continue
         progress = min(1.0, pace.steps / config.run.steps)
-        first, last = config.replay.importance_exponent, config.replay.importance_exponent_end
-        transitions = _transitions(
-            batch, plan.spec, first + (last - first) * progress, noise, learner.updates, device
-        )
+        noise_seed = derive_seed(config.run.seed, REPLAY, learner.updates, 1)
+        sample, beta = _sample(batch, plan.spec), config.replay.beta(progress)
+        transitions = to_transitions(sample, plan.spec, beta, noise, noise_seed, device)
         targets = algorithm.targets(network, target, transitions)
         rate = algorithm.learning_rate(progress, algorithm.batch)
         loss = learner.update(targets, progress, rate)
@@ -92,34 +89,30 @@ def run_learner(
         counted += 1
         if time.monotonic() - said_at > _SAY_S:
             figures = {name: value / counted for name, value in sums.items()}
-            lag = learner.updates - float(batch.arrays["version"].mean())
+            lag = learner.updates - float(sample.version_N.mean())
             control.say("figures", updates=learner.updates, lag=lag, learning_rate=rate, figures=figures)
             sums.clear()
             counted, said_at = 0, time.monotonic()
 
 
-def _transitions(
-    batch: Batch, spec: SimulatorSpec, beta: float, noise: int, update: int, device: torch.device
-) -> Transitions:
+def _sample(batch: Batch, spec: SimulatorSpec) -> Sample:
+    """A batch as one memory would have drawn it; see `batch_layouts`."""
     arrays = batch.arrays
-    generator = torch.Generator().manual_seed(update)
 
-    def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(device)
+    def observation(which: str) -> dict[str, np.ndarray]:
+        fields = {name: arrays[f"{which}/{name}"] for name in spec.observation}
+        stacked = {name for name, field in spec.observation.items() if field.stack > 1}
+        return {
+            name: array.transpose(0, 3, 1, 2) if name in stacked else array for name, array in fields.items()
+        }
 
-    def observation(which: str) -> Observation:
-        fields = {}
-        for name, field in spec.observation.items():
-            array = arrays[f"{which}/{name}"]
-            fields[name] = tensor(array.transpose(0, 3, 1, 2) if field.stack > 1 else array)
-        return fields if spec.is_dict else fields[""]
-
-    return Transitions(
+    return Sample(
         observation=observation("observation"),
-        action=tensor(arrays["action"]),
-        reward=tensor(arrays["reward"]),
-        discount=tensor(arrays["discount"]),
         next_observation=observation("next_observation"),
-        weight=tensor(importance_weights(arrays["mass"], beta)),
-        noise=torch.randn(3, noise, generator=generator).to(device),
+        action_N=arrays["action"],
+        reward_N=arrays["reward"],
+        discount_N=arrays["discount"],
+        mass_N=arrays["mass"],
+        key_N=arrays["key"],
+        version_N=arrays["version"],
     )

@@ -16,6 +16,7 @@ from veldt.replay.index import importance_weights
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.settings import ReplayConfig
 from veldt.simulators.seeding import REPLAY, SHUFFLE, derive_seed
+from veldt.simulators.spec import SimulatorSpec
 from veldt.simulators.trajectory import Trajectory
 from veldt.systems.sampler import Sampler
 from veldt.systems.stages import StageClock
@@ -128,13 +129,15 @@ class Replayed:
             # Also in mid-run, should the memory have become too small: nothing is made up for afterwards.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
-        first, last = self._config.importance_exponent, self._config.importance_exponent_end
-        self._beta = first + (last - first) * progress
+        self._beta = self._config.beta(progress)
         while self.updates < self._due(steps):
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
                 self._sample = self.memory.sample(self._algorithm.batch, seed)
-                transitions = self._transitions(self._sample)
+                noise_seed = derive_seed(self._run_seed, REPLAY, self.updates, 1)
+                transitions = to_transitions(
+                    self._sample, self._slot.spec, self._beta, self._noise, noise_seed, self._device
+                )
             with self._clock("train"):
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
             self.updates += 1
@@ -178,26 +181,6 @@ class Replayed:
         used = (steps - self._starts_at) * self._algorithm.intensity
         return self._updates_before + int(used // self._algorithm.batch)
 
-    def _transitions(self, sample: Sample) -> Transitions:
-        seed = derive_seed(self._run_seed, REPLAY, self.updates, 1)
-        noise = torch.randn(3, self._noise, generator=torch.Generator().manual_seed(seed))
-        return Transitions(
-            observation=self._observation(sample.observation),
-            action=self._tensor(sample.action_N),
-            reward=self._tensor(sample.reward_N),
-            discount=self._tensor(sample.discount_N),
-            next_observation=self._observation(sample.next_observation),
-            weight=self._tensor(importance_weights(sample.mass_N, self._beta)),
-            noise=noise.to(self._device),
-        )
-
-    def _observation(self, fields: Mapping[str, np.ndarray]) -> Observation:
-        tensors = {name: self._tensor(array) for name, array in fields.items()}
-        return tensors if self._slot.spec.is_dict else tensors[""]
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
-
     def _count_outside(self) -> None:
         if self._algorithm.reward_range is None:
             return
@@ -213,3 +196,26 @@ class Replayed:
                 "count them on as replay/rewards_outside_atoms)"
             )
         self._outside += outside
+
+
+def to_transitions(
+    sample: Sample, spec: SimulatorSpec, beta: float, noise: int, seed: int, device: torch.device
+) -> Transitions:
+    """A sample as an algorithm learns from it, on `device`: weighed by β, with `noise` normal numbers of each kind."""
+
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    def observation(fields: Mapping[str, np.ndarray]) -> Observation:
+        tensors = {name: tensor(array) for name, array in fields.items()}
+        return tensors if spec.is_dict else tensors[""]
+
+    return Transitions(
+        observation=observation(sample.observation),
+        action=tensor(sample.action_N),
+        reward=tensor(sample.reward_N),
+        discount=tensor(sample.discount_N),
+        next_observation=observation(sample.next_observation),
+        weight=tensor(importance_weights(sample.mass_N, beta)),
+        noise=torch.randn(3, noise, generator=torch.Generator().manual_seed(seed)).to(device),
+    )

@@ -22,7 +22,7 @@ from veldt.replay.n_step import NStep
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.travelling import Received
+from veldt.simulators.trajectory import Rows
 
 _WAIT_S = 0.05  # seconds without a beat, while there is nothing to do
 
@@ -67,8 +67,8 @@ def run_shard(control: Control, plan: ShardPlan, slots: SlotRings, edge: ReplayE
         control.beat()
         taken, found = incoming.take(0.0), server.take()
         if taken is not None:
-            slot = Received(plan.spec, taken.arrays)
-            memory.append(slot, taken.arrays["priority"], plan.first[taken.ring])  # type: ignore[arg-type]
+            rows = Rows(plan.spec, taken.arrays)
+            memory.append(rows, taken.arrays["priority"], plan.first[taken.ring])
             incoming.release(taken.ring)
         if found is not None:
             _carry_out(found[0], memory)
