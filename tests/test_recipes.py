@@ -13,7 +13,7 @@ from veldt.recipe_book import RECIPES, Recipe, derived_of, find
 from veldt.replay.settings import ReplayConfig
 
 ENVS = ("ALE/Breakout-v5", "CartPole-v1")
-SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari")
+SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
 each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
 each_env = pytest.mark.parametrize("env", ENVS)
 

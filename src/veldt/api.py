@@ -68,6 +68,7 @@ def train(
     env: Env,
     env_kwargs: Mapping[str, Any] | None = None,
     network: Network | None = None,
+    algorithm: str | None = None,
     run_dir: str | Path | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -75,11 +76,12 @@ def train(
     """Trains until its steps are done or its score is reached, and returns the run.
 
     Args:
-        recipe: "a2c", "ppo", "dqn", "c51", "rainbow" or "ddpg"; see `veldt recipes`.
+        recipe: "a2c", "ppo", "dqn", "c51", "rainbow", "ddpg", "apex-dqn" or "apex-ddpg"; see `veldt recipes`.
         env: a Gymnasium id, "module:function", or a callable returning an environment.
         env_kwargs: JSON values, passed to whatever makes the environment.
         network: a name, "module:function", or a callable from an observation's shape to an `nn.Module` that maps
             observations [N, ...] to float32 features [N, F].
+        algorithm: another than the recipe's own, in its system: "c51" in "apex-dqn", say.
         run_dir: the directory to make for the run; default `runs/<recipe>-<env>-<seed>`.
         quiet: shows no progress.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
@@ -92,7 +94,7 @@ def train(
     source = resolve(env, env_kwargs)
     if isinstance(network, str):
         settings["network"] = network
-    config = with_settings(find(recipe).config(source.name), settings)
+    config = with_settings(find(recipe).config(source.name, algorithm), settings)
     config = dataclasses.replace(config, env_kwargs=dict(env_kwargs or {}))
     own = None if network is None or isinstance(network, str) else network
     if own is not None and not callable(own):
@@ -283,10 +285,26 @@ def recipes() -> dict[str, str]:
     return {name: recipe.summary for name, recipe in RECIPES.items()}
 
 
+def drawn(config: TrainConfig) -> list[str]:
+    """Lines of text: the roles that a run of `config` has, and the edges between them."""
+    assembly = assemble(config, resolve(config.env, config.env_kwargs))
+    if config.system == "apex":
+        from veldt.systems.apex import apex
+
+        return apex(assembly).drawn()
+    return list(assembly.decisions)
+
+
 def _run(
     assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
 ) -> Run:
-    outcome = Synchronous(assembly, directory, progress, checkpoint).run()
+    if assembly.config.system == "apex":
+        from veldt.systems.apex import apex
+        from veldt.systems.decoupled import Decoupled
+
+        outcome = Decoupled(apex, assembly, directory, progress, checkpoint).run()
+    else:
+        outcome = Synchronous(assembly, directory, progress, checkpoint).run()
     return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
 
 
@@ -297,6 +315,11 @@ def _warnings(config: TrainConfig) -> list[str]:
         warnings.append(
             f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
             "times slower; 0 chooses"
+        )
+    if config.roles is not None and config.roles.actors > cores:
+        warnings.append(
+            f"--actors is {config.roles.actors}, and {cores} cores may be used: actors take turns on them, which costs "
+            "little with small environments and helps nothing"
         )
     learn = config.learn
     if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:

@@ -17,6 +17,7 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import CheckpointError, UsageError
+from veldt.exchange.settings import ApexConfig, RolesConfig
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
@@ -31,6 +32,9 @@ ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], typing.Callable[[Any, ActionS
     "rainbow": (RainbowConfig, Rainbow),
     "ddpg": (DDPGConfig, DDPG),
 }
+System = Literal["synchronous", "apex"]
+# The settings of each system's roles; None where there is nothing to set.
+SYSTEMS: dict[System, type[RolesConfig] | None] = {"synchronous": None, "apex": ApexConfig}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +125,7 @@ class TrainConfig:
 
     recipe: str
     algorithm: str
-    system: Literal["synchronous"] = "synchronous"
+    system: System = "synchronous"
     env: str
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     run: RunConfig = RunConfig()
@@ -130,9 +134,11 @@ class TrainConfig:
     network: NetworkConfig = NetworkConfig()
     simulation: SimulationConfig = SimulationConfig()
     atari: AtariConfig = AtariConfig()
+    roles: RolesConfig | None = None
 
     def __post_init__(self) -> None:
         check_values(self)
+        check_fits(self.system, self.algorithm)
         if isinstance(self.learn, OffPolicyConfig) != (self.replay is not None):
             raise UsageError(
                 f"the algorithm {self.algorithm} "
@@ -143,7 +149,9 @@ class TrainConfig:
                 )
             )
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
-            _check_sizes(self.learn, self.replay, self.simulation.num_simulators)
+            _check_sizes(self.learn, self.replay, self.simulation.num_simulators, self.roles is None)
+        if self.roles is not None:
+            self.roles.check_simulators(self.simulation.num_simulators)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -156,7 +164,17 @@ class TrainConfig:
         return ALGORITHMS[self.algorithm][1](self.learn, action)
 
 
-def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig, width: int) -> None:
+def check_fits(system: System, algorithm: str) -> None:
+    """UsageError where the algorithm cannot learn in the system."""
+    if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
+        fits = ", ".join(name for name, (cls, _) in ALGORITHMS.items() if issubclass(cls, OffPolicyConfig))
+        raise UsageError(
+            f"{algorithm} learns from the rollout that was just sampled, and the system apex is for algorithms that "
+            f"learn from a replay memory: take one of {fits}"
+        )
+
+
+def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool) -> None:
     if learn.learning_starts > replay.replay_size:
         raise UsageError(
             f"--learning-starts is {learn.learning_starts:,}, and the replay memory keeps {replay.replay_size:,} "
@@ -176,7 +194,7 @@ def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig, width: int) -> No
             "stored: raise --learning-starts, or take a smaller batch"
         )
     share = math.ceil(replay.replay_size / width)
-    if learn.steps_per_phase(width) > share:
+    if in_phases and learn.steps_per_phase(width) > share:
         raise UsageError(
             f"each of the {width} simulators makes {learn.steps_per_phase(width):,} steps between updates, and the "
             f"replay memory keeps {share:,} of each: take a larger --replay-size, or a shorter --horizon"
@@ -197,6 +215,13 @@ def from_dict(values: dict[str, Any]) -> TrainConfig:
             f"the run's configuration names the algorithm '{algorithm}', which this veldt has not"
         )
     values["learn"] = _build(ALGORITHMS[algorithm][0], values.get("learn", {}))
+    system = values.get("system")
+    if system not in SYSTEMS:
+        raise CheckpointError(
+            f"the run's configuration names the system '{system}', which this veldt has not"
+        )
+    roles = SYSTEMS[system]
+    values["roles"] = None if roles is None else _build(roles, values.get("roles", {}))
     return _build(TrainConfig, values)
 
 

@@ -14,6 +14,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
+from veldt.exchange.settings import ApexConfig
 from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.runtime.settings import flag
 from veldt.simulators.settings import AtariConfig
@@ -25,9 +26,18 @@ if TYPE_CHECKING:
 
     from veldt.networks.build import TorsoFactory
 
-SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari")
+SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
 # A lost life is something that only an Atari game reports.
 _REPLAY = {field.name for field in dataclasses.fields(ReplayConfig)} | {"checkpoint_replay"}
+# How simulation and learning take turns in one process.
+_IN_PHASES = {
+    "simulators": "actors have their simulators in their own processes",
+    "processes": "--actors says how many processes act",
+    "alternate": "each actor has one group of simulators",
+    "resets": "actors do not pause for learning",
+    "horizon": "acting and learning do not take turns (--flush says how much an actor hands over at once)",
+}
+_ROLES = {field.name for field in dataclasses.fields(ApexConfig)}
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"life_loss_ends"}
 
 
@@ -54,6 +64,11 @@ def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, di
                 f"{flag(name)} is about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps "
                 "none: take a recipe that replays (dqn, c51, rainbow, ddpg), or leave it out"
             )
+        if config.roles is None and name in _ROLES:
+            raise UsageError(
+                f"{flag(name)} is about actors and learners that come apart, and {config.recipe} is synchronous: take "
+                "a recipe that has them (apex-dqn, apex-ddpg), or leave it out"
+            )
         if section is None:
             known = sorted(set().union(*fields.values()))
             raise UsageError(
@@ -75,6 +90,11 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
         raise UsageError(
             f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
             "environment its own settings with --env-kwargs"
+        )
+    if config.roles is not None and (unread := sorted(_IN_PHASES.keys() & set(names))):
+        raise UsageError(
+            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {_IN_PHASES[unread[0]]}: leave "
+            "it out"
         )
     unread_beside = config.learn.unread() if isinstance(config.learn, OffPolicyConfig) else {}
     if unread := sorted(set(unread_beside) & set(names)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
-from veldt.config import ALGORITHMS, NetworkConfig, RunConfig, TrainConfig
+from veldt.config import ALGORITHMS, SYSTEMS, NetworkConfig, RunConfig, System, TrainConfig, check_fits
 from veldt.errors import UsageError, did_you_mean
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit
@@ -48,31 +48,49 @@ class Recipe:
 
     name: str
     algorithm: str
-    system: str
+    system: System
     summary: str
     atari: Settings
     small: Settings
 
-    def settings(self, env: str) -> Settings:
+    def settings(self, env: str, algorithm: str | None = None) -> Settings:
         """What this recipe sets for `env`, by name, in the unit of each setting; for Atari if its name begins ALE/.
 
-        Everything else is at veldt's default. The name is not looked up, so an unknown one is no error.
+        Everything else is at veldt's default. The name is not looked up, so an unknown one is no error. With another
+        algorithm than its own, what only that one has is as that one's own recipe says.
         """
-        return self.atari if env.startswith("ALE/") else self.small
+        settings = self.atari if env.startswith("ALE/") else self.small
+        if algorithm in (None, self.algorithm):
+            return settings
+        learn, own = _names(ALGORITHMS[algorithm][0]), _names(ALGORITHMS[self.algorithm][0])
+        other = find(algorithm).settings(env)
+        kept = {name: value for name, value in settings.items() if name not in own - learn}
+        return kept | {name: other[name] for name in learn - own if name in other}
 
-    def config(self, env: str) -> TrainConfig:
-        """The configuration with this recipe's values for `env`, and veldt's defaults for the rest."""
-        settings = self.settings(env)
-        sections = self._sections()
+    def config(self, env: str, algorithm: str | None = None) -> TrainConfig:
+        """The configuration with this recipe's values for `env`, and veldt's defaults for the rest.
+
+        Args:
+            algorithm: another than its own. UsageError where it does not fit the system.
+        """
+        algorithm = algorithm or self.algorithm
+        if algorithm not in ALGORITHMS:
+            raise UsageError(
+                f"--algorithm is '{algorithm}'{did_you_mean(algorithm, ALGORITHMS)}: known are "
+                f"{', '.join(ALGORITHMS)}"
+            )
+        check_fits(self.system, algorithm)
+        settings = self.settings(env, algorithm)
+        sections = self._sections(algorithm)
         values: dict[str, dict[str, Any]] = {section: {} for section in sections}
         for name, setting in settings.items():
             values[_section_of(name, sections)][name] = setting.value
         built: dict[str, Any] = {section: cls(**values[section]) for section, cls in sections.items()}
-        return TrainConfig(recipe=self.name, algorithm=self.algorithm, env=env, **built)
+        return TrainConfig(recipe=self.name, algorithm=algorithm, system=self.system, env=env, **built)
 
-    def _sections(self) -> dict[str, type[Any]]:
-        learn = ALGORITHMS[self.algorithm][0]
-        sections = {"learn": learn, **_SECTIONS}
+    def _sections(self, algorithm: str) -> dict[str, type[Any]]:
+        learn, roles = ALGORITHMS[algorithm][0], SYSTEMS[self.system]
+        sections = {"learn": learn, **_SECTIONS} | ({} if roles is None else {"roles": roles})
         if not issubclass(learn, OffPolicyConfig):
             del sections["replay"]
         return sections
@@ -82,8 +100,8 @@ class Recipe:
 
         `given` are the names of settings that the user has changed in it.
         """
-        settings, rows = self.settings(config.env), []
-        for section in self._sections():
+        settings, rows = self.settings(config.env, config.algorithm), []
+        for section in self._sections(config.algorithm):
             part = getattr(config, section)
             hints = typing.get_type_hints(type(part), include_extras=True)
             for field in dataclasses.fields(part):
@@ -99,7 +117,12 @@ def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     """(what, value, unit, from what) of what follows from the settings: how they shape an optimisation phase."""
     if not isinstance(config.learn, OffPolicyConfig):
         return []
-    return config.learn.derived(config.simulation.num_simulators)
+    in_phases = config.roles is None
+    return config.learn.derived(config.simulation.num_simulators, in_phases)
+
+
+def _names(cls: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)}
 
 
 def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:
@@ -374,7 +397,104 @@ _DDPG = Recipe(
     small=_DDPG_SMALL,
 )
 
-RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (_A2C, _PPO, _DQN, _C51, _RAINBOW, _DDPG)}
+_HORGAN = "Horgan et al. 2018"
+
+# Of actors, replay and learner alike, whatever the algorithm.
+_APEX: Settings = {
+    "flush": From(50, f"{_HORGAN}, appendix C"),
+    "pull_every": From(100, f"{_HORGAN}, section 4.1: 400 frames"),
+    "batches_ahead": From(16, f"{_HORGAN}, section 4.1"),
+    "replay": From("prioritised", _HORGAN),
+    "priority_exponent": From(0.6, f"{_HORGAN}, section 4.1"),
+    "importance_exponent": From(0.4, f"{_HORGAN}, section 4.1"),
+    "importance_exponent_end": From(0.4, f"{_HORGAN}, section 4.1: constant"),
+}
+
+_APEX_DQN = Recipe(
+    name="apex-dqn",
+    algorithm="dqn",
+    system="apex",
+    summary="Ape-X DQN: actors on a ladder of ε, distributed prioritised replay, one learner (Horgan et al. 2018)",
+    atari={
+        **_APEX,
+        **_EVALUATION,
+        "steps": From(50_000_000, f"{SA}, table 2 (5.7e9 in {_HORGAN})"),
+        "num_simulators": From(32, f"{_DEFAULT} (360 in {_HORGAN})"),
+        "exploration": From("ladder", f"{_HORGAN}, section 4.1"),
+        "ladder_epsilon": From(0.4, f"{_HORGAN}, section 4.1"),
+        "batch": From(512, f"{_HORGAN}, section 4.1"),
+        "training_intensity": From(8.0, f"{SA}, 5 (about 0.8 in {_HORGAN}, with 360 actors)"),
+        "learning_rate": From(6.25e-5, f"{_HORGAN}, appendix C: 0.00025 / 4"),
+        "scale_learning_rate": From("none", _HORGAN),
+        "optimiser": From("adam", f"uber-research/ape-x (centred RMSProp in {_HORGAN})"),
+        "adam_epsilon": From(1.5e-4, "RLlib, APEX; Hessel et al. 2018, table 1"),
+        "n_step": From(3, f"{_HORGAN}, appendix C"),
+        "double": From(True, _HORGAN),
+        "dueling": From(True, _HORGAN),
+        "gradient_clip": From(40.0, f"{_HORGAN}, appendix C"),
+        "discount": From(0.99, f"{_HORGAN}, appendix C"),
+        "learning_starts": From(50_000, f"{_HORGAN}, section 4.1"),
+        "target_every": From(160_000, f"{_HORGAN}: 2,500 batches of 512, at this intensity"),
+        "replay_size": From(1_000_000, f"Mnih et al. 2015 (2,000,000, soft, in {_HORGAN})"),
+        "evaluation_epsilon": From(0.001, "Hessel et al. 2018"),
+        "network": From("dqn", _HORGAN),
+        "clip_rewards": From(True, "Mnih et al. 2015"),
+        "life_loss_ends": From(True, "Mnih et al. 2015"),
+    },
+    small={
+        **_APEX,
+        "steps": From(1_000_000, "measured here"),
+        "actors": From(8, "measured here"),
+        "num_simulators": From(32, "measured here"),
+        "exploration": From("ladder", f"{_HORGAN}, section 4.1"),
+        "ladder_epsilon": From(0.4, f"{_HORGAN}, section 4.1"),
+        "batch": From(128, "measured here"),
+        "training_intensity": From(8.0, "measured here"),
+        "learning_starts": From(1_000, "RL Zoo, dqn CartPole-v1"),
+        "learning_rate": From(1e-3, "measured here"),
+        "scale_learning_rate": From("none", "measured here"),
+        "n_step": From(5, "measured here"),
+        "double": From(True, _HORGAN),
+        "dueling": From(True, _HORGAN),
+        "target_every": From(2_000, "measured here"),
+        "evaluation_epsilon": From(0.0, _DEFAULT),
+        "evaluator_share": From(0.25, "measured here"),
+        "publish_every": From(4, "measured here"),
+        "gradient_clip": From(10.0, "Wang et al. 2016"),
+        "clip_rewards": From(False, "RL Zoo: no reward clipping outside Atari"),
+        "hidden": From((128, 128), "measured here"),
+        "replay_size": From(100_000, "RL Zoo, dqn CartPole-v1"),
+        "checkpoint_every": From(100_000, _DEFAULT),
+    },
+)
+
+_APEX_DDPG_SMALL: Settings = {
+    **_DDPG_SMALL,
+    **_APEX,
+    "steps": From(400_000, "measured here"),
+    "actors": From(4, "measured here"),
+    "num_simulators": From(16, "measured here"),
+    "batch": From(256, f"{_HORGAN}, section 4.2"),
+    "training_intensity": From(64.0, "measured here"),
+    "n_step": From(5, f"{_HORGAN}, appendix D"),
+    "action_gradient_clip": From(1.0, f"{_HORGAN}, appendix D"),
+    "exploration_noise": From(0.3, f"{_HORGAN}, appendix D"),
+    "evaluator_share": From(0.1, "measured here"),
+    "publish_every": From(4, "measured here"),
+}
+
+_APEX_DDPG = Recipe(
+    name="apex-ddpg",
+    algorithm="ddpg",
+    system="apex",
+    summary="Ape-X DPG: the same for continuous actions (Horgan et al. 2018, section 4.2)",
+    atari=_APEX_DDPG_SMALL,
+    small=_APEX_DDPG_SMALL,
+)
+
+RECIPES: Mapping[str, Recipe] = {
+    recipe.name: recipe for recipe in (_A2C, _PPO, _DQN, _C51, _RAINBOW, _DDPG, _APEX_DQN, _APEX_DDPG)
+}
 
 
 def find(name: str) -> Recipe:

@@ -87,6 +87,10 @@ class Algorithm(ABC):
     def learning_rate(self, progress: float, batch: int) -> float:
         """The step size now, for updates or phases of `batch` samples."""
 
+    def representative(self, num_simulators: int) -> range:
+        """The simulators whose games show what the policy can do, where some explore much more than others."""
+        return range(num_simulators)
+
     def rate_scale(self, parameter: str) -> float:
         """What the step size of the parameter of this name is multiplied by."""
         return 1.0

@@ -74,9 +74,13 @@ class OffPolicyConfig:
         """Updates between moves of the target network."""
         return max(1, round(self.target_every * self.training_intensity / self.batch))
 
-    def derived(self, num_simulators: int) -> list[tuple[str, str, str, str]]:
-        """What follows from the settings, for `veldt recipes`: name, value, unit, from what."""
-        return [
+    def derived(self, num_simulators: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
+        """What follows from the settings, for `veldt recipes`: name, value, unit, from what.
+
+        Args:
+            in_phases: whether acting and learning take turns.
+        """
+        phases = [
             (
                 "steps per phase",
                 f"{self.steps_per_phase(num_simulators):,}",
@@ -89,6 +93,9 @@ class OffPolicyConfig:
                 "updates",
                 "training_intensity x steps / batch",
             ),
+        ]
+        return [
+            *(phases if in_phases else []),
             (
                 "target moves every",
                 f"{self.target_updates:,}",

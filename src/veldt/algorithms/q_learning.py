@@ -83,8 +83,8 @@ class QLearningConfig(OffPolicyConfig):
             _interpolate(self._SCALING, self.batch) if self.scale_learning_rate == "paper" else 1.0
         )
 
-    def derived(self, num_simulators: int) -> list[tuple[str, str, str, str]]:
-        rows = super().derived(num_simulators)
+    def derived(self, num_simulators: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
+        rows = super().derived(num_simulators, in_phases)
         if self.optimiser == "adam":
             rows.append(("Adam's ε", f"{self._epsilon:g}", "gradient", "adam_epsilon, for this batch"))
         return rows
@@ -215,6 +215,10 @@ class QLearning(ReplayAlgorithm):
 
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.values(forward(observation)).argmax(-1)
+
+    def representative(self, num_simulators: int) -> range:
+        has_rungs = self._config.exploration == "ladder" and not self._config.noisy
+        return range(num_simulators // 2 if has_rungs else 0, num_simulators)
 
     def exploration(self, steps: int) -> dict[str, float]:
         return (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from veldt.cli.arguments import CommandLine, Positional, parse
-from veldt.cli.training import ATARI, add_settings, peek_env
+from veldt.cli.training import ATARI, add_settings, peek
 from veldt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +85,10 @@ class Shown:
 
     env: str = ATARI
     """Any Atari game, or anything else for small environments."""
+    algorithm: str | None = None
+    """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
+    graph: bool = False
+    """Roles and edges instead of values: what runs, and what travels between."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,11 +202,16 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
 
     line = CommandLine(f"recipes {recipe.name}", Recipes.__doc__ or "")
     line.add(Shown, "environment")
-    defaults = recipe.config(peek_env(arguments) or ATARI)
+    defaults = recipe.config(peek(arguments, "env") or ATARI, peek(arguments, "algorithm"))
     add_settings(line, defaults)
     given = line.parse(arguments)
-    given.pop("env", None)
+    shown = {name: given.pop(name, None) for name in ("env", "algorithm", "graph")}
     config = with_settings(defaults, given)
+    if shown["graph"]:
+        from veldt import api
+
+        console.print("\n".join(api.drawn(config)), markup=False, highlight=False)
+        return
     kind = "Atari" if config.env.startswith("ALE/") else "small environments"
     table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
     for row in recipe.table(config, given):

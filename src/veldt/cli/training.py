@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 ATARI = "ALE/Breakout-v5"  # stands for all games where none is named
 
+_WITH_ROLES = ("apex-",)  # recipes whose names begin so have processes that learn and act
+
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
 
 Train until the steps are done, a score is reached or Ctrl-C; the run is a directory in runs/.
@@ -42,6 +44,8 @@ class Launch:
     """A Gymnasium id (CartPole-v1, ALE/Pong-v5) or module:function."""
     env_kwargs: str = "{}"
     """Keyword arguments of the environment, as a JSON object."""
+    algorithm: str | None = None
+    """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
     run_dir: Path | None = None
     """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given."""
 
@@ -55,6 +59,10 @@ class Resume:
 
 
 def train(arguments: list[str]) -> str:
+    if arguments and arguments[0].startswith(_WITH_ROLES):
+        from veldt.runtime.processes import PRELOAD_ROLES, forkserver
+
+        forkserver(PRELOAD_ROLES)  # loads what roles need while this process loads what it needs itself
     from veldt.recipe_book import RECIPES, find
 
     if not arguments or arguments[0].startswith("-"):
@@ -65,7 +73,7 @@ def train(arguments: list[str]) -> str:
     recipe, rest = find(arguments[0]), arguments[1:]
     line = CommandLine(f"train {recipe.name}", recipe.summary)
     line.add(Launch, "environment")
-    add_settings(line, recipe.config(peek_env(rest) or ATARI))
+    add_settings(line, recipe.config(peek(rest, "env") or ATARI, peek(rest, "algorithm")))
     given = line.parse(rest)
     env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
     from veldt import api
@@ -107,12 +115,12 @@ def add_settings(line: CommandLine, defaults: TrainConfig) -> None:
             line.add(part, section)
 
 
-def peek_env(arguments: list[str]) -> str | None:
-    """The environment, looked at before parsing: it decides which defaults a recipe has."""
+def peek(arguments: list[str], name: str) -> str | None:
+    """A flag's value, looked at before parsing: environment and algorithm decide which defaults a recipe has."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--env", nargs="?")
-    env: str | None = parser.parse_known_args(arguments)[0].env
-    return env
+    parser.add_argument(f"--{name}", nargs="?")
+    value: str | None = getattr(parser.parse_known_args(arguments)[0], name)
+    return value
 
 
 def _outcome(run: Run) -> str:

@@ -39,6 +39,7 @@ class Pace:
         self.intensity, self.starts, self.batch, self.slack = intensity, starts, batch, slack
         # A line of the cache for each.
         layouts = {"steps": Layout((actors, 8), "int64"), "updates": Layout((learners, 8), "int64")}
+        layouts["excused"] = Layout((learners, 8), "int64")
         self._counts = SharedArrays(layouts, context)
 
     @property
@@ -52,13 +53,22 @@ class Pace:
         return self._counts["updates"][:, 0]
 
     @property
+    def excused_L(self) -> np.ndarray:
+        """Samples that count as learned from and were not, int64 [L]: each learner's own to count."""
+        return self._counts["excused"][:, 0]
+
+    def excuse(self, learner: int) -> None:
+        """Nothing is due any more: said by a learner that has nothing left to learn from, or all would wait for it."""
+        self.excused_L[learner] += max(0, int(self.due - self.samples))
+
+    @property
     def steps(self) -> int:
         return int(self.steps_A.sum())
 
     @property
     def samples(self) -> int:
-        """Samples that have been learned from."""
-        return int(self.updates_L.sum()) * self.batch
+        """Samples that have been learned from, or are excused."""
+        return int(self.updates_L.sum()) * self.batch + int(self.excused_L.sum())
 
     @property
     def due(self) -> float:
@@ -67,8 +77,8 @@ class Pace:
 
     @property
     def achieved(self) -> float:
-        """Samples for each step so far, since learning started."""
-        return self.samples / max(1, self.steps - self.starts)
+        """Samples for each step so far, since learning started; those that were excused are none."""
+        return (self.samples - int(self.excused_L.clip(min=0).sum())) / max(1, self.steps - self.starts)
 
     def may_act(self) -> bool:
         return self.intensity == 0 or self.due <= self.samples + self.slack
@@ -95,6 +105,6 @@ def check_slack(given: float, least: float) -> None:
     """UsageError where a given slack would stop both sides."""
     if given < least:
         raise UsageError(
-            f"--samples-per-insert-slack is {given:g}: acting and learning would wait for each other; it must be "
-            f"at least {least:g} with this batch, intensity and number of simulators (0 chooses)"
+            f"--insert-slack is {given:g}: acting and learning would wait for each other for ever; it must be at least "
+            f"{least:g} with this batch, intensity and number of simulators (0 chooses)"
         )

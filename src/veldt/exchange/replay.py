@@ -155,7 +155,13 @@ class ReplayClient:
 
     @property
     def rows(self) -> int:
+        """Transitions that can be drawn just now, of all shards."""
         return int(self._edge.ledger("rows").sum())
+
+    @property
+    def dropped(self) -> int:
+        """Priorities that came too late for what they were of, of all shards since they last started."""
+        return int(self._edge.ledger("dropped").sum())
 
     def order(self, seed: int, deadline_s: float) -> bool:
         """Orders one more batch. False if there is no place for it, nothing to draw from, or a shard is too slow."""

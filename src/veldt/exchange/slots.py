@@ -78,7 +78,7 @@ class SlotRings:
         }
         # Each count has a line of the cache to itself.
         self._shared = SharedArrays({"counts": Layout((count, 2, 8), "int64")} | slots, context)
-        self._filled = filled or context.Semaphore(0)
+        self.filled = filled or context.Semaphore(0)
         self._freed = [context.Semaphore(0) for _ in range(count)]
 
     @property
@@ -111,7 +111,7 @@ class Producer:
 
     def commit(self) -> None:
         self._counts[_WRITTEN] += 1
-        self._rings._filled.release()
+        self._rings.filled.release()
 
 
 class Consumer:
@@ -127,7 +127,7 @@ class Consumer:
         self._next = 0
 
     def take(self, deadline_s: float) -> Taken | None:
-        if not awaited(lambda: bool(self._full().any()), self._rings._filled, deadline_s):
+        if not awaited(lambda: bool(self._full().any()), self._rings.filled, deadline_s):
             return None
         full = np.roll(self._full(), -self._next)
         ring = (self._next + int(full.argmax())) % self._rings.count
@@ -135,6 +135,10 @@ class Consumer:
         place = int(self._taken[ring]) % self._rings.depth
         self._taken[ring] += 1
         return Taken(ring, self._slots[ring][place])
+
+    def wait(self, seconds: float) -> None:
+        """Sleeps until something may have come, or for so long."""
+        self._rings.filled.acquire(True, seconds)
 
     def release(self, ring: int) -> None:
         self._counts[ring, _READ] += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +34,7 @@ class FlatParameters:
         self.master = torch.zeros(total, device=device)
         self.gradient = torch.zeros(total, device=device)
         self.rounded = torch.zeros(low_count, device=device, dtype=torch.bfloat16)
+        self._host: Tensor | None = None
         self._masters, self._gradients = [], []
         offset = 0
         for parameter in self._parameters:
@@ -62,6 +64,16 @@ class FlatParameters:
     def tensors(self) -> dict[str, Tensor]:
         """The masters by parameter name (views), and the network's buffers (a normalisation's statistics, say)."""
         return dict(zip(self.names, self._masters, strict=True)) | self._buffers
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """`tensors` on the CPU: views of the masters where these are there, else of a copy that this call renews."""
+        if self.master.device.type == "cpu":
+            return {name: tensor.numpy() for name, tensor in self.tensors().items()}
+        if self._host is None:
+            self._host = torch.empty(self.master.shape, pin_memory=self.master.is_cuda)
+        self._host.copy_(self.master)
+        copies = self.split(self._host) | {name: buffer.cpu() for name, buffer in self._buffers.items()}
+        return {name: tensor.numpy() for name, tensor in copies.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Copies values by name; KeyError or RuntimeError where names or shapes differ."""

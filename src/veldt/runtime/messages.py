@@ -11,7 +11,8 @@ import numpy as np
 
 def pack(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> bytes:
     """One message of `header` (JSON) and named arrays of plain dtypes."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    # (`ascontiguousarray` would make a vector of a single number.)
+    arrays = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     schema = {name: (str(array.dtype), array.shape) for name, array in arrays.items()}
     head = json.dumps({"header": header, "arrays": schema}).encode()
     return b"".join([len(head).to_bytes(8, "little"), head, *(array.tobytes() for array in arrays.values())])

@@ -20,6 +20,8 @@ from typing import Any
 
 from veldt.runtime.traces import take_trace
 
+# Of servers whose processes are roles. (A name: this room knows nothing of those above it.)
+PRELOAD_ROLES = ["veldt.systems.preload"]
 _LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
 
 # What a terminal that closes, `timeout` or a job scheduler sends to every process of a run at once.

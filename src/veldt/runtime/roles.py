@@ -27,6 +27,10 @@ class Control(Protocol):
     def stopping(self) -> bool:
         """Whether the role is to end; to be looked at wherever it may wait."""
 
+    @property
+    def snapshot(self) -> int:
+        """Number of the snapshot that is wanted, of which each role with state is to say its part once; 0 for none."""
+
     def beat(self) -> None:
         """Says that it is alive. A role that has not beaten within its deadline counts as hung."""
 
@@ -38,11 +42,12 @@ class Control(Protocol):
 
 
 class Board:
-    """What roles and their supervisor share: beats int64 [R], and whether to stop."""
+    """What roles and their supervisor share: beats int64 [R], whether to stop, and which snapshot is wanted."""
 
     def __init__(self, roles: int, context: Any) -> None:
         # A line of the cache for each role.
         layouts = {"beats": Layout((roles, 8), "int64"), "stopping": Layout((1,), "bool")}
+        layouts["snapshot"] = Layout((1,), "int64")
         self._arrays = SharedArrays(layouts, context)
 
     @property
@@ -53,17 +58,30 @@ class Board:
     def stopping(self) -> np.ndarray:
         return self._arrays["stopping"]
 
+    @property
+    def snapshot(self) -> np.ndarray:
+        return self._arrays["snapshot"]
+
 
 class LocalControl:
     """See `Control`: of a process on this machine."""
 
     def __init__(self, pipe: Connection, board: Board, number: int, attempt: int) -> None:
-        self._pipe, self._beats, self._stopping = pipe, board.beats, board.stopping
+        self._pipe, self._beats, self._stopping, self._snapshot = (
+            pipe,
+            board.beats,
+            board.stopping,
+            board.snapshot,
+        )
         self._number, self.attempt = number, attempt
 
     @property
     def stopping(self) -> bool:
         return bool(self._stopping[0])
+
+    @property
+    def snapshot(self) -> int:
+        return int(self._snapshot[0])
 
     def beat(self) -> None:
         self._beats[self._number] += 1
@@ -93,6 +111,7 @@ def run_role(
     except Exception as error:
         details = getattr(error, "details", "") or traceback.format_exc()
         name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-        control.say("failed", error=f"{name}{error}", details=details)
+        # What veldt explains itself would be so again; anything else may be an accident of this process.
+        control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, VeldtError))
         raise SystemExit(1) from None
     control.say("ended")

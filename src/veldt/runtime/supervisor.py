@@ -2,7 +2,7 @@
 
 A role that dies, or has not beaten within its deadline (then it is killed), is started again with the same number and
 arguments after a pause that doubles each time, as often as its budget allows. A role that has none, or has used it up,
-ends the run with its traceback.
+ends the run with its traceback; so does one whose error veldt itself explains, since the same would happen again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Supervisor:
 
     def __init__(self, context: ForkServerContext, plans: Sequence[RolePlan]) -> None:
         self._context = context
-        self._board = Board(len(plans), context)
+        self._board, self._snapshots = Board(len(plans), context), 0
         self._places = [_Place(plan, number) for number, plan in enumerate(plans)]
 
     def start(self) -> None:
@@ -89,6 +89,16 @@ class Supervisor:
         for place in self._places:
             messages += self._see_to(place, now)
         return messages
+
+    def want_snapshot(self) -> int:
+        """Asks roles, those that are still to start too, for their state; returns the number of that snapshot."""
+        self._snapshots += 1
+        self._board.snapshot[0] = self._snapshots
+        return self._snapshots
+
+    def has_snapshot(self) -> None:
+        """No snapshot is wanted any more."""
+        self._board.snapshot[0] = 0
 
     @property
     def all_ended(self) -> bool:
@@ -167,10 +177,11 @@ class Supervisor:
         place.child.kill()
         place.child = None
         why = f"failed ({said['error']})" if said else cause
-        if place.attempt >= plan.restarts or self._board.stopping[0]:
+        is_final = said is not None and said["is_final"]
+        if place.attempt >= plan.restarts or is_final or self._board.stopping[0]:
             place.has_ended = True
             if not self._board.stopping[0]:
-                used_up = f" once more, after {place.attempt} restarts" if plan.restarts else ""
+                used_up = f" once more, after {place.attempt} restarts" if place.attempt else ""
                 raise RoleError(f"the {plan.name} {why}{used_up}", details=said["details"] if said else stack)
         if now - place.began > _CALM:
             place.pause = _FIRST_PAUSE

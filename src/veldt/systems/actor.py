@@ -6,6 +6,7 @@ weights ==> actor ==slots, first priorities==> replay shard
 from __future__ import annotations
 
 import dataclasses
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,30 +16,32 @@ from veldt.agent import make_network
 from veldt.algorithms.base import OffPolicy
 from veldt.config import TrainConfig
 from veldt.exchange.pace import Pace
-from veldt.exchange.slots import Producer, SlotRings
+from veldt.exchange.slots import Arrays, Producer, SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.networks.build import TorsoFactory
-from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import apply_precision
 from veldt.replay.slot_returns import slot_returns
 from veldt.runtime.roles import Control
 from veldt.simulators.choose import Plan, make_simulators
-from veldt.simulators.seeding import ACTOR, derive_seed, episode_seed
+from veldt.simulators.seeding import ACTOR, derive_seed
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
 from veldt.systems.episodes import EpisodeBook
+from veldt.systems.game_messages import say_games
 from veldt.systems.sampler import Sampler
 from veldt.systems.stages import StageClock
 
 _WAIT_S = 0.02  # seconds between looks whether acting may go on
+_SAY_S = 1.0  # seconds between messages about where the time went
 
 
 @dataclass(frozen=True)
 class ActorPlan:
     """Simulators `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once.
 
-    `ring` is its own among those of whom it hands them over to.
+    `ring` is its own among those of whom it hands them over to, `lives` how often it was started in the run before it
+    was resumed: every life plays episodes of its own.
     """
 
     config: TrainConfig
@@ -51,11 +54,7 @@ class ActorPlan:
     width: int
     steps: int
     pull_every: int  # steps of this actor between looks for newer weights
-
-
-def weights_of(parameters: FlatParameters) -> dict[str, np.ndarray]:
-    """What the weights edge carries, as views of a network's memory on the CPU."""
-    return {name: tensor.numpy() for name, tensor in parameters.tensors().items()}
+    lives: int = 0
 
 
 def run_actor(
@@ -67,10 +66,10 @@ def run_actor(
     try:
         while not control.stopping:
             control.beat()
-            if not pace.may_act():
-                control.sleep(_WAIT_S)
-                continue
-            actor.act()
+            if pace.may_act():
+                actor.act()
+            else:
+                actor.wait()
     finally:
         actor.close()
 
@@ -87,10 +86,10 @@ class _Actor:
         self._algorithm = algorithm
         network = make_network(config, spec, plan.network)
         self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
-        self._arrays = weights_of(self._parameters)
+        self._arrays = self._parameters.arrays()
         weights.check(self._arrays)
         self._network = network
-        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, control.attempt)
+        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, plan.lives + control.attempt)
         simulation = dataclasses.replace(config.simulation, num_simulators=plan.width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, simulation, config.atari)
         here = Plan("in-process", 0, 1, (), "an actor's own")
@@ -98,13 +97,14 @@ class _Actor:
         self._slot = self._simulators.trajectory
         self._book = EpisodeBook(plan.width, self._simulators.start())
         noise = algorithm.action_noise(network)
+        self._clock, self._phantoms, self._said_at = StageClock(), 0, time.monotonic()
         self._sampler = Sampler(
             self._simulators,
             algorithm,
             network,
             torch.device("cpu"),
             self._seed,
-            StageClock(),
+            self._clock,
             noise=noise,
             act=algorithm.assess,
         )
@@ -115,23 +115,41 @@ class _Actor:
         self._pull()
         slot = self._slot
         self._sampler.sample(self._pace.steps)
-        arrays = None
-        while arrays is None:
-            if self._control.stopping:
-                return
-            self._control.beat()
-            arrays = self._out.slot(0.25)
-        slot.copy_to(arrays)
-        arrays["priority"][...] = self._priorities()
-        self._out.commit()
+        with self._clock("infer"):
+            priority_TB = self._priorities()
+        arrays = self._free_slot()
+        if arrays is None:
+            return
+        with self._clock("replay"):
+            slot.copy_to(arrays)
+            arrays["priority"][...] = priority_TB
+            self._out.commit()
         steps = int(slot.valid.sum())
         self._pace.steps_A[self._plan.number] += steps
         self._since_pull += steps
+        self._phantoms += slot.valid.size - steps
         self._say_games()
+        self._say_how_it_goes()
         self._simulators.carry_over()
+
+    def wait(self) -> None:
+        """Learning is to catch up first."""
+        with self._clock("wait"):
+            self._control.sleep(_WAIT_S)
+        self._say_how_it_goes()
 
     def close(self) -> None:
         self._simulators.close()
+
+    def _free_slot(self) -> Arrays | None:
+        """Where to write to; None when it is time to end."""
+        with self._clock("wait"):
+            while not self._control.stopping:
+                self._control.beat()
+                arrays = self._out.slot(0.25)
+                if arrays is not None:
+                    return arrays
+        return None
 
     def _pull(self) -> None:
         if self._since_pull < self._plan.pull_every:
@@ -158,22 +176,16 @@ class _Actor:
         priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
         return priority_TB
 
+    def _say_how_it_goes(self) -> None:
+        for text in self._simulators.notes():
+            self._control.say("note", about="restart", text=text)
+        if time.monotonic() - self._said_at > _SAY_S:
+            self._said_at = time.monotonic()
+            restarts = int(self._slot.restarts.sum())
+            self._control.say(
+                "actor", seconds=self._clock.seconds, phantoms=self._phantoms, simulator_restarts=restarts
+            )
+
     def _say_games(self) -> None:
-        games = self._book.add(self._slot)
-        if not games:
-            return
-        self._control.say(
-            "games",
-            {"actions": np.concatenate([game.actions for game in games])},
-            games=[
-                {
-                    "simulator": self._plan.first + game.simulator,
-                    "episode": game.episode,
-                    "seed": episode_seed(self._seed, game.simulator, game.episode),
-                    "prefix": game.prefix,
-                    "score": game.score,
-                    "length": game.length,
-                }
-                for game in games
-            ],
-        )
+        if games := self._book.add(self._slot):
+            say_games(self._control, games, self._seed, self._plan.first)

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
+from veldt.exchange.settings import RolesConfig
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, Network, apply_precision
@@ -54,6 +56,10 @@ class Assembly:
         """The network on its device in its precision, and its flat parameters."""
         network = make_network(self.config, self.spec, self.network_factory)
         return network, apply_precision(network, self.config.run.precision, self.device)
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The weights as they begin, by name: what their edge carries."""
+        return self.network()[1].arrays()
 
     def agent(self, network: Network, path: Path) -> Agent:
         """The policy of a network that goes on learning."""
@@ -109,10 +115,15 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
         # Before anything is written or started: the size must fit.
         transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
-    chosen = plan(source, config.simulation, config.atari, accelerators)
-    decisions.append(_say(chosen, config.simulation.num_simulators, horizon))
-    if isinstance(config.learn, OffPolicyConfig):
-        decisions.append(_say_phase(config.learn, config.simulation.num_simulators))
+    if config.roles is not None:
+        chosen = Plan("in-process", 0, 1, (), "in the actors")
+        config = _shared_out(config, config.roles, accelerators)
+        decisions.append(_say_roles(config, accelerators))
+    else:
+        chosen = plan(source, config.simulation, config.atari, accelerators)
+        decisions.append(_say(chosen, config.simulation.num_simulators, horizon))
+        if isinstance(config.learn, OffPolicyConfig):
+            decisions.append(_say_phase(config.learn, config.simulation.num_simulators))
     config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
     config = _replace_run(config, device=str(device))
     rows = algorithm.update_rows(config.simulation.num_simulators)
@@ -139,6 +150,28 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _shared_out(config: TrainConfig, roles: RolesConfig, accelerators: int) -> TrainConfig:
+    """With as many actors as there are cores, if that is left open, and half of the cores for learning on the CPU."""
+    cores = max(1, len(allowed_cores()) - accelerators)
+    simulators = config.simulation.num_simulators
+    actors = roles.actors or max(n for n in range(1, min(cores, simulators) + 1) if simulators % n == 0)
+    threads = config.run.threads or (1 if accelerators else max(1, cores // 2))
+    config = dataclasses.replace(config, roles=dataclasses.replace(roles, actors=actors))
+    return _replace_run(config, threads=threads)
+
+
+def _say_roles(config: TrainConfig, accelerators: int) -> str:
+    assert config.roles is not None
+    actors, threads = config.roles.actors, config.run.threads
+    cores = len(allowed_cores())
+    width = config.simulation.num_simulators // actors
+    learner = "on the accelerator" if accelerators else f"with {_count(threads, 'thread', 'threads')}"
+    return (
+        f"{_count(actors, 'actor', 'actors')} x {_count(width, 'simulator', 'simulators')}, a learner {learner}, on "
+        f"{_count(cores, 'core', 'cores')}"
+    )
 
 
 def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,34 @@ class Game:
         return len(self.actions)
 
 
-class EpisodeBook:
+class Scores:
+    """How many games there were, and the scores of the last 100."""
+
+    def __init__(self) -> None:
+        self.games = 0
+        self.recent: deque[float] = deque(maxlen=_WINDOW)
+
+    def count(self, games: Sequence[Game]) -> None:
+        """Takes finished games, in the order of their ends."""
+        self.games += len(games)
+        self.recent.extend(game.score for game in games)
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean raw score of the last 100 games (of fewer while there are fewer); None before the first."""
+        return float(np.mean(self.recent)) if self.recent else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether 100 games have been finished."""
+        return len(self.recent) == _WINDOW
+
+    def reached(self, score: float) -> bool:
+        """Whether 100 games have been finished and the last 100 have this mean."""
+        return self.is_full and float(np.mean(self.recent)) >= score
+
+
+class EpisodeBook(Scores):
     """Follows every simulator's present episode through the rows of trajectories.
 
     `prefixes` are what was played before the first row (start-state decorrelation): part of those games, and of their
@@ -38,11 +65,10 @@ class EpisodeBook:
     """
 
     def __init__(self, width: int, prefixes: Mapping[int, Prefix]) -> None:
+        super().__init__()
         self._score = np.zeros(width)
         self._actions: list[list[np.ndarray]] = [[] for _ in range(width)]
         self._prefix = [0] * width
-        self.games = 0
-        self.recent: deque[float] = deque(maxlen=_WINDOW)
         for b, prefix in prefixes.items():
             self._actions[b], self._prefix[b] = [prefix.actions], len(prefix.actions)
             self._score[b] = prefix.score
@@ -74,23 +100,8 @@ class EpisodeBook:
             if not slot.ended[slot.steps, b]:
                 self._extend(slot, b, begin, slot.steps)
         games = [game for _, game in sorted(finished, key=lambda item: (item[0], item[1].simulator))]
-        self.games += len(games)
-        self.recent.extend(game.score for game in games)
+        self.count(games)
         return games
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean raw score of the last 100 games (of fewer while there are fewer); None before the first."""
-        return float(np.mean(self.recent)) if self.recent else None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether 100 games have been finished."""
-        return len(self.recent) == _WINDOW
-
-    def reached(self, score: float) -> bool:
-        """Whether 100 games have been finished and the last 100 have this mean."""
-        return self.is_full and float(np.mean(self.recent)) >= score
 
     def actions(self, b: int) -> np.ndarray | None:
         """Actions of the present episode up to the end of the last trajectory."""

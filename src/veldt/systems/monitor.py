@@ -17,9 +17,7 @@ from veldt.runs.episodes import EpisodeLog
 from veldt.runs.metrics import MetricsLog
 from veldt.runs.progress import Progress
 from veldt.runs.stages import STAGES
-from veldt.simulators.seeding import episode_seed
-from veldt.simulators.trajectory import Trajectory
-from veldt.systems.episodes import EpisodeBook, Game
+from veldt.systems.episodes import Game, Scores
 from veldt.systems.evaluator import Evaluation
 from veldt.systems.stages import StageClock
 
@@ -33,13 +31,13 @@ class Monitor:
         self,
         config: TrainConfig,
         directory: RunDirectory,
-        book: EpisodeBook,
+        scores: Scores,
         clock: StageClock,
         progress: Progress,
         frames_per_step: int,
         counters: Mapping[str, Any] | None,
     ) -> None:
-        self._config, self._directory, self._book, self._clock = config, directory, book, clock
+        self._config, self._directory, self._scores, self._clock = config, directory, scores, clock
         self._progress, self._frames_per_step = progress, frames_per_step
         counters = counters or {}
         self.steps = int(counters.get("steps", 0))
@@ -56,7 +54,7 @@ class Monitor:
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_games: list[Game] = []
         self._stages_logged = self._stage_seconds()
-        self._figures: dict[str, Tensor] = {}
+        self._figures: dict[str, Tensor | float] = {}
         self._figure_count = 0
         self._restarts_here = 0
         self._lag_sum, self._lag_count = (
@@ -71,32 +69,34 @@ class Monitor:
         """Training seconds, those before a resume included."""
         return self._seconds_before + time.perf_counter() - self._began
 
-    def rollout(self, slot: Trajectory) -> None:
-        """Takes a full trajectory: counts its steps and writes down its finished games."""
-        valid = int(slot.valid.sum())
-        self.steps += valid
-        self._phantoms += slot.valid.size - valid
-        self._restarts_here = int(slot.restarts.sum())
-        for game in self._book.add(slot):
-            self._interval_games.append(game)
-            self._episodes.append(
-                simulator=game.simulator,
-                episode=game.episode,
-                seed=episode_seed(self._config.run.seed, game.simulator, game.episode),
-                step=self.steps,
-                length=game.length,
-                score=game.score,
-                actions=game.actions,
-                prefix=game.prefix,
-            )
+    def acted(self, steps: int, phantoms: int, restarts: int) -> None:
+        """Takes more steps, more phantom steps, and the simulators' restarts since this process began."""
+        self.steps += steps
+        self._phantoms += phantoms
+        self._restarts_here = restarts
 
-    def update(self, figures: Mapping[str, Tensor], lag: float) -> None:
-        """Takes an update's figures; they are averaged over the interval, without waiting for the device.
+    def game(self, game: Game, seed: int) -> None:
+        """Writes down a finished game; `seed` is what its reset was given."""
+        self._interval_games.append(game)
+        self._episodes.append(
+            simulator=game.simulator,
+            episode=game.episode,
+            seed=seed,
+            step=self.steps,
+            length=game.length,
+            score=game.score,
+            actions=game.actions,
+            prefix=game.prefix,
+        )
+
+    def update(self, figures: Mapping[str, Tensor | float], lag: float, count: int = 1) -> None:
+        """Takes the figures of an update, or the sums of `count`; they are averaged over the interval, without waiting
+        for the device.
 
         `lag` is the mean number of updates between the parameters that acted and those that are updated.
         """
-        self._figure_count += 1
-        self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + 1
+        self._figure_count += count
+        self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + count
         self._interval_lag += lag
         for name, value in figures.items():
             self._figures[name] = self._figures[name] + value if name in self._figures else value
@@ -191,8 +191,8 @@ class Monitor:
             "frames": self.steps * self._frames_per_step,
             "seconds": seconds,
             "sps": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
-            "episodes": self._book.games,
-            "return_mean_100": self._book.mean_return,
+            "episodes": self._scores.games,
+            "return_mean_100": self._scores.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
             "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
             "seconds_per_stage": self._stage_seconds(),
@@ -216,8 +216,8 @@ class Monitor:
             "seconds": self.seconds,
             "sps": sps,
             "fps": sps * self._frames_per_step,
-            "episodes": self._book.games,
-            "return_mean_100": self._book.mean_return,
+            "episodes": self._scores.games,
+            "return_mean_100": self._scores.mean_return,
             "return_mean": float(np.mean([game.score for game in games])) if games else None,
             "length_mean": float(np.mean([game.length for game in games])) if games else None,
             "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
@@ -238,7 +238,8 @@ class Monitor:
         """Seconds by stage since the last row."""
         now, before = self._stage_seconds(), self._stages_logged
         self._stages_logged = now
-        return {f"seconds/{stage}": now[stage] - before[stage] for stage in STAGES}
+        # (Another process may book its time in lumps.)
+        return {f"seconds/{stage}": max(0.0, now[stage] - before[stage]) for stage in STAGES}
 
     def _shares(self) -> dict[str, float]:
         seconds = self._stage_seconds()

@@ -8,9 +8,11 @@ actors ==slots==> shard ==rows of batches==> learner
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.synchronize import Semaphore
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +21,24 @@ from veldt.exchange.replay import Order, ReplayEdge, ReplayServer
 from veldt.exchange.slots import Arrays, Consumer, SlotRings
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.n_step import NStep
+from veldt.runs.directory import RunDirectory
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.simulators.spec import SimulatorSpec
 from veldt.simulators.trajectory import Rows
+from veldt.systems.latest import newest_checkpoint
+from veldt.systems.replay_archive import NewRows, ReplayArchive
+from veldt.systems.saving import BackgroundWriter
 
 _WAIT_S = 0.05  # seconds without a beat, while there is nothing to do
 
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Shard `number` keeps `width` simulators; those of its k-th actor begin at `first[k]` among them."""
+    """Shard `number` keeps `width` simulators; those of its k-th actor begin at `first[k]` among them.
+
+    `run` is the run's directory, if checkpoints are to hold the memory: its rows go to `replay/shard-<number>` there.
+    """
 
     config: TrainConfig
     spec: SimulatorSpec
@@ -38,6 +47,12 @@ class ShardPlan:
     shards: int
     width: int
     first: Sequence[int]
+    run: Path | None = None
+
+    @property
+    def group(self) -> str:
+        """What its part of a checkpoint is called."""
+        return f"shard-{self.number}"
 
 
 def batch_layouts(spec: SimulatorSpec, rows: int) -> dict[str, Layout]:
@@ -56,27 +71,73 @@ def batch_layouts(spec: SimulatorSpec, rows: int) -> dict[str, Layout]:
     }
 
 
-def run_shard(control: Control, plan: ShardPlan, slots: SlotRings, edge: ReplayEdge, wake: Semaphore) -> None:
+def run_shard(control: Control, plan: ShardPlan, slots: SlotRings, edge: ReplayEdge) -> None:
     """The role: stores, draws and renews priorities until it is told to stop."""
     replay = plan.config.replay
     assert replay is not None
     share = dataclasses.replace(replay, replay_size=max(1, replay.replay_size // plan.shards))
     memory = Replay(plan.spec, plan.width, share, plan.returns)
+    keeper = None if plan.run is None else _Keeper(control, plan, plan.run, memory)
     server, incoming = ReplayServer(edge, plan.number), Consumer(slots)
     while not control.stopping:
         control.beat()
+        if keeper is not None:
+            keeper.look()
         taken, found = incoming.take(0.0), server.take()
         if taken is not None:
             rows = Rows(plan.spec, taken.arrays)
+            if keeper is not None:
+                keeper.before(rows.steps)
             memory.append(rows, taken.arrays["priority"], plan.first[taken.ring])
             incoming.release(taken.ring)
         if found is not None:
             _carry_out(found[0], memory)
             server.done(*found)
-        if taken is None and found is None:
-            wake.acquire(True, _WAIT_S)
-            continue
         server.state(memory.index.mass if len(memory) else 0.0, len(memory), memory.dropped)
+        if taken is None and found is None:
+            incoming.wait(_WAIT_S)
+
+
+class _Keeper:
+    """The memory's part in checkpoints: restored at the start, and said when a snapshot is wanted.
+
+    New rows are written here, beside the run's checkpoints, by a thread; the rest is said when they are on the disk.
+    """
+
+    def __init__(self, control: Control, plan: ShardPlan, run: Path, memory: Replay) -> None:
+        self._control, self._plan = control, plan
+        self._archive, self._writer = (
+            ReplayArchive(RunDirectory(run).replay / plan.group, memory),
+            BackgroundWriter(),
+        )
+        self._unsaid: dict[str, np.ndarray] | None = None
+        self._segments: list[dict[str, Any]] = []
+        self._number = 0
+        checkpoint = newest_checkpoint(run)
+        if checkpoint is not None and plan.group in checkpoint.groups:
+            arrays: Mapping[str, np.ndarray] = checkpoint.groups[plan.group]
+            self._archive.restore(checkpoint.meta["shards"][plan.group], arrays)
+
+    def look(self) -> None:
+        """Begins a snapshot that is wanted, and says one that is written."""
+        if self._unsaid is not None and self._writer.is_done:
+            self._writer.finish()
+            group = self._plan.group
+            arrays = {f"{group}:{name}": array for name, array in self._unsaid.items()}
+            self._control.say("part", arrays, number=self._number, group=group, segments=self._segments)
+            self._unsaid = None
+        elif self._unsaid is None and (number := self._control.snapshot) not in (0, self._number):
+            self._number = number
+            rows, self._unsaid = self._archive.capture()
+            self._writer.start(partial(self._write, rows))
+
+    def before(self, steps: int) -> None:
+        """Called before `steps` more are stored: what they would overwrite must be on the disk."""
+        if self._archive.would_overwrite(steps):
+            self._writer.finish()
+
+    def _write(self, rows: NewRows) -> None:
+        self._segments = self._archive.write(rows)
 
 
 def _carry_out(order: Order, memory: Replay) -> None:

@@ -67,8 +67,11 @@ class Sampler:
         self.version = 0
 
     @torch.no_grad()
-    def sample(self, steps: int) -> None:
-        """Fills the slot: T steps of every simulator from where the last rollout ended, after `steps` of training."""
+    def sample(self, steps: int | None) -> None:
+        """Fills the slot: T steps of every simulator from where the last rollout ended, after `steps` of training.
+
+        None: as a trained policy acts in evaluation.
+        """
         trajectory, simulators = self.trajectory, self._simulators
         groups = range(len(simulators.groups))
         with self._clock("infer"):
@@ -89,7 +92,7 @@ class Sampler:
                         self._act(group, t + 1, noise_TBK)
         self.phase += 1
 
-    def _noise(self, steps: int) -> Tensor:
+    def _noise(self, steps: int | None) -> Tensor:
         rows, width = self.trajectory.steps, self.trajectory.width
         step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
         noise = uniform(self._run_seed, ACTION, np.arange(width), step_T, self._noise_width)

@@ -29,9 +29,14 @@ class BackgroundWriter:
         self._thread = threading.Thread(target=work, name="checkpoint", daemon=True)
         self._thread.start()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is being written."""
+        return self._thread is None or not self._thread.is_alive()
+
     def check(self) -> None:
         """Raises what has failed by now."""
-        if self._thread is not None and not self._thread.is_alive():
+        if self.is_done:
             self.finish()
 
     def finish(self) -> None:

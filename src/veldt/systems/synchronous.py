@@ -11,13 +11,8 @@ just been updated; how old its lessons are is the experience's: one phase for ro
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,13 +26,16 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runs.segments import SegmentStore
 from veldt.runtime.memory import keep_freed_memory
+from veldt.simulators.seeding import episode_seed
 from veldt.simulators.simulator import StepperSettings
+from veldt.simulators.trajectory import Trajectory
 from veldt.systems.assembly import Assembly
 from veldt.systems.episodes import EpisodeBook
 from veldt.systems.evaluator import play_steps
 from veldt.systems.experience import Experience, FreshRollouts, Replayed
 from veldt.systems.learner import Learner
 from veldt.systems.monitor import Monitor
+from veldt.systems.outcome import Outcome, reason_to_stop, stop_requested
 from veldt.systems.replay_archive import ReplayArchive, needed_segments
 from veldt.systems.sampler import Sampler
 from veldt.systems.saving import BackgroundWriter
@@ -45,16 +43,6 @@ from veldt.systems.snapshot import Snapshot, Taken
 from veldt.systems.stages import StageClock
 
 T = TypeVar("T")
-
-_AT_ONCE_AFTER = 1.0  # seconds between the first request to stop and one that means it
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Why a run stopped ("steps", "until" or "interrupted"), and its summary."""
-
-    reason: str
-    summary: dict[str, Any]
 
 
 class Synchronous:
@@ -182,15 +170,7 @@ class Synchronous:
                 self._monitor.close()
 
     def _reason(self, stop: threading.Event) -> str | None:
-        """Why to stop now, if there is a reason."""
-        config = self._config.run
-        if config.until is not None and self._book.reached(config.until):
-            if self._monitor.solved_at_seconds is None:
-                self._monitor.solved_at_seconds = self._monitor.seconds
-            return "until"
-        if self._monitor.steps >= config.steps:
-            return "steps"
-        return "interrupted" if stop.is_set() else None
+        return reason_to_stop(self._config.run, self._monitor, self._book, stop)
 
     def _or_save(self, work: Callable[[], T], states: Mapping[int, bytes] | None = None) -> T:
         """Does `work`; if an environment fails in it, the state before it is kept for when that is mended."""
@@ -225,12 +205,20 @@ class Synchronous:
             self._experience.learned(loss.priority)
             self._monitor.update(loss.figures, lag)
         self._sampler.version = self._learner.updates
-        self._monitor.rollout(slot)
+        self._count(slot)
         self._simulators.carry_over()
         if waits:
             self._simulators.finish_resets()
         self._monitor.notes(self._simulators.notes(), kind="restart")
         return learning_rate
+
+    def _count(self, slot: Trajectory) -> None:
+        """Counts a full slot's steps, and writes down its finished games."""
+        steps = int(slot.valid.sum())
+        self._monitor.acted(steps, slot.valid.size - steps, int(slot.restarts.sum()))
+        for game in self._book.add(slot):
+            seed = episode_seed(self._config.run.seed, game.simulator, game.episode)
+            self._monitor.game(game, seed)
 
     def _evaluation_is_due(self, reason: str | None) -> bool:
         every, steps = self._config.run.evaluate_every, self._monitor.steps
@@ -277,32 +265,3 @@ class Synchronous:
             self._store.save(step, taken.groups, meta, score=score)
         finally:  # also of what a checkpoint that did not fit onto the disk has left there
             SegmentStore(self._directory.replay).keep(needed_segments(self._store.newest_meta()))
-
-
-@contextlib.contextmanager
-def stop_requested() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, a termination request or a closed terminal sets; one more after a second ends at once."""
-    event, previous, asked_at = threading.Event(), {}, 0.0
-
-    def request(number: int, frame: Any) -> None:
-        nonlocal asked_at
-        now = time.monotonic()
-        if event.is_set():
-            # A terminal that closes sends several, and who sees nothing happen presses twice.
-            if now - asked_at > _AT_ONCE_AFTER:
-                raise KeyboardInterrupt
-            return
-        event.set()
-        asked_at = now
-        # Not `print`, which this may have interrupted; the terminal may be closed.
-        with contextlib.suppress(OSError):
-            os.write(2, b"\nstopping after this batch, with a checkpoint (once more: at once, without)\n")
-
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            previous[number] = signal.signal(number, request)
-    try:
-        yield event
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

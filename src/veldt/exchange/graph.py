@@ -1,0 +1,141 @@
+"""A system as data: its roles, how many there are of each, and the edges between them.
+
+A runtime makes something of it: it makes the edges, and starts each role with its plan and the edges that it names. So
+roles are wired in one place, and run alike wherever that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from typing import Any
+
+from veldt.exchange.pace import Pace
+from veldt.exchange.replay import ReplayEdge
+from veldt.exchange.slots import SlotRings
+from veldt.exchange.weights import SharedWeights
+from veldt.runtime.shared import Layout
+
+
+@dataclass(frozen=True)
+class WeightsSpec:
+    """See `weights.SharedWeights`."""
+
+    layouts: Mapping[str, Layout]
+
+
+@dataclass(frozen=True)
+class SlotsSpec:
+    """See `slots.SlotRings`."""
+
+    layouts: Mapping[str, Layout]
+    rings: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class ReplaySpec:
+    """See `replay.ReplayEdge`. `fed_by` names the edge of slots that each shard empties besides."""
+
+    layouts: Mapping[str, Layout]
+    rows: int
+    ahead: int
+    fed_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PaceSpec:
+    """See `pace.Pace`."""
+
+    actors: int
+    learners: int
+    intensity: float
+    starts: int
+    batch: int
+    slack: float
+
+
+Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From role to role (by name), and what travels, for the reader of a drawing."""
+
+    source: str
+    target: str
+    carries: str
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class Role:
+    """Processes that do the same: `entry(control, plan, *edges)` for each of the plans.
+
+    Args:
+        does: for the reader of a drawing.
+        edges: names of the edges that each of them gets, in the order of its arguments.
+        restarts: how often each may be started again.
+        deadline_s: seconds after which one that gives no sign of life counts as hung.
+        keeps: whether it has a part in checkpoints.
+    """
+
+    name: str
+    does: str
+    entry: Callable[..., None]
+    plans: Sequence[Any]
+    edges: Sequence[Sequence[str]]
+    restarts: int
+    deadline_s: float
+    keeps: bool = False
+
+    def named(self, index: int) -> str:
+        return f"{self.name} {index}" if len(self.plans) > 1 else self.name
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Roles, and edges by name."""
+
+    roles: tuple[Role, ...]
+    edges: Mapping[str, Edge]
+
+    def drawn(self) -> list[str]:
+        """Lines of text: what there is of each role, and what travels between them."""
+        lines = ["roles"]
+        lines += [f"  {len(role.plans):>4} x {role.name:<10} {role.does}" for role in self.roles]
+        lines += ["", "edges"]
+        alike: dict[tuple[str, str, str], int] = {}
+        for edge in self.edges.values():
+            key = edge.source, edge.target, edge.carries
+            alike[key] = alike.get(key, 0) + 1
+        for (source, target, carries), count in alike.items():
+            times = f" (x {count})" if count > 1 else ""
+            lines.append(f"  {source:>10} -> {target:<10} {carries}{times}")
+        return lines
+
+
+def made_here(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str, Any]:
+    """The edges, in memory that the processes of this machine share."""
+    made: dict[str, Any] = {}
+    for name, edge in edges.items():
+        match edge.spec:
+            case WeightsSpec(layouts):
+                made[name] = SharedWeights(layouts, context)
+            case SlotsSpec(layouts, rings, depth):
+                made[name] = SlotRings(layouts, rings, depth, context)
+            case ReplaySpec(layouts, rows, ahead, fed_by):
+                wakes = [made[feeder].filled for feeder in fed_by]
+                made[name] = ReplayEdge(layouts, rows, ahead, wakes, context)
+            case PaceSpec(actors, learners, intensity, starts, batch, slack):
+                made[name] = Pace(
+                    actors,
+                    learners,
+                    intensity=intensity,
+                    starts=starts,
+                    batch=batch,
+                    slack=slack,
+                    context=context,
+                )
+    return made

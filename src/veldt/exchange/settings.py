@@ -1,0 +1,85 @@
+"""Settings of the systems in which acting and learning come apart: how many roles, and how far apart they may get."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+from veldt.errors import UsageError
+from veldt.runtime.settings import Unit, check_values, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolesConfig:
+    """The processes of a decoupled system, and what flows between them."""
+
+    actors: Annotated[int, Unit("processes")] = 0
+    """Processes that act, each with its share of the simulators; 0 takes one for each core that may be used."""
+    pull_every: Annotated[int, Unit("steps")] = 100
+    """Steps that an actor makes before it looks for newer weights."""
+    publish_every: Annotated[int, Unit("updates")] = 1
+    """Updates between two versions of the weights that actors can have."""
+    evaluator_share: Annotated[float, Unit("of a core")] = 0.0
+    """A process plays games by the newest policy as in evaluation, this part of the time: they are then the run's
+    score. 0: no such process, and the games of the half of the simulators that explores least are."""
+    restarts: Annotated[int, Unit("restarts")] = 100
+    """How often each process that dies or hangs may be started again, before the run ends."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        for name in ("pull_every", "publish_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
+        if self.actors < 0:
+            raise UsageError(f"--actors is {self.actors}: it must be 0 (automatic) or more")
+        if self.restarts < 0:
+            raise UsageError(f"--restarts is {self.restarts}: it must be 0 or more")
+        if not 0 <= self.evaluator_share <= 1:
+            raise UsageError(f"--evaluator-share is {self.evaluator_share}: it must be in [0, 1]")
+
+    def check_simulators(self, simulators: int) -> None:
+        """UsageError where so many simulators cannot be shared out evenly among the actors."""
+        if self.actors and simulators % self.actors:
+            lower = simulators // self.actors * self.actors
+            fits = " or ".join(f"{number:,}" for number in (lower, lower + self.actors) if number)
+            raise UsageError(
+                f"--num-simulators is {simulators} and --actors is {self.actors}: each actor must get as many "
+                f"simulators; take {fits} simulators"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApexConfig(RolesConfig):
+    """The processes of Ape-X, and what flows between them."""
+
+    shards: Annotated[int, Unit("processes")] = 1
+    """Processes that the replay memory is shared out among, at most one for each actor."""
+    flush: Annotated[int, Unit("steps")] = 50
+    """Steps that an actor keeps before it hands them to its replay shard."""
+    batches_ahead: Annotated[int, Unit("batches")] = 16
+    """Batches that are drawn before the learner needs them."""
+    insert_slack: Annotated[float, Unit("samples")] = 0.0
+    """How many samples may be due by --training-intensity before actors wait for the learner; 0 takes twice the least
+    with which neither side can wait for the other for ever."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("shards", "flush", "batches_ahead"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
+        if self.insert_slack < 0:
+            raise UsageError(f"--insert-slack is {self.insert_slack:g}: it must be 0 (automatic) or more")
+
+    def check_simulators(self, simulators: int) -> None:
+        super().check_simulators(simulators)
+        most = self.actors or simulators
+        if self.shards > most:
+            raise UsageError(
+                f"--shards is {self.shards}, and there are {most} actors to feed them: take at most as many shards as "
+                "actors"
+            )
+
+    def rows(self, width: int, n_step: int) -> int:
+        """Steps of each of an actor's `width` simulators that are handed over together: enough for one return."""
+        return max(math.ceil(self.flush / width), n_step)

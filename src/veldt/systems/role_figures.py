@@ -1,0 +1,80 @@
+"""What roles say of themselves, put together as rows of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from veldt.exchange.pace import Pace
+from veldt.systems.stages import StageClock
+
+_ACTOR_STAGES = ("simulate", "infer", "replay", "wait")
+
+
+class RoleFigures:
+    """The newest figures of all roles.
+
+    The clock gets the learner's time, which is the run's main line; actors' is given in shares of their own.
+    """
+
+    def __init__(self, names: Sequence[str], pace: Pace, clock: StageClock) -> None:
+        self._names, self._pace, self._clock = names, pace, clock
+        self._actors: dict[int, dict[str, Any]] = {}
+        self._phantoms: dict[int, int] = {}
+        self._phantoms_told = 0
+        self._learner: dict[str, Any] = {}
+        self._learner_seconds: dict[str, float] = {}
+        self._row: dict[str, float] = {}
+        self.role_restarts = 0
+        self.updates, self.learning_rate = 0, 0.0
+
+    def actor(self, role: int, values: Mapping[str, Any]) -> None:
+        """Takes an actor's message."""
+        before = self._actors.get(role)
+        if before is not None and values["phantoms"] < before["phantoms"]:  # it was started again
+            self._phantoms[role] = self._phantoms.get(role, 0) + before["phantoms"]
+        self._actors[role] = dict(values)
+
+    def learner(self, values: Mapping[str, Any]) -> None:
+        """Takes the learner's message."""
+        seconds = values["seconds"]
+        before = self._learner_seconds
+        for stage, now in seconds.items():
+            if stage != "wait":
+                self._clock.seconds[stage] += max(0.0, now - before.get(stage, 0.0))
+        self._learner_seconds = dict(seconds)
+        self.updates, self.learning_rate = values["updates"], values["learning_rate"]
+        self._row = dict(values["experience"]) | {
+            "policy_lag_min": values["lag_min"],
+            "policy_lag_max": values["lag_max"],
+        }
+
+    def new_phantoms(self) -> int:
+        """Phantom steps since the last call."""
+        total = sum(values["phantoms"] for values in self._actors.values()) + sum(self._phantoms.values())
+        new, self._phantoms_told = total - self._phantoms_told, total
+        return new
+
+    @property
+    def simulator_restarts(self) -> int:
+        return sum(values["simulator_restarts"] for values in self._actors.values())
+
+    def row(self) -> dict[str, float]:
+        """What to log besides what every system does."""
+        row = dict(self._row) | {"role_restarts": float(self.role_restarts)}
+        row["training_intensity"] = self._pace.achieved
+        if self._actors:
+            seconds = [values["seconds"] for values in self._actors.values()]
+            total = max(1e-9, sum(sum(one.values()) for one in seconds))
+            for stage in _ACTOR_STAGES:
+                row[f"actors/{stage}_share"] = float(np.sum([one[stage] for one in seconds]) / total)
+        return row
+
+    def counters(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"role_restarts": self.role_restarts}
+
+    def load(self, counters: Mapping[str, Any]) -> None:
+        self.role_restarts = counters["role_restarts"]
