@@ -79,9 +79,7 @@ def running(recipe: str) -> Iterator[Running]:
     supervisor = Supervisor(context, plans)
     supervisor.start()
     try:
-        yield Running(
-            supervisor, edges["pace"], edges["batches"], edges["weights"], assembly.weights(), []
-        )
+        yield Running(supervisor, edges["pace"], edges["batches"], edges["weights"], assembly.weights(), [])
     finally:
         supervisor.kill()
 

@@ -79,6 +79,7 @@ class Role:
         restarts: how often each may be started again.
         deadline_s: seconds after which one that gives no sign of life counts as hung.
         keeps: whether it has a part in checkpoints.
+        niceness: see `runtime.supervisor.RolePlan`.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Role:
     restarts: int
     deadline_s: float
     keeps: bool = False
+    niceness: int = 0
 
     def named(self, index: int) -> str:
         return f"{self.name} {index}" if len(self.plans) > 1 else self.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import math
 import multiprocessing
@@ -22,6 +23,7 @@ from veldt.runtime.traces import take_trace
 
 # Of servers whose processes are roles. (A name: this room knows nothing of those above it.)
 PRELOAD_ROLES = ["veldt.systems.preload"]
+_PR_SET_NAME = 15
 _LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
 
 # What a terminal that closes, `timeout` or a job scheduler sends to every process of a run at once.
@@ -92,6 +94,13 @@ def exit_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="exit-with-parent").start()
+
+
+def name_process(name: str) -> None:
+    """What `top` and `ps` call this process, where the system knows such names: the first 15 letters."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_NAME, name.encode())
 
 
 def unlink_names(semaphores: Iterable[Semaphore]) -> None:
@@ -197,5 +206,6 @@ __all__ = [
     "forkserver",
     "leave_signals_to_parent",
     "main_module_hidden",
+    "name_process",
     "unlink_names",
 ]

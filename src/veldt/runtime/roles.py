@@ -6,6 +6,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from veldt.errors import VeldtError
 from veldt.runtime.messages import pack
-from veldt.runtime.processes import exit_with_parent, leave_signals_to_parent
+from veldt.runtime.processes import exit_with_parent, leave_signals_to_parent, name_process
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.traces import offer_trace
 
@@ -63,17 +64,27 @@ class Board:
         return self._arrays["snapshot"]
 
 
+@dataclass(frozen=True)
+class Identity:
+    """Which role a process is, and how often it was started before; see `supervisor.RolePlan`."""
+
+    name: str
+    number: int
+    attempt: int
+    niceness: int
+
+
 class LocalControl:
     """See `Control`: of a process on this machine."""
 
-    def __init__(self, pipe: Connection, board: Board, number: int, attempt: int) -> None:
+    def __init__(self, pipe: Connection, board: Board, who: Identity) -> None:
         self._pipe, self._beats, self._stopping, self._snapshot = (
             pipe,
             board.beats,
             board.stopping,
             board.snapshot,
         )
-        self._number, self.attempt = number, attempt
+        self._number, self.attempt = who.number, who.attempt
 
     @property
     def stopping(self) -> bool:
@@ -96,15 +107,16 @@ class LocalControl:
 def run_role(
     pipe: Connection,
     board: Board,
-    number: int,
-    attempt: int,
+    who: Identity,
     role: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:
     """Entry point of a role's process: `role(control, *arguments)` until it returns."""
     exit_with_parent()
     leave_signals_to_parent()
-    control = LocalControl(pipe, board, number, attempt)
+    name_process(who.name)
+    os.nice(who.niceness)
+    control = LocalControl(pipe, board, who)
     control.say("started", trace=offer_trace(), pid=os.getpid())
     try:
         role(control, *arguments)

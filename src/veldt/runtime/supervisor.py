@@ -19,7 +19,7 @@ import numpy as np
 from veldt.errors import RoleError
 from veldt.runtime.messages import unpack
 from veldt.runtime.processes import Child
-from veldt.runtime.roles import Board, run_role
+from veldt.runtime.roles import Board, Identity, run_role
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is started again
 _CALM = 30.0  # seconds of life after which a role's pauses begin anew
@@ -34,6 +34,7 @@ class RolePlan:
         role: a function of a module, called with a `Control` and `arguments` (edges, settings) in the process.
         restarts: how often it may be started again.
         deadline_s: seconds between beats.
+        niceness: how far it stands back, where there are fewer cores than processes that could work.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RolePlan:
     arguments: tuple[Any, ...]
     restarts: int
     deadline_s: float = 30.0
+    niceness: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ class Supervisor:
 
     def _start(self, place: _Place) -> None:
         plan = place.plan
-        arguments = (self._board, place.number, place.attempt, plan.role, plan.arguments)
+        who = Identity(plan.name, place.number, place.attempt, plan.niceness)
+        arguments = (self._board, who, plan.role, plan.arguments)
         place.child = Child(self._context, plan.name, run_role, *arguments)
         place.said, place.trace = None, -1
         place.began = place.beaten_at = time.monotonic()

@@ -28,6 +28,8 @@ _DEPTH = 3  # slots of each actor: one is written, one is stored, and one is rea
 _RESTORE_S = 300.0  # a shard that begins in mid-run reads its memory from the disk
 _COMPILE_S = 300.0  # the first update may compile the network
 _EVALUATOR_WIDTH = 32
+# Where cores are short, the learner goes before actors, which must wait for it anyway.
+_ACTOR_NICENESS = 5
 
 
 def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
@@ -143,6 +145,7 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         [("weights", f"steps {number % shards}", "pace") for number in range(actors)],
         settings.restarts,
         max(30.0, config.simulation.env_timeout),
+        niceness=_ACTOR_NICENESS,
     )
     evaluator = Role(
         "evaluator",

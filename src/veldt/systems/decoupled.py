@@ -69,8 +69,9 @@ class Decoupled:
                 if role.keeps:
                     self._keeping.append(len(plans))
                 arguments = (plan, *(edges[name] for name in names))
+                name = role.named(index)
                 plans.append(
-                    RolePlan(role.named(index), role.entry, arguments, role.restarts, role.deadline_s)
+                    RolePlan(name, role.entry, arguments, role.restarts, role.deadline_s, role.niceness)
                 )
         self._names = [plan.name for plan in plans]
         self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
@@ -264,7 +265,7 @@ class Decoupled:
     def _evaluate(self, stop: threading.Event) -> None:
         weights = self._groups(self._parts.parts)[0]["weights"]
         network, parameters = self._assembly.network()
-        load_weights(parameters, weights)
+        load_weights(parameters, {name: array.copy() for name, array in weights.items()})
         agent = self._assembly.agent(network, self._directory.path)
         steps, seed = self._config.run.evaluate_steps, self._config.run.seed
         result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)

@@ -1,0 +1,198 @@
+"""Ape-X from the outside: whole runs in their directories, resumed, killed, and with parts of them killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from child_runs import END_S, START_S, alive, child, descendants, shared_memory, wait_until
+
+import veldt
+from veldt.errors import RoleError, UsageError, VeldtError
+from veldt.runs.checkpoints import CheckpointStore
+
+SMALL: dict[str, Any] = {
+    "num_simulators": 8,
+    "actors": 2,
+    "batch": 16,
+    "training_intensity": 2.0,
+    "learning_starts": 100,
+    "replay_size": 4000,
+    "hidden": (16,),
+    "steps": 3000,
+    "evaluator_share": 0.0,
+    "seed": 3,
+    "log_every": 0.2,
+    "quiet": True,
+}
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def learning(run: Path) -> list[dict[str, Any]]:
+    """The rows in whose time something was learned."""
+    return [row for row in metrics(run) if "loss/total" in row]
+
+
+def events(run: Path, kind: str) -> list[str]:
+    lines = (run / "events.jsonl").read_text().splitlines() if (run / "events.jsonl").exists() else []
+    return [event["text"] for event in map(json.loads, lines) if event["kind"] == kind]
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "c51", "rainbow"])
+def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_path: Path) -> None:
+    run = veldt.train(
+        "apex-dqn", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", shards=2, **SMALL
+    )
+    assert run.reason == "steps" and run.summary["steps"] >= 3000
+    assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "apex")
+    last = learning(run.path)[-1]
+    assert last["updates"] == pytest.approx((last["step"] - 100) * 2.0 / 16, rel=0.5)
+    assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
+    assert np.isfinite(last["loss/total"]) and last["role_restarts"] == 0
+    shares = [last[f"actors/{stage}_share"] for stage in ("simulate", "infer", "replay", "wait")]
+    assert sum(shares) == pytest.approx(1.0)
+    result = veldt.evaluate(run.path, episodes=3)
+    assert len(result.scores) == 3
+    checkpoint = CheckpointStore(run.path / "checkpoints").newest(print)
+    assert set(checkpoint.meta["shards"]) == {"shard-0", "shard-1"}
+    rows = sum(segment["end"][0] for segment in checkpoint.meta["shards"]["shard-0"])
+    assert rows > 0
+
+
+def test_continuous_actions(tmp_path: Path) -> None:
+    run = veldt.train("apex-ddpg", env="Pendulum-v1", run_dir=tmp_path / "run", **SMALL | {"n_step": 3})
+    assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/critic"])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_whose_games_are_the_score(share: float, tmp_path: Path) -> None:
+    """The evaluator's, if there is one, and else those of the half that explores least."""
+    settings = SMALL | {"evaluator_share": share}
+    run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    games = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
+    counted = [game["simulator"] >= 8 if share else 4 <= game["simulator"] < 8 for game in games]
+    assert run.summary["episodes"] == sum(counted) > 0
+    assert {game["simulator"] for game in games} >= set(range(8)), "those of all are kept"
+
+
+def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
+    run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL)
+    before = CheckpointStore(run.path / "checkpoints").newest(print)
+    again = veldt.resume(run.path, steps=5000, quiet=True)
+    after = CheckpointStore(run.path / "checkpoints").newest(print)
+    assert again.summary["steps"] >= 5000 and after.meta["pace"]["updates"] > before.meta["pace"]["updates"]
+    assert after.meta["lives"]["actor 0"] == 2
+    rows = [row for row in metrics(run.path) if row["step"] > before.step]
+    assert min(row["replay/transitions"] for row in rows if "replay/transitions" in row) > 2000
+    ratio = after.meta["pace"]["updates"][0] * 16 / (sum(after.meta["pace"]["steps"]) - 100)
+    assert ratio == pytest.approx(2.0, rel=0.1)
+    # No game of the second life is one of the first again.
+    games = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
+    acted = [game["seed"] for game in games if game["simulator"] < 8]
+    assert len(set(acted)) == len(acted)
+
+
+def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
+    settings = SMALL | {"checkpoint_replay": "none"}
+    run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    assert not (run.path / "replay").exists()
+    again = veldt.resume(run.path, steps=4000, quiet=True)
+    assert again.summary["steps"] >= 4000
+    (note,) = (text for text in events(run.path, "resume") if "replay memory is empty" in text)
+    assert "the checkpoint holds none" in note and "100 steps" in note
+    assert metrics(run.path)[-1]["training_intensity"] == pytest.approx(2.0, rel=0.2)
+
+
+def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:
+    settings = SMALL | {"evaluate_every": 1000, "evaluate_steps": 500}
+    run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    assert len(events(run.path, "evaluation")) >= 1
+    assert any("evaluation/return_mean" in row for row in metrics(run.path))
+
+
+def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    with pytest.raises(VeldtError, match="the wheel came off") as caught:
+        veldt.train("apex-dqn", env="environments:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
+    assert isinstance(caught.value, RoleError) and "actor" in str(caught.value)
+    assert "environments.py" in caught.value.details
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        ("apex-dqn", {"actors": 3}, "--num-simulators is 8 and --actors is 3: each actor must get as many"),
+        ("apex-dqn", {"shards": 3}, "--shards is 3, and there are 2 actors to feed them"),
+        ("apex-dqn", {"insert_slack": 10.0}, "would wait for each other for ever; it must be at least"),
+        ("apex-dqn", {"algorithm": "ppo"}, "ppo learns from the rollout that was just sampled"),
+        ("apex-dqn", {"algorithm": "c52"}, "did you mean 'c51'"),
+        ("apex-dqn", {"processes": 2}, "--actors says how many processes act"),
+        ("apex-dqn", {"replay_size": 10**13}, r"needs .* GiB of memory"),
+        ("dqn", {"shards": 2, "actors": None}, "about actors and learners that come apart"),
+    ],
+)
+def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+    given = {name: value for name, value in (SMALL | settings).items() if value is not None}
+    with pytest.raises(UsageError, match=message):
+        veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+CODE = """
+from veldt.cli import main
+main(["train", "apex-dqn", "--env", "CartPole-v1", "--run-dir", "run", "--actors", "2", "--num-simulators", "4",
+      "--batch", "16", "--learning-starts", "100", "--hidden", "16", "--steps", "10**9".replace("10**9", "1000000000"),
+      "--replay-size", "5000", "--checkpoint-every", "500"])
+"""
+
+
+def roles(pid: int) -> dict[str, psutil.Process]:
+    """The processes of a run by the names of their roles."""
+    found = {}
+    for process in descendants(pid):
+        try:
+            found[process.name()] = process
+        except psutil.NoSuchProcess:
+            continue
+    return {name: process for name, process in found.items() if "python" not in name}
+
+
+def await_checkpoint(run: Path, process: Any) -> None:
+    def is_there() -> bool:
+        assert process.poll() is None, process.communicate()[1]
+        return any(path.name != "step-000000000000" for path in run.glob("checkpoints/step-*"))
+
+    wait_until(is_there, START_S, "a checkpoint")
+
+
+def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
+    before = shared_memory()
+    with child(CODE, in_tmp) as process:
+        await_checkpoint(in_tmp / "run", process)
+        family = descendants(process.pid)
+        assert {"learner", "replay", "actor 0", "actor 1"} <= roles(process.pid).keys()
+        process.kill()
+        wait_until(lambda: not alive(family), END_S, "all processes gone")
+        wait_until(lambda: not shared_memory() - before, END_S, "shared memory gone")
+    step = CheckpointStore(in_tmp / "run" / "checkpoints").newest(print).step
+    again = veldt.resume(in_tmp / "run", steps=step + 500, quiet=True)
+    assert again.reason == "steps" and again.summary["steps"] >= step + 500
+
+
+def test_interrupted_it_saves_and_ends(in_tmp: Path) -> None:
+    with child(CODE, in_tmp) as process:
+        await_checkpoint(in_tmp / "run", process)
+        family = descendants(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=START_S)
+        assert process.returncode == 0, errors
+        assert "was interrupted and saved" in output and "Traceback" not in errors
+        wait_until(lambda: not alive(family), END_S, "all processes gone")
