@@ -16,16 +16,18 @@ from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.spec import ActionSpec
 
-AlgorithmConfig = A2CConfig | PPOConfig | DQNConfig | C51Config | DDPGConfig
+AlgorithmConfig = A2CConfig | PPOConfig | VTraceConfig | DQNConfig | C51Config | DDPGConfig
 ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], typing.Callable[[Any, ActionSpec], Algorithm]]] = {
     "a2c": (A2CConfig, A2C),
     "ppo": (PPOConfig, PPO),
+    "vtrace": (VTraceConfig, VTrace),
     "dqn": (DQNConfig, DQN),
     "c51": (C51Config, C51),
     "rainbow": (RainbowConfig, Rainbow),

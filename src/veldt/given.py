@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
@@ -76,7 +75,7 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
             "environment its own settings with --env-kwargs"
         )
-    unread_beside = config.learn.unread() if isinstance(config.learn, OffPolicyConfig) else {}
+    unread_beside = config.learn.unread()
     if unread := sorted(set(unread_beside) & set(names)):
         raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
     if config.replay is not None and config.replay.replay == "uniform":

@@ -100,7 +100,9 @@ class OnPolicy(Algorithm):
     """Learns from the rollout that has just been sampled, and then forgets it."""
 
     @abstractmethod
-    def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
+    def minibatches(
+        self, forward: Forward, rollout: Rollout, generator: torch.Generator
+    ) -> Iterator[Batch | Rollout]:
         """One optimisation phase: a batch for each update, in order."""
 
 

@@ -1,4 +1,4 @@
-"""What A2C and PPO share: acting from a stochastic policy, and advantages from a rollout."""
+"""What A2C, PPO and V-trace share: acting from a stochastic policy, and what a rollout's ends and rewards mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from veldt.simulators.spec import ActionSpec
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradientConfig:
-    """Settings that both algorithms have."""
+    """Settings that they all have."""
 
     learning_rate: Annotated[float, Unit("per update")] = 7e-4
     """Step size."""
@@ -55,6 +55,10 @@ class PolicyGradientConfig:
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
 
+    def unread(self) -> dict[str, str]:
+        """Settings without effect beside the others, and why."""
+        return {}
+
 
 class PolicyGradient(OnPolicy):
     """See `OnPolicy`."""
@@ -85,20 +89,21 @@ class PolicyGradient(OnPolicy):
     def learning_rate(self, progress: float, batch: int) -> float:
         return self._config.learning_rate * ((1.0 - progress) if self._config.anneal_learning_rate else 1.0)
 
-    @torch.no_grad()
-    def targets(self, forward: Forward, rollout: Rollout) -> Batch:
-        """Advantages and value targets of all T B rows, from the values the policy had while it acted."""
+    def lessons(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
+        """Rewards as they are learned from, discounts and traces (see `functional.returns`), float32 [T, B] each."""
         config = self._config
-        value_SB = torch.cat([rollout.extras["value"], forward(rollout.observations.last())[1].unsqueeze(0)])
         reward_TB = rollout.reward.clamp(-1.0, 1.0) if config.clip_rewards else rollout.reward
         terminal_TB = rollout.terminated | rollout.life_lost if config.life_loss_ends else rollout.terminated
         over_TB = terminal_TB | rollout.truncated | rollout.cut | ~rollout.valid
+        return reward_TB, config.discount * (~terminal_TB).float(), (~over_TB).float()
+
+    @torch.no_grad()
+    def targets(self, forward: Forward, rollout: Rollout) -> Batch:
+        """Advantages and value targets of all T B rows, from the values the policy had while it acted."""
+        value_SB = torch.cat([rollout.extras["value"], forward(rollout.observations.last())[1].unsqueeze(0)])
+        reward_TB, discount_TB, trace_TB = self.lessons(rollout)
         advantage_TB = generalised_advantages(
-            reward_TB,
-            value_SB,
-            config.discount * (~terminal_TB).float(),
-            (~over_TB).float(),
-            config.gae_lambda,
+            reward_TB, value_SB, discount_TB, trace_TB, self._config.gae_lambda
         )
         action = rollout.action.flatten(0, 1)
         return Batch(
