@@ -115,6 +115,8 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (NetworkConfig, {"hidden": 64}),
     (NetworkConfig, {"hidden": ("64",)}),
     (NetworkConfig, {"hidden": (64, 0)}),
+    (NetworkConfig, {"lstm": -1}),
+    (NetworkConfig, {"lstm": 0.5}),
     (SimulationConfig, {"num_simulators": 0}),
     (SimulationConfig, {"processes": -1}),
     (SimulationConfig, {"processes": 17}),

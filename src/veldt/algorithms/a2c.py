@@ -12,7 +12,7 @@ import torch
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
-from veldt.algorithms.rollout import Batch, Rollout
+from veldt.algorithms.rollout import Batch, Rollout, along
 from veldt.errors import UsageError
 from veldt.functional.returns import masked_mean
 from veldt.runtime.settings import Unit
@@ -41,7 +41,7 @@ _REFERENCE_BATCH = 80  # 16 simulators of 5 steps, for which the learning rate i
 class A2C(PolicyGradient):
     """One update per rollout, on all of it."""
 
-    name = "a2c"
+    name, recurrent = "a2c", True
 
     def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
         super().__init__(config, action, config.rmsprop())
@@ -61,7 +61,7 @@ class A2C(PolicyGradient):
         yield self.targets(forward, rollout)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
-        parameters_NP, value_N = forward(batch.observation())
+        parameters_NP, value_N = along(forward, batch.memory)(batch.observation())
         log_prob_N = self.distribution.log_prob(parameters_NP, batch.action)
         policy_loss = masked_mean(-log_prob_N * batch.advantage, batch.valid)
         value_loss = masked_mean((value_N - batch.target).square(), batch.valid)

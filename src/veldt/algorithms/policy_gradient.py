@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
-from veldt.algorithms.rollout import Batch, Observation, Rollout
+from veldt.algorithms.rollout import Batch, Observation, Rollout, after
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.precision import Network
+from veldt.networks.recurrent import RecurrentActorCritic
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.spec import ActionSpec
 
@@ -68,7 +69,9 @@ class PolicyGradient(OnPolicy):
         self.distribution = policy_distribution(action)
         self.gradient_clip = config.gradient_clip
 
-    def network(self, build_torso: BuildTorso) -> Network:
+    def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
+        if lstm:
+            return RecurrentActorCritic(build_torso, self._action, lstm)
         return ActorCritic(build_torso, self._action, self._config.shared)
 
     def action_noise(self, network: nn.Module) -> int:
@@ -100,7 +103,8 @@ class PolicyGradient(OnPolicy):
     @torch.no_grad()
     def targets(self, forward: Forward, rollout: Rollout) -> Batch:
         """Advantages and value targets of all T B rows, from the values the policy had while it acted."""
-        value_SB = torch.cat([rollout.extras["value"], forward(rollout.observations.last())[1].unsqueeze(0)])
+        _, last_value_B = after(forward, rollout.memory)(rollout.observations.last())
+        value_SB = torch.cat([rollout.extras["value"], last_value_B.unsqueeze(0)])
         reward_TB, discount_TB, trace_TB = self.lessons(rollout)
         advantage_TB = generalised_advantages(
             reward_TB, value_SB, discount_TB, trace_TB, self._config.gae_lambda
@@ -115,4 +119,5 @@ class PolicyGradient(OnPolicy):
             advantage=advantage_TB.flatten(),
             target=(advantage_TB + value_SB[:-1]).flatten(),
             valid=rollout.valid.flatten().float(),
+            memory=rollout.memory,
         )

@@ -26,7 +26,7 @@ from torch import Tensor
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
-from veldt.algorithms.rollout import Rollout
+from veldt.algorithms.rollout import Rollout, along
 from veldt.errors import UsageError
 from veldt.functional.returns import masked_mean
 from veldt.functional.updates import Adam, UpdateRule
@@ -90,7 +90,7 @@ _CLIPPED = 1.01
 class VTrace(PolicyGradient):
     """One update per rollout, on all of it, whoever acted: a batch is a `Rollout`, of any simulators side by side."""
 
-    name = "vtrace"
+    name, recurrent = "vtrace", True
 
     def __init__(self, config: VTraceConfig, action: ActionSpec) -> None:
         super().__init__(config, action, config.rule())
@@ -108,6 +108,7 @@ class VTrace(PolicyGradient):
         yield rollout
 
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
+        forward = along(forward, batch.memory)
         parameters_NP, value_N = forward(batch.observations.rows(None))
         with torch.no_grad():  # it is in targets only
             last_value_B = forward(batch.observations.last())[1]

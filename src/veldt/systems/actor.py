@@ -128,7 +128,7 @@ class _Actor:
         self._pace.steps_A[self._plan.number] += steps
         self._since_pull += steps
         self._say_games()
-        self._simulators.carry_over()
+        self._sampler.carry_over()
 
     def close(self) -> None:
         self._simulators.close()
