@@ -15,6 +15,8 @@ import veldt
 from veldt.algorithms.a2c import A2CConfig
 from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPOConfig
+from veldt.algorithms.rmsprop import RMSPropConfig
+from veldt.algorithms.vtrace import VTraceConfig
 from veldt.config import NetworkConfig, RunConfig, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
 from veldt.given import with_settings
@@ -27,8 +29,10 @@ CONFIGS: list[type[Any]] = [
     RunConfig,
     NetworkConfig,
     PolicyGradientConfig,
+    RMSPropConfig,
     A2CConfig,
     PPOConfig,
+    VTraceConfig,
     SimulationConfig,
     AtariConfig,
 ]
@@ -111,6 +115,8 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (NetworkConfig, {"hidden": 64}),
     (NetworkConfig, {"hidden": ("64",)}),
     (NetworkConfig, {"hidden": (64, 0)}),
+    (NetworkConfig, {"lstm": -1}),
+    (NetworkConfig, {"lstm": 0.5}),
     (SimulationConfig, {"num_simulators": 0}),
     (SimulationConfig, {"processes": -1}),
     (SimulationConfig, {"processes": 17}),
@@ -138,6 +144,13 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (A2CConfig, {"rmsprop_decay": -0.5}),
     (A2CConfig, {"rmsprop_epsilon": 0.0}),
     (A2CConfig, {"scale_learning_rate": "linear"}),
+    (VTraceConfig, {"gae_lambda": 1.01}),
+    (VTraceConfig, {"horizon": 0}),
+    (VTraceConfig, {"rho_bar": 0.0}),
+    (VTraceConfig, {"c_bar": -1.0}),
+    (VTraceConfig, {"optimiser": "sgd"}),
+    (VTraceConfig, {"adam_epsilon": 0.0}),
+    (VTraceConfig, {"rmsprop_decay": 1.0}),
     (PPOConfig, {"batch": 0}),
     (PPOConfig, {"epochs": 0}),
     (PPOConfig, {"minibatches": 0}),

@@ -10,11 +10,12 @@ import gymnasium
 import numpy as np
 import torch
 
-from veldt.algorithms.base import Algorithm
+from veldt.algorithms.base import Algorithm, Forward, OnPolicy
 from veldt.algorithms.rollout import Observation
 from veldt.config import TrainConfig
 from veldt.networks.build import TorsoFactory, build_torso
 from veldt.networks.precision import Network
+from veldt.networks.recurrent import Memories, memory_of
 from veldt.runtime.devices import one_thread
 from veldt.simulators.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.simulators.source import EnvSource
@@ -31,6 +32,8 @@ def make_network(
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
         build = functools.partial(build_torso, chosen, spec, config.network.hidden)
+        if isinstance(algorithm, OnPolicy):
+            return algorithm.network(build, config.network.lstm)
         return algorithm.network(build)
 
 
@@ -38,7 +41,8 @@ class Agent:
     """Acts in one environment: one observation, one action.
 
     `act` takes an observation as the run's environment gives it: for a Gymnasium environment exactly its observation,
-    for Atari the stacked frames, uint8 [stack, H, W] (`make_env()` gives an environment that returns these).
+    for Atari the stacked frames, uint8 [stack, H, W] (`make_env()` gives an environment that returns these). A policy
+    with an LSTM remembers the observations it was asked about: `reset()` says that an episode begins.
     """
 
     def __init__(
@@ -57,7 +61,12 @@ class Agent:
         self._algorithm: Algorithm = config.make_algorithm(spec.action)
         self._network, self._device = network, device
         self._codec: ObservationCodec | None = None
-        self._acted = 0
+        self._acted, self._age = 0, 0
+        self._memories: Memories | None = None
+
+    def reset(self) -> None:
+        """The next observation is an episode's first: what was observed before is forgotten (by an LSTM)."""
+        self._age = 0
 
     def act(self, observation: Any, *, greedy: bool = False) -> Any:
         """The action for one observation, in the environment's own terms.
@@ -73,23 +82,35 @@ class Agent:
         fields = self._encode(observation)
         inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
         noise = uniform(self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self.noise)
-        self._acted += 1
-        stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy)[0]
+        if self._memories is None:
+            self._memories = self.memories(1)
+        forward = self._memories.at(slice(0, 1), np.array([self._age]))
+        self._acted, self._age = self._acted + 1, self._age + 1
+        stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy, forward)[0]
         return self.spec.action.to_env(stored)
 
     @torch.no_grad()
-    def choose(self, observation: Observation, noise_NK: np.ndarray, greedy: bool) -> np.ndarray:
-        """Stored actions [N, ...] for a batch of network inputs [N, ...] on any device and uniform noise [N, noise]."""
+    def choose(
+        self, observation: Observation, noise_NK: np.ndarray, greedy: bool, forward: Forward
+    ) -> np.ndarray:
+        """Stored actions [N, ...] for a batch of network inputs [N, ...] on any device and uniform noise [N, noise].
+
+        `forward` is of `memories`, for the simulators whose observations these are.
+        """
         if isinstance(observation, dict):
             observation = {name: array.to(self._device) for name, array in observation.items()}
         else:
             observation = observation.to(self._device)
         if greedy:
-            action = self._algorithm.best_action(self._network, observation)
+            action = self._algorithm.best_action(forward, observation)
         else:
             noise = self._algorithm.prepare_noise(torch.from_numpy(noise_NK), None).to(self._device)
-            action, _ = self._algorithm.act(self._network, observation, noise)
+            action, _ = self._algorithm.act(forward, observation, noise)
         return action.cpu().numpy()
+
+    def memories(self, width: int) -> Memories:
+        """What the policy remembers of each of `width` simulators, as yet nothing."""
+        return Memories(self._network, memory_of(self._network), width, self._device)
 
     @property
     def noise(self) -> int:

@@ -21,6 +21,7 @@ from veldt import api
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import UsageError
 from veldt.given import with_settings
+from veldt.networks.recurrent import Memories, memory_of
 from veldt.recipe_book import find
 from veldt.runs.console import output_console
 from veldt.runs.metrics import read_metrics
@@ -222,10 +223,13 @@ def _infer_only(assembly: Assembly, seconds: float) -> float:
         assembly.device
     )
 
+    memories = Memories(network, memory_of(network), width, assembly.device)
+    forward = memories.at(slice(0, width), np.ones(width))
+
     @torch.no_grad()
     def work() -> int:
         for _ in range(20):
-            algorithm.act(network, observation, noise)[0].cpu()
+            algorithm.act(forward, observation, noise)[0].cpu()
         return 20 * width
 
     rates = []
@@ -250,6 +254,7 @@ def _both(assembly: Assembly, seconds: float) -> float:
             assembly.config.run.seed,
             StageClock(),
             noise=assembly.algorithm().action_noise(network),
+            memory=memory_of(network),
             inference=assembly.infer_threads,
             cores=assembly.inference_cores,
         )
@@ -257,7 +262,7 @@ def _both(assembly: Assembly, seconds: float) -> float:
         def work() -> int:
             sampler.sample(0)
             steps = int(simulators.trajectory.valid.sum())
-            simulators.carry_over()
+            sampler.carry_over()
             return steps
 
         return _rate(work, seconds)

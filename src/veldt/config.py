@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from veldt.algorithms.a2c import A2C, A2CConfig
-from veldt.algorithms.base import Algorithm
+from veldt.algorithms.base import Algorithm, OnPolicy
 from veldt.algorithms.c51 import C51, C51Config, Rainbow, RainbowConfig
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.exchange.settings import ApexConfig, RolesConfig
 from veldt.replay.settings import ReplayConfig
@@ -23,10 +25,11 @@ from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.spec import ActionSpec
 
-AlgorithmConfig = A2CConfig | PPOConfig | DQNConfig | C51Config | DDPGConfig
-ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], typing.Callable[[Any, ActionSpec], Algorithm]]] = {
+AlgorithmConfig = A2CConfig | PPOConfig | VTraceConfig | DQNConfig | C51Config | DDPGConfig
+ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
     "a2c": (A2CConfig, A2C),
     "ppo": (PPOConfig, PPO),
+    "vtrace": (VTraceConfig, VTrace),
     "dqn": (DQNConfig, DQN),
     "c51": (C51Config, C51),
     "rainbow": (RainbowConfig, Rainbow),
@@ -45,8 +48,13 @@ class NetworkConfig:
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
     """Layers of the MLP (auto: for vectors). Only for a network that has one."""
+    lstm: Annotated[int, Unit("units")] = 0
+    """Units of an LSTM on the torso, with which a policy remembers what it saw in an episode; 0: none."""
 
     def __post_init__(self) -> None:
+        check_values(self)
+        if self.lstm < 0:
+            raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
         sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
         if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
             raise UsageError(
@@ -152,6 +160,8 @@ class TrainConfig:
             _check_sizes(self.learn, self.replay, self.simulation.num_simulators, self.roles is None)
         if self.roles is not None:
             self.roles.check_simulators(self.simulation.num_simulators)
+        if self.network.lstm:
+            _check_memory(self.algorithm, self.learn, self.network.lstm)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -171,6 +181,20 @@ def check_fits(system: System, algorithm: str) -> None:
         raise UsageError(
             f"{algorithm} learns from the rollout that was just sampled, and the system apex is for algorithms that "
             f"learn from a replay memory: take one of {fits}"
+        )
+
+
+def _check_memory(algorithm: str, learn: AlgorithmConfig, lstm: int) -> None:
+    able = [name for name, (_, cls) in ALGORITHMS.items() if issubclass(cls, OnPolicy) and cls.recurrent]
+    if algorithm not in able:
+        raise UsageError(
+            f"--lstm is {lstm}, and {algorithm} learns from steps out of their order, where nothing can be remembered: "
+            f"it must be 0, or the algorithm {' or '.join(able)}"
+        )
+    if isinstance(learn, PolicyGradientConfig) and not learn.shared:
+        raise UsageError(
+            f"--lstm is {lstm}, and policy and value stand on a torso each, where they would not share a memory: take "
+            "--shared, or --lstm 0"
         )
 
 

@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
@@ -96,7 +95,7 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {_IN_PHASES[unread[0]]}: leave "
             "it out"
         )
-    unread_beside = config.learn.unread() if isinstance(config.learn, OffPolicyConfig) else {}
+    unread_beside = config.learn.unread()
     if unread := sorted(set(unread_beside) & set(names)):
         raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
     if config.replay is not None and config.replay.replay == "uniform":

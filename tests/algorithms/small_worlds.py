@@ -108,6 +108,28 @@ class Chain(gymnasium.Env[np.ndarray, Any]):
         return np.eye(self.LENGTH, dtype=np.float32)[self._state]
 
 
+class Recall(gymnasium.Env[np.ndarray, Any]):
+    """One of two cues is seen in the first observation only, and has to be named in the last step: 1 if it is, else 0.
+
+    Without a memory nothing is better than to guess, which earns a half.
+    """
+
+    LENGTH = 5
+    observation_space = spaces.Box(0.0, 1.0, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        assert seed is not None
+        self._cue, self._t = seed % 2, 0
+        return np.eye(3, dtype=np.float32)[self._cue], {}
+
+    def step(self, action: Any) -> Step:
+        self._t += 1
+        over = self._t == self.LENGTH
+        asked = np.array([0.0, 0.0, self._t == self.LENGTH - 1], np.float32)
+        return asked, float(over and action == self._cue), over, False, {}
+
+
 class Aim(gymnasium.Env[np.ndarray, Any]):
     """Episodes of one step: each of three contexts has its best action, and the reward is how far one is from it,
     squared and negative.

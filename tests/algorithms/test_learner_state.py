@@ -11,7 +11,9 @@ from rollouts import ACTION, eventful
 from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.policy_gradient import PolicyGradient
 from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError
 from veldt.exchange.gradients import OneLearner
 from veldt.networks.flat import FlatParameters
@@ -29,13 +31,13 @@ class OneHot(nn.Module):
         return self.policy(row), self.value(row).squeeze(-1)
 
 
-def make_learner(make: Callable[[], A2C | PPO], seed: int = 0) -> tuple[A2C | PPO, OneHot, Learner]:
+def make_learner(make: Callable[[], PolicyGradient], seed: int = 0) -> tuple[PolicyGradient, OneHot, Learner]:
     torch.manual_seed(seed)
     own, network = make(), OneHot()
     return own, network, Learner(own, network, FlatParameters(network), OneLearner())
 
 
-def learn(own: A2C | PPO, network: OneHot, learner: Learner, phases: int) -> None:
+def learn(own: PolicyGradient, network: OneHot, learner: Learner, phases: int) -> None:
     rollout, table = eventful(np.random.default_rng(7))
     for _ in range(phases):
         for batch in own.minibatches(table, rollout, torch.Generator().manual_seed(0)):
@@ -45,11 +47,12 @@ def learn(own: A2C | PPO, network: OneHot, learner: Learner, phases: int) -> Non
 ALGORITHMS = [
     pytest.param(lambda: A2C(A2CConfig(), ACTION), id="a2c"),
     pytest.param(lambda: PPO(PPOConfig(batch=60, epochs=2), ACTION), id="ppo"),
+    pytest.param(lambda: VTrace(VTraceConfig(), ACTION), id="vtrace"),
 ]
 
 
 @pytest.mark.parametrize("make", ALGORITHMS)
-def test_going_on_from_the_arrays_is_going_on(make: Callable[[], A2C | PPO]) -> None:
+def test_going_on_from_the_arrays_is_going_on(make: Callable[[], PolicyGradient]) -> None:
     own, network, learner = make_learner(make)
     learn(own, network, learner, 2)
     weights, state = learner.weights(), learner.rule_state()

@@ -17,15 +17,22 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     # Episodes end and begin on every row of a slot, the first and the last included.
     "scripted": {"env": "environments:scripted", "decorrelate": 20},
     "scripted, wait": {"env": "environments:scripted", "resets": "wait"},
+    "scripted, lstm": {"env": "environments:scripted", "decorrelate": 20, "lstm": 5, "shared": True},
+    "scripted, lstm, wait": {"env": "environments:scripted", "resets": "wait", "lstm": 5, "shared": True},
     "dictionary": {"env": "environments:dictionary"},
     "box of actions": {"env": "environments:lopsided_box", "resets": "wait", "decorrelate": 5},
 }
 PPO_ONLY = {"batch", "minibatches", "epochs", "anneal_clip"}
+RECURRENT = [name for name in ENVIRONMENTS if "lstm" in name]
 PHASES = 6  # at the least: phantom steps are none of the run's
 
 
 @pytest.mark.parametrize(
-    ("recipe", "name"), [*(("ppo", name) for name in ENVIRONMENTS), ("a2c", "cartpole"), ("a2c", "scripted")]
+    ("recipe", "name"),
+    [
+        *(("ppo", name) for name in ENVIRONMENTS if name not in RECURRENT),
+        *(("a2c", name) for name in ("cartpole", "scripted", *RECURRENT)),
+    ],
 )
 def test_resume_from_any_checkpoint(recipe: str, name: str, tmp_path: Path) -> None:
     steps = PHASES * SMALL["batch"] * 3 // 4

@@ -30,9 +30,11 @@ ARRANGEMENTS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 ATARI = {"num_simulators": 4, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 8}
+LSTM = {"num_simulators": 4, "horizon": 6, "threads": 1, "precision": "fp32", "lstm": 5, "shared": True}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 320, "decorrelate": 10}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 200, "resets": "wait"}),
+    "scripted": ("a2c", LSTM | {"env": "environments:scripted", "steps": 200, "decorrelate": 10}),
     "Breakout": ("a2c", ATARI | {"env": "ALE/Breakout-v5", "steps": 60}),
 }
 

@@ -11,41 +11,28 @@ import torch
 
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
-from veldt.algorithms.rollout import Batch, Rollout
+from veldt.algorithms.rmsprop import RMSPropConfig
+from veldt.algorithms.rollout import Batch, Rollout, along
 from veldt.errors import UsageError
 from veldt.functional.returns import masked_mean
-from veldt.functional.updates import RMSProp
 from veldt.runtime.settings import Unit
 from veldt.simulators.spec import ActionSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2CConfig(PolicyGradientConfig):
+class A2CConfig(RMSPropConfig, PolicyGradientConfig):
     """Settings of A2C."""
 
     horizon: Annotated[int, Unit("steps")] = 5
     """Steps each simulator makes between updates."""
     scale_learning_rate: Literal["sqrt", "none"] = "sqrt"
     """How the step size grows with the batch, from the one given for a batch of 80."""
-    rmsprop_decay: Annotated[float, Unit("per update")] = 0.99
-    """Decay of RMSProp's mean square."""
-    rmsprop_epsilon: Annotated[float, Unit("gradient")] = 1e-5
-    """ε of RMSProp (of the unit gradient² where it is inside the square root)."""
-    rmsprop_epsilon_inside: bool = False
-    """ε inside the square root (A3C, TensorFlow) or outside (PyTorch)."""
-    rmsprop_initial: Annotated[float, Unit("gradient²")] = 0.0
-    """What RMSProp's mean square begins with (1 in TensorFlow: the first updates are small)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.horizon < 1:
             raise UsageError(f"--horizon is {self.horizon}: it must be at least 1 step")
-        if not 0 <= self.rmsprop_decay < 1:
-            raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
-        if self.rmsprop_epsilon <= 0:
-            raise UsageError(f"--rmsprop-epsilon is {self.rmsprop_epsilon}: it must be more than 0")
-        if self.rmsprop_initial < 0:
-            raise UsageError(f"--rmsprop-initial is {self.rmsprop_initial}: it must be 0 or more")
+        self.check_rmsprop()
 
 
 _REFERENCE_BATCH = 80  # 16 simulators of 5 steps, for which the learning rate is given
@@ -54,16 +41,10 @@ _REFERENCE_BATCH = 80  # 16 simulators of 5 steps, for which the learning rate i
 class A2C(PolicyGradient):
     """One update per rollout, on all of it."""
 
-    name = "a2c"
+    name, recurrent = "a2c", True
 
     def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
-        rule = RMSProp(
-            config.rmsprop_decay,
-            config.rmsprop_epsilon,
-            config.rmsprop_epsilon_inside,
-            config.rmsprop_initial,
-        )
-        super().__init__(config, action, rule)
+        super().__init__(config, action, config.rmsprop())
         self.config = config
 
     def horizon(self, num_simulators: int) -> int:
@@ -80,7 +61,7 @@ class A2C(PolicyGradient):
         yield self.targets(forward, rollout)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
-        parameters_NP, value_N = forward(batch.observation())
+        parameters_NP, value_N = along(forward, batch.memory)(batch.observation())
         log_prob_N = self.distribution.log_prob(parameters_NP, batch.action)
         policy_loss = masked_mean(-log_prob_N * batch.advantage, batch.valid)
         value_loss = masked_mean((value_N - batch.target).square(), batch.valid)

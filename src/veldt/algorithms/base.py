@@ -15,6 +15,7 @@ from veldt.algorithms.transitions import QBatch, Transitions
 from veldt.functional.updates import UpdateRule
 from veldt.networks.precision import Network
 from veldt.replay.n_step import NStep
+from veldt.simulators.spec import ActionSpec
 
 # A network's forward pass, possibly compiled. What it returns is between the network and its algorithm.
 Forward = Callable[..., Any]
@@ -49,6 +50,10 @@ class Algorithm(ABC):
     rule: UpdateRule
     gradient_clip: float  # largest norm of the gradient; 0: no limit
     target: TargetUpdate | None = None
+
+    @abstractmethod
+    def __init__(self, config: Any, action: ActionSpec) -> None:
+        """`config` are the algorithm's own settings. UsageError for actions that it cannot choose among."""
 
     @abstractmethod
     def horizon(self, num_simulators: int) -> int:
@@ -101,10 +106,21 @@ class Algorithm(ABC):
 
 
 class OnPolicy(Algorithm):
-    """Learns from the rollout that has just been sampled, and then forgets it."""
+    """Learns from the rollout that has just been sampled, and then forgets it.
+
+    `recurrent` is whether it takes rows in their order, and so can learn with a network that has a memory.
+    """
+
+    recurrent: bool = False
 
     @abstractmethod
-    def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
+    def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
+        """Torso and heads, with `lstm` units of an LSTM between them (0: none)."""
+
+    @abstractmethod
+    def minibatches(
+        self, forward: Forward, rollout: Rollout, generator: torch.Generator
+    ) -> Iterator[Batch | Rollout]:
         """One optimisation phase: a batch for each update, in order."""
 
 

@@ -1,4 +1,4 @@
-"""What A2C and PPO share: acting from a stochastic policy, and advantages from a rollout."""
+"""What A2C, PPO and V-trace share: acting from a stochastic policy, and what a rollout's ends and rewards mean."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
-from veldt.algorithms.rollout import Batch, Observation, Rollout
+from veldt.algorithms.rollout import Batch, Observation, Rollout, after
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.precision import Network
+from veldt.networks.recurrent import RecurrentActorCritic
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.spec import ActionSpec
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradientConfig:
-    """Settings that both algorithms have."""
+    """Settings that they all have."""
 
     learning_rate: Annotated[float, Unit("per update")] = 7e-4
     """Step size."""
@@ -55,6 +56,10 @@ class PolicyGradientConfig:
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
 
+    def unread(self) -> dict[str, str]:
+        """Settings without effect beside the others, and why."""
+        return {}
+
 
 class PolicyGradient(OnPolicy):
     """See `OnPolicy`."""
@@ -64,7 +69,9 @@ class PolicyGradient(OnPolicy):
         self.distribution = policy_distribution(action)
         self.gradient_clip = config.gradient_clip
 
-    def network(self, build_torso: BuildTorso) -> Network:
+    def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
+        if lstm:
+            return RecurrentActorCritic(build_torso, self._action, lstm)
         return ActorCritic(build_torso, self._action, self._config.shared)
 
     def action_noise(self, network: nn.Module) -> int:
@@ -85,20 +92,22 @@ class PolicyGradient(OnPolicy):
     def learning_rate(self, progress: float, batch: int) -> float:
         return self._config.learning_rate * ((1.0 - progress) if self._config.anneal_learning_rate else 1.0)
 
-    @torch.no_grad()
-    def targets(self, forward: Forward, rollout: Rollout) -> Batch:
-        """Advantages and value targets of all T B rows, from the values the policy had while it acted."""
+    def lessons(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
+        """Rewards as they are learned from, discounts and traces (see `functional.returns`), float32 [T, B] each."""
         config = self._config
-        value_SB = torch.cat([rollout.extras["value"], forward(rollout.observations.last())[1].unsqueeze(0)])
         reward_TB = rollout.reward.clamp(-1.0, 1.0) if config.clip_rewards else rollout.reward
         terminal_TB = rollout.terminated | rollout.life_lost if config.life_loss_ends else rollout.terminated
         over_TB = terminal_TB | rollout.truncated | rollout.cut | ~rollout.valid
+        return reward_TB, config.discount * (~terminal_TB).float(), (~over_TB).float()
+
+    @torch.no_grad()
+    def targets(self, forward: Forward, rollout: Rollout) -> Batch:
+        """Advantages and value targets of all T B rows, from the values the policy had while it acted."""
+        _, last_value_B = after(forward, rollout.memory)(rollout.observations.last())
+        value_SB = torch.cat([rollout.extras["value"], last_value_B.unsqueeze(0)])
+        reward_TB, discount_TB, trace_TB = self.lessons(rollout)
         advantage_TB = generalised_advantages(
-            reward_TB,
-            value_SB,
-            config.discount * (~terminal_TB).float(),
-            (~over_TB).float(),
-            config.gae_lambda,
+            reward_TB, value_SB, discount_TB, trace_TB, self._config.gae_lambda
         )
         action = rollout.action.flatten(0, 1)
         return Batch(
@@ -110,4 +119,5 @@ class PolicyGradient(OnPolicy):
             advantage=advantage_TB.flatten(),
             target=(advantage_TB + value_SB[:-1]).flatten(),
             valid=rollout.valid.flatten().float(),
+            memory=rollout.memory,
         )

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from veldt.networks.recurrent import Forward, Remembering
+
 Observation = Tensor | dict[str, Tensor]
 
 
@@ -19,6 +21,32 @@ class Observations(Protocol):
 
     def last(self) -> Observation:
         """The B observations after the last step."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a policy with an LSTM remembered while it acted; see `networks.recurrent`.
+
+    `first_BM` and `last_BM`, float32, are before the first row and before the one after the last step; `begins_SB`,
+    bool [T+1, B], are the observations that begin an episode, at which all is forgotten. Whoever learns with other
+    parameters than those that acted goes through all rows again, and has no use for `last_BM`.
+    """
+
+    first_BM: Tensor
+    begins_SB: Tensor
+    last_BM: Tensor | None = None
+
+
+def along(forward: Forward, memory: Memory | None) -> Forward:
+    """The forward pass for the T B rows of a rollout, and then for the B after them, in this order."""
+    return forward if memory is None else Remembering(forward, memory.first_BM, memory.begins_SB)
+
+
+def after(forward: Forward, memory: Memory | None) -> Forward:
+    """The forward pass for the B rows after a rollout that has just been sampled."""
+    if memory is None or memory.last_BM is None:
+        return forward
+    return Remembering(forward, memory.last_BM, memory.begins_SB[-1:])
 
 
 @dataclass(frozen=True)
@@ -34,6 +62,7 @@ class Rollout:
     cut: Tensor
     valid: Tensor
     extras: Mapping[str, Tensor]  # what `act` returned besides actions
+    memory: Memory | None = None  # of a network that has one
 
 
 @dataclass(frozen=True)
@@ -51,6 +80,7 @@ class Batch:
     advantage: Tensor
     target: Tensor
     valid: Tensor  # float, 0 for rows that no loss may use
+    memory: Memory | None = None  # of a batch that holds all rows of its rollout
 
     def observation(self) -> Observation:
         """The network's input, [N, ...]."""

@@ -12,8 +12,9 @@ from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.flat import FlatParameters
 from veldt.networks.q_network import QNetwork
+from veldt.networks.recurrent import RecurrentActorCritic
 
-Network = ActorCritic | QNetwork | DeterministicActorCritic
+Network = ActorCritic | RecurrentActorCritic | QNetwork | DeterministicActorCritic
 
 
 def apply_precision(network: Network, precision: str, device: torch.device) -> FlatParameters:

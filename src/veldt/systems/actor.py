@@ -130,7 +130,7 @@ class _Actor:
         self._phantoms += slot.valid.size - steps
         self._say_games()
         self._say_how_it_goes()
-        self._simulators.carry_over()
+        self._sampler.carry_over()
 
     def wait(self) -> None:
         """Learning is to catch up first."""

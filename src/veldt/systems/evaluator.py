@@ -101,6 +101,7 @@ def _playing(
         slot = simulators.trajectory
         book = EpisodeBook(width, simulators.start())
         observations = slot_observations(slot, torch.device("cpu"))
+        memories = agent.memories(width)
 
         def stretches() -> Iterator[list[Game]]:
             first_step = 0
@@ -109,8 +110,9 @@ def _playing(
                 noise_TBK = uniform(run_seed, EVALUATION, np.arange(width), step_T, agent.noise)
                 for t in range(rows):
                     for group, part in enumerate(simulators.groups):
+                        forward = memories.at(part, slot.age[t, part])
                         slot.action[t, part] = agent.choose(
-                            observations.row(t, part), noise_TBK[t, part], greedy
+                            observations.row(t, part), noise_TBK[t, part], greedy, forward
                         )
                         simulators.step(group, t)
                     for group in range(len(simulators.groups)):

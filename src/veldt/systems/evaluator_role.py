@@ -117,7 +117,7 @@ class _Evaluator:
         self._sampler.sample(None)
         if games := self._book.add(self._sampler.trajectory):
             say_games(self._control, games, self._seed, self._plan.first)
-        self._simulators.carry_over()
+        self._sampler.carry_over()
         return True
 
     def evaluate(self, step: int) -> None:

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward
-from veldt.algorithms.rollout import Observation, Rollout
+from veldt.algorithms.rollout import Memory, Observation, Rollout, after
 from veldt.errors import VeldtError
+from veldt.networks.recurrent import Memories
 from veldt.runtime.cores import taking_turns
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.seeding import ACTION, uniform
@@ -35,6 +36,7 @@ class Sampler:
     Args:
         forward: the network's forward pass.
         noise: uniform numbers an action takes.
+        memory: numbers the network remembers of each simulator; see `memory_of`.
         act: the algorithm's `act`, or another of its functions that acts and has more to remember.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
         inference: called before each rollout; gives inference its threads.
@@ -55,6 +57,7 @@ class Sampler:
         inference: Callable[[], None] = lambda: None,
         cores: Sequence[int] = (),
         act: Act | None = None,
+        memory: int = 0,
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
         self._policy = act or algorithm.act
@@ -63,6 +66,8 @@ class Sampler:
         self._device, self._run_seed, self._clock = device, run_seed, clock
         self._inference, self._cores, self._noise_width = inference, cores, noise
         self._extras: dict[str, Tensor] = {}
+        self._memories = Memories(forward, memory, self.trajectory.width, device)
+        self.memory_BM = self._memories.state_BM.clone()  # of the slot's first row
         self.phase = phase
         self.version = 0
 
@@ -79,6 +84,7 @@ class Sampler:
             noise_TBK = self._noise(steps)
             self._last_noise = noise_TBK[-1]
             trajectory.version[:] = self.version
+            self._memories.state_BM.copy_(self.memory_BM)
         with taking_turns(self._cores) as next_core:
             for group in groups:
                 next_core()
@@ -92,6 +98,11 @@ class Sampler:
                         self._act(group, t + 1, noise_TBK)
         self.phase += 1
 
+    def carry_over(self) -> None:
+        """Makes the slot's last row the first, with what is remembered there: the next rollout begins at it."""
+        self._simulators.carry_over()
+        self.memory_BM = self._memories.state_BM.clone()
+
     def _noise(self, steps: int | None) -> Tensor:
         rows, width = self.trajectory.steps, self.trajectory.width
         step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
@@ -102,7 +113,8 @@ class Sampler:
         part = self._simulators.groups[group]
         with self._clock("infer"):
             observation = self._observations.row(t, part)
-            action, extras = self._policy(self._forward, observation, noise_TBK[t, part])
+            forward = self._memories.at(part, self.trajectory.age[t, part])
+            action, extras = self._policy(forward, observation, noise_TBK[t, part])
             chosen = action.cpu().numpy()
             if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
                 raise VeldtError(
@@ -124,7 +136,8 @@ class Sampler:
     @torch.no_grad()
     def said(self) -> dict[str, Tensor]:
         """What the policy remembers of the last rollout's rows, and of the row after it: [(T + 1) B, ...]."""
-        _, last = self._policy(self._forward, self._observations.last(), self._last_noise)
+        forward = after(self._forward, self._memory())
+        _, last = self._policy(forward, self._observations.last(), self._last_noise)
         return {name: torch.cat([rows.flatten(0, 1), last[name]]) for name, rows in self._extras.items()}
 
     def rollout(self) -> Rollout:
@@ -136,8 +149,15 @@ class Sampler:
             action=self._tensor(trajectory.action),
             reward=self._tensor(trajectory.reward),
             extras=self._extras,
+            memory=self._memory(),
             **flags,
         )
+
+    def _memory(self) -> Memory | None:
+        if not self.memory_BM.numel():
+            return None
+        begins_SB = self._tensor(self.trajectory.age == 0)
+        return Memory(self.memory_BM, begins_SB, last_BM=self._memories.state_BM)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from veldt.errors import CheckpointError
 from veldt.runs.checkpoint_files import Checkpoint
@@ -51,6 +52,8 @@ class Snapshot:
         slot = self.simulators.trajectory
         rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
         rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
+        if self.sampler.memory_BM.numel():
+            rows["memory"] = self.sampler.memory_BM.cpu().numpy()
         emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
         episodes, book_values = self.book.state()
         groups = {
@@ -103,6 +106,8 @@ class Snapshot:
                 array[: slot.history + 1] = saved[f"observation/{name}"]
             for name in ("age", "ended", "episode"):
                 getattr(slot, name)[0] = saved[name]
+            if self.sampler.memory_BM.numel():
+                self.sampler.memory_BM.copy_(torch.from_numpy(saved["memory"]))
         except (KeyError, ValueError) as error:
             raise CheckpointError(f"the checkpoint's simulators are not this run's: {error}") from None
         unfinished = {}

@@ -20,6 +20,7 @@ from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
 from veldt.errors import SimulatorError, VeldtError
 from veldt.exchange.gradients import OneLearner
 from veldt.networks.precision import Network
+from veldt.networks.recurrent import memory_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
@@ -77,6 +78,7 @@ class Synchronous:
                 config.run.seed,
                 self._clock,
                 noise=self._algorithm.action_noise(network),
+                memory=memory_of(network),
                 inference=assembly.infer_threads,
                 cores=assembly.inference_cores,
             )
@@ -206,7 +208,7 @@ class Synchronous:
             self._monitor.update(loss.figures, lag)
         self._sampler.version = self._learner.updates
         self._count(slot)
-        self._simulators.carry_over()
+        self._sampler.carry_over()
         if waits:
             self._simulators.finish_resets()
         self._monitor.notes(self._simulators.notes(), kind="restart")

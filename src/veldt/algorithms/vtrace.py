@@ -1,0 +1,152 @@
+"""V-trace actor-critic, which learns from what older policies did (Espeholt et al. 2018, IMPALA, sections 4.1 and 4.2).
+
+The paper's loss is a sum over batch and time; here it is the mean over the valid steps, as in the other algorithms: the
+step size, the weights and the norm's limit then do not depend on how many simulators and steps there are, nor on how
+many of these were phantoms. The paper's figures for Atari are those of 32 unrolls of 20 steps, so that its sums are 640
+of these means:
+
+    in the paper                                    here
+    baseline cost 0.5, of half the squared error    value_weight 0.25
+    entropy cost 0.01                               entropy 0.01
+    largest norm 40                                 gradient_clip 40 / 640 = 0.0625
+    RMSProp's ε 0.01, inside the root               rmsprop_epsilon 0.01 / 640² = 2.4e-8, inside
+    its mean square begins with 1 (TensorFlow)      rmsprop_initial 1 / 640² = 2.4e-6
+    learning rate 6e-4 (RMSProp's step has no unit) learning_rate 6e-4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Forward, Loss
+from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
+from veldt.algorithms.rmsprop import RMSPropConfig
+from veldt.algorithms.rollout import Rollout, along
+from veldt.errors import UsageError
+from veldt.functional.returns import masked_mean
+from veldt.functional.updates import Adam, UpdateRule
+from veldt.functional.vtrace import VTraceReturns, vtrace
+from veldt.runtime.settings import Unit, flag
+from veldt.simulators.spec import ActionSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
+    """Settings of V-trace."""
+
+    learning_rate: Annotated[float, Unit("per update")] = 6e-4
+    """Step size."""
+    anneal_learning_rate: bool = True
+    """Lower the step size linearly to 0 over the run's steps."""
+    gae_lambda: Annotated[float, Unit("per step")] = 1.0
+    """λ, by which the traces' ratios are multiplied; 1 is the n-step V-trace target."""
+    gradient_clip: Annotated[float, Unit("norm")] = 0.0625
+    """Largest norm of the gradient, of a mean (0.0625 is IMPALA's 40 of a sum over 640 steps); 0 means no limit."""
+    horizon: Annotated[int, Unit("steps")] = 20
+    """Steps each simulator makes between updates."""
+    rho_bar: Annotated[float, Unit("ratio")] = 1.0
+    """ρ̄: how often as likely, at most, an action counts. Decides which policy is learned."""
+    c_bar: Annotated[float, Unit("ratio")] = 1.0
+    """c̄: the same for what comes after an action. Decides how far back errors reach."""
+    optimiser: Literal["rmsprop", "adam"] = "rmsprop"
+    """The update rule."""
+    rmsprop_epsilon: Annotated[float, Unit("gradient")] = 2.4e-8
+    """ε of RMSProp (of the unit gradient² where it is inside the square root)."""
+    rmsprop_epsilon_inside: bool = True
+    """ε inside the square root (A3C, TensorFlow) or outside (PyTorch)."""
+    rmsprop_initial: Annotated[float, Unit("gradient²")] = 2.4e-6
+    """What RMSProp's mean square begins with (more than 0: the first updates are small)."""
+    adam_epsilon: Annotated[float, Unit("gradient")] = 1e-5
+    """ε of Adam."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_rmsprop()
+        if self.horizon < 1:
+            raise UsageError(f"--horizon is {self.horizon}: it must be at least 1 step")
+        for name in ("rho_bar", "c_bar", "adam_epsilon"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
+
+    def rule(self) -> UpdateRule:
+        """The update rule that these settings describe."""
+        return self.rmsprop() if self.optimiser == "rmsprop" else Adam(epsilon=self.adam_epsilon)
+
+    def unread(self) -> dict[str, str]:
+        names = ("rmsprop_decay", "rmsprop_epsilon", "rmsprop_epsilon_inside", "rmsprop_initial")
+        unread = ("adam_epsilon",) if self.optimiser == "rmsprop" else names
+        return dict.fromkeys(unread, f"--optimiser is {self.optimiser}")
+
+
+# Ratios beyond ρ̄ by less are the rounding of two batches of different size.
+_CLIPPED = 1.01
+
+
+class VTrace(PolicyGradient):
+    """One update per rollout, on all of it, whoever acted: a batch is a `Rollout`, of any simulators side by side."""
+
+    name, recurrent = "vtrace", True
+
+    def __init__(self, config: VTraceConfig, action: ActionSpec) -> None:
+        super().__init__(config, action, config.rule())
+        self.config = config
+
+    def horizon(self, num_simulators: int) -> int:
+        return self.config.horizon
+
+    def update_rows(self, num_simulators: int) -> int:
+        return self.config.horizon * num_simulators
+
+    def minibatches(
+        self, forward: Forward, rollout: Rollout, generator: torch.Generator
+    ) -> Iterator[Rollout]:
+        yield rollout
+
+    def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
+        forward = along(forward, batch.memory)
+        parameters_NP, value_N = forward(batch.observations.rows(None))
+        with torch.no_grad():  # it is in targets only
+            last_value_B = forward(batch.observations.last())[1]
+        action_N, valid_N = batch.action.flatten(0, 1), batch.valid.flatten().float()
+        log_prob_N = self.distribution.log_prob(parameters_NP, action_N)
+        acted_N = self.distribution.log_prob(batch.extras["policy"].flatten(0, 1), action_N)
+        # What acted may have left anything in a row that is no step.
+        log_ratio_N = torch.where(valid_N > 0, log_prob_N.detach() - acted_N, 0.0)
+        returns = self.returns(log_ratio_N.view(batch.reward.shape), value_N, last_value_B, batch)
+
+        policy_loss = masked_mean(-log_prob_N * returns.advantage_TB.flatten(), valid_N)
+        value_loss = masked_mean((value_N - returns.target_TB.flatten()).square(), valid_N)
+        entropy = masked_mean(self.distribution.entropy(parameters_NP), valid_N)
+        loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy * entropy
+        clipped_N = (log_ratio_N.exp() > _CLIPPED * self.config.rho_bar).float()
+        figures = {
+            "loss/total": loss.detach(),
+            "loss/policy": policy_loss.detach(),
+            "loss/value": value_loss.detach(),
+            "policy/entropy": entropy.detach(),
+            "vtrace/rho_mean": masked_mean(returns.rho_TB.flatten(), valid_N),
+            "vtrace/rho_clipped": masked_mean(clipped_N, valid_N),
+        }
+        return Loss(loss, figures)
+
+    @torch.no_grad()
+    def returns(
+        self, log_ratio_TB: Tensor, value_N: Tensor, last_value_B: Tensor, rollout: Rollout
+    ) -> VTraceReturns:
+        """Targets and advantages by the values that the network has now: of the T B rows, and of the B after them."""
+        reward_TB, discount_TB, trace_TB = self.lessons(rollout)
+        return vtrace(
+            log_ratio_TB,
+            reward_TB,
+            torch.cat([value_N.view_as(reward_TB), last_value_B.unsqueeze(0)]),
+            discount_TB,
+            trace_TB,
+            rho_bar=self.config.rho_bar,
+            c_bar=self.config.c_bar,
+            lambda_=self.config.gae_lambda,
+        )

@@ -1,0 +1,165 @@
+"""Policy and value with a memory: an LSTM between torso and heads.
+
+A simulator's memory is h and c of the LSTM side by side, float32 [M], M = 2 units. It belongs to the simulator: whoever
+acts keeps it by simulator (`Memories`), and at the first observation of an episode nothing is remembered. Learning goes
+through the rows of a rollout again, from the memory before the first of them (`Remembering`), so that gradients reach
+back to there and no farther (Mnih et al. 2016, section 5.1.4; Espeholt et al. 2018, section 3.1).
+
+The LSTM sees the torso's features only. IMPALA's sees the last reward and the last action, too (figure 3): an
+environment that wants these remembered can put them into its observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from veldt.networks.actor_critic import ActorCritic
+from veldt.networks.torsos import orthogonal
+from veldt.simulators.spec import ActionSpec
+
+Forward = Callable[..., Any]
+
+
+class LSTM(nn.Module):
+    """A long short-term memory with forget gates (Gers et al. 2000), which are open at first (their bias is 1)."""
+
+    def __init__(self, inputs: int, units: int) -> None:
+        super().__init__()
+        self.units = units
+        self.input = orthogonal(nn.Linear(inputs, 4 * units), 1.0)
+        self.hidden = nn.Linear(units, 4 * units, bias=False)
+        nn.init.orthogonal_(self.hidden.weight)
+        with torch.no_grad():
+            self.input.bias[units : 2 * units] = 1.0
+
+    def forward(self, features_TBF: Tensor, memory_BM: Tensor, keep_TB1: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs float32 [T, B, units], and what is remembered after the last row.
+
+        Args:
+            memory_BM: what is remembered before the first row.
+            keep_TB1: 1, or 0 for rows before which all is forgotten.
+        """
+        gates_TBG = self.input(features_TBF)  # of all rows at once; only what depends on h waits for its turn
+        h_BU, c_BU = memory_BM.chunk(2, -1)
+        outputs = []
+        for input_BG, keep_B1 in zip(gates_TBG, keep_TB1, strict=True):
+            gates_BG = input_BG + self.hidden(h_BU * keep_B1)
+            write, forget, read = gates_BG[:, : 3 * self.units].sigmoid().chunk(3, -1)
+            c_BU = forget * (c_BU * keep_B1) + write * gates_BG[:, 3 * self.units :].tanh()
+            h_BU = read * c_BU.tanh()
+            outputs.append(h_BU)
+        return torch.stack(outputs), torch.cat([h_BU, c_BU], -1)
+
+
+class _Outputs(nn.Module):
+    """The LSTM's outputs, in a torso's place."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.features = units
+
+    def forward(self, core_NU: Tensor) -> Tensor:
+        return core_NU
+
+
+class RecurrentActorCritic(nn.Module):
+    """π and V on an LSTM of `units` on one torso. LSTM and heads are in fp32 whatever the torso's precision."""
+
+    def __init__(self, build_torso: Callable[[], nn.Module], action: ActionSpec, units: int) -> None:
+        super().__init__()
+        self.torso = build_torso()
+        self.core = LSTM(int(self.torso.features), units)  # type: ignore[arg-type]
+        self.heads = ActorCritic(lambda: _Outputs(units), action, shared=True)
+        self.memory = 2 * units
+
+    def low_precision_parts(self) -> list[nn.Module]:
+        """The parts that may be computed in bf16."""
+        return [self.torso]
+
+    def forward(
+        self,
+        observation: Tensor | dict[str, Tensor],
+        memory_BM: Tensor | None = None,
+        begins_TB: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Parameters of the policy's distribution [N, P], values [N], and the memories after the last row [B, M].
+
+        All are float32.
+
+        Args:
+            observation: N = T B rows, [N, ...], those of a time side by side.
+            memory_BM: before the first row; None: each row is another simulator's, which remembers nothing.
+            begins_TB: bool, rows that begin an episode; None: none does.
+        """
+        features_NF = self.torso(observation).float()
+        if memory_BM is None:
+            memory_BM = features_NF.new_zeros(len(features_NF), self.memory)
+        features_TBF = features_NF.unflatten(0, (-1, len(memory_BM)))
+        if begins_TB is None:
+            keep_TB1 = features_NF.new_ones(*features_TBF.shape[:2], 1)
+        else:
+            keep_TB1 = (~begins_TB).float().unsqueeze(-1)
+        core_TBU, memory_BM = self.core(features_TBF, memory_BM, keep_TB1)
+        return *self.heads(core_TBU.flatten(0, 1)), memory_BM
+
+
+def memory_of(network: nn.Module) -> int:
+    """Numbers that the network remembers of each simulator: 0 without a memory."""
+    return network.memory if isinstance(network, RecurrentActorCritic) else 0
+
+
+class Remembering:
+    """A recurrent network's forward pass along rows that follow one another; it looks like any other network's.
+
+    Each call goes on where the one before ended: the T B rows of a rollout, say, and then the B after them.
+
+    Args:
+        forward: see `RecurrentActorCritic.forward`.
+        memory_BM: before the first row.
+        begins_SB: bool, rows that begin an episode, of all calls.
+    """
+
+    def __init__(self, forward: Forward, memory_BM: Tensor, begins_SB: Tensor) -> None:
+        self._forward, self.memory_BM, self._begins_SB = forward, memory_BM, begins_SB
+
+    def __call__(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
+        first = next(iter(observation.values())) if isinstance(observation, dict) else observation
+        steps = len(first) // len(self.memory_BM)
+        begins_TB, self._begins_SB = self._begins_SB[:steps], self._begins_SB[steps:]
+        *outputs, self.memory_BM = self._forward(observation, self.memory_BM, begins_TB)
+        return tuple(outputs)
+
+
+class Memories:
+    """What a policy that acts remembers of each of `width` simulators: `state_BM`, float32 [B, size], at first nothing.
+
+    Args:
+        forward: the network's forward pass.
+        size: see `memory_of`; with 0 nothing is remembered, and the forward pass is left as it is.
+    """
+
+    def __init__(self, forward: Forward, size: int, width: int, device: torch.device) -> None:
+        self._forward, self._size = forward, size
+        self.state_BM = torch.zeros(width, size, device=device)
+
+    def at(self, part: slice, age_N: np.ndarray) -> Forward:
+        """The forward pass for one observation of each of the simulators `part`, `age_N` steps into their episodes.
+
+        A call changes what is remembered of these simulators, and of no others.
+        """
+        if not self._size:
+            return self._forward
+
+        def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
+            begins_1N = torch.from_numpy(age_N == 0).to(self.state_BM.device).unsqueeze(0)
+            remembering = Remembering(self._forward, self.state_BM[part], begins_1N)
+            outputs = remembering(observation)
+            self.state_BM[part] = remembering.memory_BM
+            return outputs
+
+        return forward

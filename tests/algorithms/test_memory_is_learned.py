@@ -1,0 +1,47 @@
+"""What was seen at the beginning of an episode is recalled at its end, by who has a memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_worlds import Recall
+
+import veldt
+from veldt.algorithms.a2c import A2CConfig
+from veldt.algorithms.vtrace import VTraceConfig
+from veldt.api import train_config
+from veldt.config import NetworkConfig, RunConfig, TrainConfig
+from veldt.simulators.settings import SimulationConfig
+from veldt.simulators.source import resolve
+
+LEARN: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "a2c": (A2CConfig, {"learning_rate": 2e-3}),
+    "vtrace": (VTraceConfig, {"optimiser": "adam", "learning_rate": 5e-3}),
+}
+
+
+def train(algorithm: str, lstm: int, run: Path, steps: int) -> veldt.Run:
+    cls, learn = LEARN[algorithm]
+    config = TrainConfig(
+        recipe=algorithm,
+        algorithm=algorithm,
+        env=resolve(Recall).name,
+        run=RunConfig(steps=steps, threads=1, device="cpu", precision="fp32", until=0.97),
+        # A horizon that is no multiple of the episode's length: memories go on from rollout to rollout.
+        learn=cls(horizon=13, discount=0.9, entropy=0.01, gradient_clip=0.5, **learn),
+        network=NetworkConfig(hidden=(16,), lstm=lstm),
+        simulation=SimulationConfig(num_simulators=16, simulators="in-process", alternate="on"),
+    )
+    return train_config(config, resolve(Recall), run_dir=run, quiet=True)
+
+
+@pytest.mark.parametrize("algorithm", LEARN)
+def test_a_cue_is_recalled_with_an_lstm_only(algorithm: str, tmp_path: Path) -> None:
+    run = train(algorithm, 16, tmp_path / "lstm", 200_000)
+    assert run.reason == "until"
+    result = veldt.evaluate(veldt.load(run.path, env=Recall), episodes=40, seed=3, greedy=True)
+    assert result.mean == 1.0
+    without = train(algorithm, 0, tmp_path / "none", int(run.summary["steps"]))
+    assert 0.3 < without.summary["return_mean_100"] < 0.7

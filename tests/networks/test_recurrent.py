@@ -1,0 +1,159 @@
+"""The LSTM: learning sees what acting said, and an episode knows nothing of the one before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from specs import ATARI, BOX, DISCRETE, MULTI, VECTOR, single
+from torch import Tensor, nn
+
+from veldt.networks.actor_critic import policy_distribution
+from veldt.networks.build import build_torso
+from veldt.networks.precision import apply_precision
+from veldt.networks.recurrent import LSTM, Memories, RecurrentActorCritic, Remembering, memory_of
+from veldt.simulators.spec import ActionSpec, ArraySpec
+
+CPU = torch.device("cpu")
+UNITS = 6
+
+
+def network(
+    field: ArraySpec = VECTOR, action: ActionSpec = DISCRETE, units: int = UNITS
+) -> RecurrentActorCritic:
+    torch.manual_seed(0)
+    own = RecurrentActorCritic(lambda: build_torso("auto", single(field), (8,)), action, units)
+    # Heads as they are at first say next to nothing of what is remembered.
+    nn.init.normal_(own.heads.policy_head.weight)
+    return own
+
+
+def test_the_formulas_are_those_of_an_lstm() -> None:
+    torch.manual_seed(0)
+    own, cell = LSTM(3, UNITS), nn.LSTMCell(3, UNITS)
+    order = torch.tensor([0, 1, 3, 2])  # torch has input, forget, cell, output
+    with torch.no_grad():
+        for mine, its in ((own.input.weight, cell.weight_ih), (own.hidden.weight, cell.weight_hh)):
+            its.copy_(mine.view(4, UNITS, -1)[order].flatten(0, 1))
+        cell.bias_ih.copy_(own.input.bias.view(4, UNITS)[order].flatten())
+        cell.bias_hh.zero_()
+    assert cell.bias_ih[UNITS : 2 * UNITS].tolist() == [1.0] * UNITS
+    features_TBF, memory_BM = torch.randn(5, 2, 3), torch.randn(2, 2 * UNITS)
+    output_TBU, after_BM = own(features_TBF, memory_BM, torch.ones(5, 2, 1))
+    h, c = memory_BM.chunk(2, -1)
+    for features_BF, output_BU in zip(features_TBF, output_TBU, strict=True):
+        h, c = cell(features_BF, (h, c))
+        torch.testing.assert_close(output_BU, h)
+    torch.testing.assert_close(after_BM, torch.cat([h, c], -1))
+
+
+@given(
+    begins=st.integers(1, 4).flatmap(
+        lambda width: st.lists(
+            st.lists(st.booleans(), min_size=width, max_size=width), min_size=1, max_size=8
+        )
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_unrolled_pass_is_acting_step_by_step(begins: list[list[bool]], seed: int) -> None:
+    own, begins_TB = network(), torch.tensor(begins)
+    (steps, width), generator = begins_TB.shape, torch.Generator().manual_seed(seed)
+    observation_TBO = torch.randn(steps, width, 5, generator=generator)
+    memory_BM = torch.randn(width, own.memory, generator=generator)
+    policy_NP, value_N, after_BM = own(observation_TBO.flatten(0, 1), memory_BM, begins_TB)
+    memories = Memories(own, own.memory, width, CPU)
+    memories.state_BM.copy_(memory_BM)
+    with torch.no_grad():
+        for t in range(steps):
+            for b in range(width):  # alone, so that whose memory is whose is seen
+                age_1 = np.array([0 if begins[t][b] else 7])
+                policy_1P, value_1 = memories.at(slice(b, b + 1), age_1)(observation_TBO[t, b : b + 1])
+                torch.testing.assert_close(policy_1P[0], policy_NP[t * width + b])
+                torch.testing.assert_close(value_1[0], value_N[t * width + b])
+    torch.testing.assert_close(memories.state_BM, after_BM)
+
+
+def test_calls_go_on_where_the_one_before_ended() -> None:
+    own = network()
+    observation_SBO, memory_BM = torch.randn(6, 3, 5), torch.randn(3, own.memory)
+    begins_SB = torch.rand(6, 3) < 0.3
+    begins_SB[5, 1] = True
+    whole = own(observation_SBO.flatten(0, 1), memory_BM, begins_SB)
+    along = Remembering(own, memory_BM, begins_SB)
+    parts = [along(observation_SBO[a:b].flatten(0, 1)) for a, b in ((0, 4), (4, 5), (5, 6))]
+    for i in range(2):
+        torch.testing.assert_close(torch.cat([part[i] for part in parts]), whole[i])
+    torch.testing.assert_close(along.memory_BM, whole[2])
+
+
+def test_an_episode_begins_with_no_memory_and_gets_no_gradient_from_the_next() -> None:
+    own = network()
+    observation_TBO = torch.randn(4, 2, 5, requires_grad=True)
+    memory_BM = torch.randn(2, own.memory, requires_grad=True)
+    begins_TB = torch.tensor([[False, True], [False, False], [True, False], [False, False]])
+    policy_NP, _, _ = own(observation_TBO.flatten(0, 1), memory_BM, begins_TB)
+    fresh_NP, _, _ = own(observation_TBO[2:, :1].flatten(0, 1), torch.zeros(1, own.memory))
+    torch.testing.assert_close(policy_NP.view(4, 2, -1)[2:, 0], fresh_NP)
+    gradient, of_memory = torch.autograd.grad(policy_NP.view(4, 2, -1)[3].sum(), (observation_TBO, memory_BM))
+    assert [bool(gradient[t, 0].any()) for t in range(4)] == [False, False, True, True]
+    assert [bool(gradient[t, 1].any()) for t in range(4)] == [True] * 4
+    assert not of_memory.any()
+
+
+def test_rows_without_a_memory_are_of_as_many_simulators() -> None:
+    """As when an update's speed is measured, and nobody has acted."""
+    own = network()
+    observation_NO = torch.randn(5, 5)
+    for mine, its in zip(own(observation_NO), own(observation_NO, torch.zeros(5, own.memory)), strict=True):
+        assert torch.equal(mine, its)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("action", [DISCRETE, MULTI, BOX], ids=lambda action: action.kind)
+@pytest.mark.parametrize("field", [VECTOR, ATARI], ids=["vector", "atari"])
+def test_memory_and_heads_are_float32(field: ArraySpec, action: ActionSpec, precision: str) -> None:
+    own = network(field, action)
+    apply_precision(own, precision, CPU)
+    given = torch.zeros(6, *field.network_shape, dtype=getattr(torch, field.dtype))
+    policy, value, memory = own(given, torch.zeros(2, own.memory))
+    assert (policy.shape, value.shape) == ((6, policy_distribution(action).parameters), (6,))
+    assert memory.shape == (2, 2 * UNITS)
+    assert {policy.dtype, value.dtype, memory.dtype} == {torch.float32}
+    kept = [*own.core.parameters(), *own.heads.parameters()]
+    assert {parameter.dtype for parameter in kept} == {torch.float32}
+    low = {parameter.dtype for parameter in own.torso.parameters()}
+    assert low == {torch.bfloat16 if precision == "bf16" else torch.float32}
+
+
+def test_a_fields_observation_is_followed_too() -> None:
+    """Whose rows are counted by any of its fields."""
+
+    class Sum(nn.Module):
+        features = 5
+
+        def forward(self, observation: dict[str, Tensor]) -> Tensor:
+            return observation["a"] + observation["b"]
+
+    own = RecurrentActorCritic(Sum, DISCRETE, UNITS)
+    a, b, begins_TB = torch.randn(6, 5), torch.randn(6, 5), torch.zeros(3, 2, dtype=torch.bool)
+    memory_BM = torch.zeros(2, own.memory)
+    policy, value = Remembering(own, memory_BM, begins_TB)({"a": a, "b": b})
+    assert torch.equal(policy, own({"a": a, "b": b}, memory_BM)[0])
+    assert len(value) == 6
+
+
+def test_without_an_lstm_nothing_is_remembered() -> None:
+    plain = nn.Linear(5, 2)
+    assert memory_of(plain) == 0
+    memories = Memories(plain, 0, 3, CPU)
+    assert memories.at(slice(0, 2), np.zeros(2)) is plain
+    assert memories.state_BM.numel() == 0
+
+
+def test_weights_are_those_of_the_layers_by_name() -> None:
+    """A checkpoint's names."""
+    names = {name for name, _ in network().named_parameters()}
+    assert {"core.input.weight", "core.hidden.weight", "heads.policy_head.weight"} <= names
