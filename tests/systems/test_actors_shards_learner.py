@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veldt.exchange.graph import made_here
 from veldt.exchange.pace import Pace
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.weights import SharedWeights
 from veldt.given import with_settings
 from veldt.recipe_book import find
-from veldt.runtime.processes import PRELOAD_ROLES, forkserver
-from veldt.runtime.supervisor import Message, RolePlan, Supervisor
+from veldt.runtime.supervisor import Message, Supervisor
 from veldt.simulators.source import resolve
 from veldt.systems.apex import apex
 from veldt.systems.assembly import assemble
+from veldt.systems.here import supervised_here
 
 ACTORS, WIDTH, SHARDS, STEPS = 3, 2, 2, 8
 DEADLINE_S = 90.0
@@ -66,17 +65,10 @@ class Running:
 
 @contextmanager
 def running(recipe: str) -> Iterator[Running]:
-    context = forkserver(PRELOAD_ROLES)
     config = with_settings(find("apex-dqn").config("CartPole-v1", recipe), SETTINGS)
     assembly = assemble(config, resolve("CartPole-v1"))
     graph = apex(assembly)
-    edges = made_here(graph.edges, context)
-    plans = [
-        RolePlan(role.named(index), role.entry, (plan, *(edges[name] for name in names)), role.restarts)
-        for role in graph.roles
-        for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True))
-    ]
-    supervisor = Supervisor(context, plans)
+    supervisor, edges = supervised_here(graph)
     supervisor.start()
     try:
         yield Running(supervisor, edges["pace"], edges["batches"], edges["weights"], assembly.weights(), [])

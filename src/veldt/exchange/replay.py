@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,8 +31,51 @@ _SAMPLE, _UPDATE = 0, 1
 _LEDGER = {"mass": "float64", "rows": "int64", "life": "int64", "dropped": "int64"}
 
 
+class ReplayOut(Protocol):
+    """A shard's end."""
+
+    def state(self, mass: float, rows: int, dropped: int) -> None:
+        """Says what the shard holds."""
+
+    def take(self) -> tuple[Order, int] | None:
+        """The next order, if there is one, and the place of its batch; `done` when it is carried out."""
+
+    def done(self, order: Order, place: int) -> None:
+        """The order is carried out: rows are where it said."""
+
+
+class ReplayIn(Protocol):
+    """The learner's end. `rows` can be drawn just now of all shards; `dropped` counts priorities that came too late."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def dropped(self) -> int: ...
+
+    def order(self, seed: int, deadline_s: float) -> bool:
+        """Orders one more batch. False if there is no place for it, nothing to draw from, or a shard is too slow."""
+
+    def take(self, deadline_s: float) -> Batch | None:
+        """The oldest batch that was ordered, until the next is taken; None if it is not there in time, or can never be.
+
+        The latter is dropped, when no shard can write to it any more.
+        """
+
+    def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
+        """New raw priorities of the batch's rows. What a shard has no room for in time is lost, as if it came late."""
+
+
+class ReplayEnds(Protocol):
+    """The edge as roles are given it, wherever they run: each opens its own end."""
+
+    def server(self, shard: int) -> ReplayOut: ...
+
+    def client(self) -> ReplayIn: ...
+
+
 class ReplayEdge:
-    """What learner and shards share. Picklable while a process is being started.
+    """See `ReplayEnds`: what learner and shards share. Picklable while a process is being started.
 
     Args:
         layouts: of the arrays of a batch, [N, ...] each, `key` int64 [N] among them.
@@ -67,6 +110,12 @@ class ReplayEdge:
         self.orders = [SlotRings(order, 1, 2 * self.places, context, wakes) for wakes in filled]
         self.done = context.Semaphore(0)
 
+    def server(self, shard: int) -> ReplayServer:
+        return ReplayServer(self, shard)
+
+    def client(self) -> ReplayClient:
+        return ReplayClient(self)
+
     def ledger(self, name: str) -> np.ndarray:
         """What shards say of themselves, [S]: "mass" float64; "rows", "life" and "dropped" int64."""
         return self._shared[name][:, 0]
@@ -90,7 +139,7 @@ class Order(NamedTuple):
 
 
 class ReplayServer:
-    """The shard's end."""
+    """See `ReplayOut`."""
 
     def __init__(self, edge: ReplayEdge, shard: int) -> None:
         self._edge, self._shard = edge, shard
@@ -100,12 +149,10 @@ class ReplayServer:
         self._life = int(edge.ledger("life")[shard])
 
     def state(self, mass: float, rows: int, dropped: int) -> None:
-        """Says what the shard holds."""
         for name, value in (("mass", mass), ("rows", rows), ("dropped", dropped)):
             self._edge.ledger(name)[self._shard] = value
 
     def take(self) -> tuple[Order, int] | None:
-        """The next order, if there is one, and the place of its batch; `done` when it is carried out."""
         while True:
             taken = self._orders.take(0.0)
             if taken is None:
@@ -144,7 +191,7 @@ class _Ordered(NamedTuple):
 
 
 class ReplayClient:
-    """The learner's end."""
+    """See `ReplayIn`."""
 
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
@@ -155,16 +202,13 @@ class ReplayClient:
 
     @property
     def rows(self) -> int:
-        """Transitions that can be drawn just now, of all shards."""
         return int(self._edge.ledger("rows").sum())
 
     @property
     def dropped(self) -> int:
-        """Priorities that came too late for what they were of, of all shards since they last started."""
         return int(self._edge.ledger("dropped").sum())
 
     def order(self, seed: int, deadline_s: float) -> bool:
-        """Orders one more batch. False if there is no place for it, nothing to draw from, or a shard is too slow."""
         mass_S = self._edge.ledger("mass").copy()
         if not self._free or not mass_S.any():
             return False
@@ -187,10 +231,6 @@ class ReplayClient:
         return True
 
     def take(self, deadline_s: float) -> Batch | None:
-        """The oldest batch that was ordered; None if it is not there in time, or can never be.
-
-        The latter is dropped, when no shard can write to it any more.
-        """
         if self._in_use is not None:
             self._free.append(self._in_use.place)
             self._in_use = None
@@ -207,7 +247,6 @@ class ReplayClient:
         return Batch(self._edge.arrays(oldest.place), oldest.part_S, oldest.life_S)
 
     def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
-        """New raw priorities of the batch's rows. What a shard has no room for in time is lost, as if it came late."""
         for shard in range(self._edge.shards):
             part = slice(*batch.part_S[shard : shard + 2].tolist())
             if part.stop > part.start:

@@ -52,9 +52,20 @@ class SlotIn(Protocol):
     def release(self, ring: int) -> None:
         """Gives back the slot that was taken from this producer first."""
 
+    def wait(self, seconds: float) -> None:
+        """Sleeps until something may have come, or for so long."""
+
+
+class Slots(Protocol):
+    """The edge as roles are given it, wherever they run: each opens its own end."""
+
+    def producer(self, ring: int) -> SlotOut: ...
+
+    def consumer(self) -> SlotIn: ...
+
 
 class SlotRings:
-    """`count` rings of `depth` slots each, in shared memory. Picklable while a process is being started.
+    """See `Slots`: `count` rings of `depth` slots each, in shared memory. Picklable while a process is being started.
 
     Args:
         filled: what is released when a slot is filled, for a consumer that has other things to wait for, too.
@@ -80,6 +91,12 @@ class SlotRings:
         self._shared = SharedArrays({"counts": Layout((count, 2, 8), "int64")} | slots, context)
         self.filled = filled or context.Semaphore(0)
         self._freed = [context.Semaphore(0) for _ in range(count)]
+
+    def producer(self, ring: int) -> Producer:
+        return Producer(self, ring)
+
+    def consumer(self) -> Consumer:
+        return Consumer(self)
 
     @property
     def waiting(self) -> np.ndarray:
@@ -137,7 +154,6 @@ class Consumer:
         return Taken(ring, self._slots[ring][place])
 
     def wait(self, seconds: float) -> None:
-        """Sleeps until something may have come, or for so long."""
         self._rings.filled.acquire(True, seconds)
 
     def release(self, ring: int) -> None:

@@ -38,6 +38,9 @@ class Weights(Protocol):
         (What is published last counts as the newest: a learner that died goes on from an older version.)
         """
 
+    def check(self, arrays: Arrays) -> None:
+        """VeldtError unless these are the arrays that the edge carries."""
+
 
 class SharedWeights:
     """See `Weights`: in memory that processes share. Picklable while a process is being started.

@@ -16,8 +16,8 @@ from veldt.agent import make_network
 from veldt.algorithms.base import OffPolicy
 from veldt.config import TrainConfig
 from veldt.exchange.pace import Pace
-from veldt.exchange.slots import Arrays, Producer, SlotRings
-from veldt.exchange.weights import SharedWeights
+from veldt.exchange.slots import Arrays, SlotOut, Slots
+from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.precision import apply_precision
 from veldt.replay.slot_returns import slot_returns
@@ -57,12 +57,10 @@ class ActorPlan:
     lives: int = 0
 
 
-def run_actor(
-    control: Control, plan: ActorPlan, weights: SharedWeights, rings: SlotRings, pace: Pace
-) -> None:
+def run_actor(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: Pace) -> None:
     """The role: acts until it is told to stop."""
     torch.set_num_threads(1)
-    actor = _Actor(control, plan, weights, Producer(rings, plan.ring), pace)
+    actor = _Actor(control, plan, weights, slots.producer(plan.ring), pace)
     try:
         while not control.stopping:
             control.beat()
@@ -75,9 +73,7 @@ def run_actor(
 
 
 class _Actor:
-    def __init__(
-        self, control: Control, plan: ActorPlan, weights: SharedWeights, out: Producer, pace: Pace
-    ) -> None:
+    def __init__(self, control: Control, plan: ActorPlan, weights: Weights, out: SlotOut, pace: Pace) -> None:
         self._control, self._plan, self._weights, self._out, self._pace = control, plan, weights, out, pace
         config, spec = plan.config, plan.spec
         algorithm = config.make_algorithm(spec.action)

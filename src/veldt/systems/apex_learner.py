@@ -16,8 +16,8 @@ from veldt.algorithms.base import Forward, OffPolicy
 from veldt.config import TrainConfig
 from veldt.exchange.gradients import OneLearner
 from veldt.exchange.pace import Pace
-from veldt.exchange.replay import Batch, ReplayClient, ReplayEdge
-from veldt.exchange.weights import SharedWeights
+from veldt.exchange.replay import Batch, ReplayEnds, ReplayIn
+from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, Network, apply_precision
@@ -49,12 +49,10 @@ class LearnerPlan:
 
 
 @subnormals_flushed()
-def run_learner(
-    control: Control, plan: LearnerPlan, weights: SharedWeights, edge: ReplayEdge, pace: Pace
-) -> None:
+def run_learner(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: Pace) -> None:
     """The role: learns until it is told to stop."""
     keep_freed_memory()
-    learner = _ApexLearner(control, plan, weights, ReplayClient(edge), pace)
+    learner = _ApexLearner(control, plan, weights, edge.client(), pace)
     while not control.stopping:
         control.beat()
         learner.look()
@@ -69,8 +67,8 @@ class _ApexLearner:
         self,
         control: Control,
         plan: LearnerPlan,
-        weights: SharedWeights,
-        client: ReplayClient,
+        weights: Weights,
+        client: ReplayIn,
         pace: Pace,
     ) -> None:
         self._control, self._plan, self._weights, self._client, self._pace = (

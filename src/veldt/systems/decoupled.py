@@ -18,19 +18,19 @@ import numpy as np
 
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import VeldtError
-from veldt.exchange.graph import Graph, made_here
+from veldt.exchange.graph import Graph
 from veldt.exchange.pace import Pace
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runs.segments import SegmentStore
-from veldt.runtime.processes import PRELOAD_ROLES, forkserver
-from veldt.runtime.supervisor import Message, RolePlan, Supervisor
+from veldt.runtime.supervisor import Message
 from veldt.systems.assembly import Assembly
 from veldt.systems.episodes import Scores
 from veldt.systems.evaluator import Evaluation, play_steps
 from veldt.systems.game_messages import heard_games
+from veldt.systems.here import supervised_here
 from veldt.systems.learner import load_weights
 from veldt.systems.monitor import Monitor
 from veldt.systems.outcome import Outcome, reason_to_stop, stop_requested
@@ -60,22 +60,12 @@ class Decoupled:
         self._assembly, self._directory, self._config = assembly, directory, assembly.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
         self._graph = make_graph(assembly, directory.path, checkpoint)
-        context = forkserver(PRELOAD_ROLES)
-        edges = made_here(self._graph.edges, context)
+        self._supervisor, edges = supervised_here(self._graph)
         self._pace: Pace = edges["pace"]
-        plans, self._keeping = list[RolePlan](), list[int]()
-        for role in self._graph.roles:
-            for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
-                if role.keeps:
-                    self._keeping.append(len(plans))
-                arguments = (plan, *(edges[name] for name in names))
-                name = role.named(index)
-                plans.append(
-                    RolePlan(name, role.entry, arguments, role.restarts, role.deadline_s, role.niceness)
-                )
-        self._names = [plan.name for plan in plans]
+        roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
+        self._names = [role.named(index) for role, index in roles]
+        keeping = [number for number, (role, _) in enumerate(roles) if role.keeps]
         self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
-        self._supervisor = Supervisor(context, plans)
         self._scores = Scores()
         self._clock = StageClock()
         frames = assembly.spec.frames_per_step
@@ -85,7 +75,7 @@ class Decoupled:
         self._representative = assembly.algorithm().representative(config.simulation.num_simulators)
         self._has_evaluator = config.roles is not None and config.roles.evaluator_share > 0
         self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
-        self._writer, self._parts = BackgroundWriter(), Parts(self._keeping)
+        self._writer, self._parts = BackgroundWriter(), Parts(keeping)
         self._begins = checkpoint is None
         self._saved_at = self._monitor.steps
         self._evaluated_at = int(meta.get("evaluated_at", 0))

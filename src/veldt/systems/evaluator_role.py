@@ -15,7 +15,7 @@ import torch
 from veldt.agent import Agent, make_network
 from veldt.config import TrainConfig
 from veldt.exchange.pace import Pace
-from veldt.exchange.weights import SharedWeights
+from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.precision import apply_precision
 from veldt.runtime.roles import Control
@@ -49,7 +49,7 @@ class EvaluatorPlan:
     lives: int = 0
 
 
-def run_evaluator(control: Control, plan: EvaluatorPlan, weights: SharedWeights, pace: Pace) -> None:
+def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace: Pace) -> None:
     """The role: plays all the time, or as much of it as its share is; and evaluates when that is due."""
     torch.set_num_threads(1)
     evaluator = _Evaluator(control, plan, weights)
@@ -78,7 +78,7 @@ def _rest(control: Control, seconds: float) -> None:
 
 
 class _Evaluator:
-    def __init__(self, control: Control, plan: EvaluatorPlan, weights: SharedWeights) -> None:
+    def __init__(self, control: Control, plan: EvaluatorPlan, weights: Weights) -> None:
         self._control, self._plan, self._weights = control, plan, weights
         config, spec = plan.config, plan.spec
         simulation = dataclasses.replace(

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from veldt.config import TrainConfig
-from veldt.exchange.replay import Order, ReplayEdge, ReplayServer
-from veldt.exchange.slots import Arrays, Consumer, SlotRings
+from veldt.exchange.replay import Order, ReplayEnds
+from veldt.exchange.slots import Arrays, Slots
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.n_step import NStep
 from veldt.runs.directory import RunDirectory
@@ -71,14 +71,14 @@ def batch_layouts(spec: SimulatorSpec, rows: int) -> dict[str, Layout]:
     }
 
 
-def run_shard(control: Control, plan: ShardPlan, slots: SlotRings, edge: ReplayEdge) -> None:
+def run_shard(control: Control, plan: ShardPlan, slots: Slots, edge: ReplayEnds) -> None:
     """The role: stores, draws and renews priorities until it is told to stop."""
     replay = plan.config.replay
     assert replay is not None
     share = dataclasses.replace(replay, replay_size=max(1, replay.replay_size // plan.shards))
     memory = Replay(plan.spec, plan.width, share, plan.returns)
     keeper = None if plan.run is None else _Keeper(control, plan, plan.run, memory)
-    server, incoming = ReplayServer(edge, plan.number), Consumer(slots)
+    server, incoming = edge.server(plan.number), slots.consumer()
     while not control.stopping:
         control.beat()
         if keeper is not None:
