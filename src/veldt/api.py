@@ -17,6 +17,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import name_of
 from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
+from veldt.exchange.graph import Graph
 from veldt.given import (
     by_section,
     given_again,
@@ -37,8 +38,11 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, subnormals_flushed
 from veldt.simulators.choose import probe_spec
 from veldt.simulators.source import EnvSource, resolve
+from veldt.systems.apex import apex
 from veldt.systems.assembly import Assembly, assemble, versions
+from veldt.systems.decoupled import Decoupled
 from veldt.systems.evaluator import Evaluation, play_games, play_steps
+from veldt.systems.impala import impala
 from veldt.systems.learner import load_weights
 from veldt.systems.synchronous import Synchronous
 
@@ -76,7 +80,7 @@ def train(
     """Trains until its steps are done or its score is reached, and returns the run.
 
     Args:
-        recipe: "a2c", "ppo", "dqn", "c51", "rainbow", "ddpg", "apex-dqn" or "apex-ddpg"; see `veldt recipes`.
+        recipe: "a2c", "ppo", "dqn", "c51", "rainbow", "ddpg", "apex-dqn", "apex-ddpg" or "impala"; see `veldt recipes`.
         env: a Gymnasium id, "module:function", or a callable returning an environment.
         env_kwargs: JSON values, passed to whatever makes the environment.
         network: a name, "module:function", or a callable from an observation's shape to an `nn.Module` that maps
@@ -288,23 +292,21 @@ def recipes() -> dict[str, str]:
 def drawn(config: TrainConfig) -> list[str]:
     """Lines of text: the roles that a run of `config` has, and the edges between them."""
     assembly = assemble(config, resolve(config.env, config.env_kwargs))
-    if config.system == "apex":
-        from veldt.systems.apex import apex
+    return list(assembly.decisions) if config.roles is None else _graph_of(assembly)(assembly).drawn()
 
-        return apex(assembly).drawn()
-    return list(assembly.decisions)
+
+def _graph_of(assembly: Assembly) -> Callable[..., Graph]:
+    """What makes the graph of a system that has one."""
+    return {"apex": apex, "impala": impala}[assembly.config.system]
 
 
 def _run(
     assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
 ) -> Run:
-    if assembly.config.system == "apex":
-        from veldt.systems.apex import apex
-        from veldt.systems.decoupled import Decoupled
-
-        outcome = Decoupled(apex, assembly, directory, progress, checkpoint).run()
-    else:
+    if assembly.config.roles is None:
         outcome = Synchronous(assembly, directory, progress, checkpoint).run()
+    else:
+        outcome = Decoupled(_graph_of(assembly), assembly, directory, progress, checkpoint).run()
     return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
 
 

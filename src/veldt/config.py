@@ -19,7 +19,7 @@ from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.exchange.settings import ApexConfig, RolesConfig
+from veldt.exchange.settings import ApexConfig, ImpalaConfig, RolesConfig
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
@@ -35,9 +35,14 @@ ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
     "rainbow": (RainbowConfig, Rainbow),
     "ddpg": (DDPGConfig, DDPG),
 }
-System = Literal["synchronous", "apex"]
+_ON_POLICY = ("a2c", "ppo")
+System = Literal["synchronous", "apex", "impala"]
 # The settings of each system's roles; None where there is nothing to set.
-SYSTEMS: dict[System, type[RolesConfig] | None] = {"synchronous": None, "apex": ApexConfig}
+SYSTEMS: dict[System, type[RolesConfig] | None] = {
+    "synchronous": None,
+    "apex": ApexConfig,
+    "impala": ImpalaConfig,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +186,17 @@ def check_fits(system: System, algorithm: str) -> None:
         raise UsageError(
             f"{algorithm} learns from the rollout that was just sampled, and the system apex is for algorithms that "
             f"learn from a replay memory: take one of {fits}"
+        )
+
+    if system == "impala" and algorithm != "vtrace":
+        raise UsageError(
+            f"{algorithm} would take what it learns from for "
+            + (
+                "its own policy's, and in the system impala it is some updates old"
+                if algorithm in _ON_POLICY
+                else "transitions, and in the system impala it gets unrolls"
+            )
+            + ": take vtrace there, which corrects for the difference"
         )
 
 

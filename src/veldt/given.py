@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
-from veldt.exchange.settings import ApexConfig
+from veldt.exchange.settings import ApexConfig, ImpalaConfig
 from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.runtime.settings import flag
 from veldt.simulators.settings import AtariConfig
@@ -36,7 +36,7 @@ _IN_PHASES = {
     "resets": "actors do not pause for learning",
     "horizon": "acting and learning do not take turns (--flush says how much an actor hands over at once)",
 }
-_ROLES = {field.name for field in dataclasses.fields(ApexConfig)}
+_ROLES = {field.name for cls in (ApexConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"life_loss_ends"}
 
 
@@ -66,7 +66,7 @@ def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, di
         if config.roles is None and name in _ROLES:
             raise UsageError(
                 f"{flag(name)} is about actors and learners that come apart, and {config.recipe} is synchronous: take "
-                "a recipe that has them (apex-dqn, apex-ddpg), or leave it out"
+                "a recipe that has them (apex-dqn, apex-ddpg, impala), or leave it out"
             )
         if section is None:
             known = sorted(set().union(*fields.values()))
@@ -90,7 +90,8 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
             "environment its own settings with --env-kwargs"
         )
-    if config.roles is not None and (unread := sorted(_IN_PHASES.keys() & set(names))):
+    in_phases = _IN_PHASES.keys() if config.system == "apex" else _IN_PHASES.keys() - {"horizon"}
+    if config.roles is not None and (unread := sorted(in_phases & set(names))):
         raise UsageError(
             f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {_IN_PHASES[unread[0]]}: leave "
             "it out"

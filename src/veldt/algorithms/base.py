@@ -50,6 +50,7 @@ class Algorithm(ABC):
     rule: UpdateRule
     gradient_clip: float  # largest norm of the gradient; 0: no limit
     target: TargetUpdate | None = None
+    _place: tuple[int, int] | None = None
 
     @abstractmethod
     def __init__(self, config: Any, action: ActionSpec) -> None:
@@ -91,6 +92,10 @@ class Algorithm(ABC):
     @abstractmethod
     def learning_rate(self, progress: float, batch: int) -> float:
         """The step size now, for updates or phases of `batch` samples."""
+
+    def acts_for(self, first: int, total: int) -> None:
+        """Says that this copy acts for simulators `first` and on, of `total` in the run, and not for all of them."""
+        self._place = first, total
 
     def representative(self, num_simulators: int) -> range:
         """The simulators whose games show what the policy can do, where some explore much more than others."""
@@ -140,9 +145,6 @@ class OffPolicy(Algorithm):
     @abstractmethod
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
         """What the loss regresses on, without gradient; `target` is the target network's forward pass."""
-
-    def acts_for(self, first: int, total: int) -> None:
-        """Says that this copy acts for simulators `first` and on, of `total` in the run, and not for all of them."""
 
     @abstractmethod
     def assess(

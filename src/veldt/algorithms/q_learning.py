@@ -138,7 +138,6 @@ class QLearning(ReplayAlgorithm):
             )
         super().__init__(config, config.rule())
         self._actions = action.sizes[0]
-        self._place: tuple[int, int] | None = None
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
@@ -150,9 +149,6 @@ class QLearning(ReplayAlgorithm):
             noisy=config.noisy,
             sigma=config.noisy_sigma,
         )
-
-    def acts_for(self, first: int, total: int) -> None:
-        self._place = first, total
 
     @abstractmethod
     def values(self, output: Any) -> Tensor:

@@ -50,6 +50,50 @@ class RolesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImpalaConfig(RolesConfig):
+    """The processes of IMPALA, and what flows between them."""
+
+    unrolls: Annotated[int, Unit("unrolls")] = 0
+    """Unrolls, of --horizon steps of a simulator each, in a batch; 0 takes one of every simulator."""
+    replay_share: Annotated[float, Unit("of a batch")] = 0.0
+    """The part of each batch that is drawn from unrolls that were learned from before."""
+    replay_unrolls: Annotated[int, Unit("unrolls")] = 10_000
+    """How many of these are kept."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unrolls < 0:
+            raise UsageError(f"--unrolls is {self.unrolls}: it must be 0 (automatic) or more")
+        if not 0 <= self.replay_share < 1:
+            raise UsageError(f"--replay-share is {self.replay_share}: it must be in [0, 1)")
+
+    def batch_unrolls(self, simulators: int) -> int:
+        """Unrolls of a batch."""
+        return self.unrolls or simulators
+
+    def check_simulators(self, simulators: int) -> None:
+        super().check_simulators(simulators)
+        if not self.actors:
+            return
+        width, unrolls = simulators // self.actors, self.batch_unrolls(simulators)
+        if unrolls % width:
+            raise UsageError(
+                f"--unrolls is {unrolls}, and each actor hands over those of its {width} simulators together: take a "
+                f"multiple of {width}"
+            )
+        fresh = unrolls // width - round(self.replay_share * unrolls / width)
+        if fresh < 1:
+            raise UsageError(
+                f"--replay-share is {self.replay_share}, which leaves nothing new in a batch of {unrolls} unrolls that "
+                f"come {width} at a time: take less, or more --unrolls"
+            )
+        if self.replay_share and self.replay_unrolls < unrolls:
+            raise UsageError(
+                f"--replay-unrolls is {self.replay_unrolls:,}: it must be at least a batch, {unrolls:,}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApexConfig(RolesConfig):
     """The processes of Ape-X, and what flows between them."""
 

@@ -1,6 +1,6 @@
-"""The actor: simulators and a policy of its own, a little behind the learner's (Horgan et al. 2018, algorithm 1).
+"""The actor: simulators and a policy of its own, a little behind the learner's.
 
-weights ==> actor ==slots, first priorities==> replay shard
+weights ==> actor ==slots==> replay shard (Horgan et al. 2018, algorithm 1), or learner (Espeholt et al. 2018, figure 1)
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 import torch
 
 from veldt.agent import make_network
-from veldt.algorithms.base import OffPolicy
 from veldt.config import TrainConfig
 from veldt.exchange.pace import Pace
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.precision import apply_precision
-from veldt.replay.slot_returns import slot_returns
+from veldt.networks.recurrent import memory_of
 from veldt.runtime.roles import Control
 from veldt.simulators.choose import Plan, make_simulators
 from veldt.simulators.seeding import ACTOR, derive_seed
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
+from veldt.systems.annotations import annotations_of
 from veldt.systems.episodes import EpisodeBook
 from veldt.systems.game_messages import say_games
 from veldt.systems.sampler import Sampler
@@ -77,9 +77,8 @@ class _Actor:
         self._control, self._plan, self._weights, self._out, self._pace = control, plan, weights, out, pace
         config, spec = plan.config, plan.spec
         algorithm = config.make_algorithm(spec.action)
-        assert isinstance(algorithm, OffPolicy)
         algorithm.acts_for(plan.first, config.simulation.num_simulators)
-        self._algorithm = algorithm
+        self._annotations = annotations_of(algorithm)
         network = make_network(config, spec, plan.network)
         self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
         self._arrays = self._parameters.arrays()
@@ -102,23 +101,27 @@ class _Actor:
             self._seed,
             self._clock,
             noise=noise,
-            act=algorithm.assess,
+            memory=memory_of(network),
+            act=self._annotations.act,
         )
         self._version, self._since_pull = -1, plan.pull_every
 
     def act(self) -> None:
-        """One slot: acts, says what its steps are worth, and hands it over."""
-        self._pull()
+        """One slot: acts, says what of its steps only it can know, and hands it over."""
+        if not self._has_weights():
+            self.wait()
+            return
         slot = self._slot
         self._sampler.sample(self._pace.steps)
         with self._clock("infer"):
-            priority_TB = self._priorities()
+            said = self._annotations.of(self._sampler)
         arrays = self._free_slot()
         if arrays is None:
             return
         with self._clock("replay"):
             slot.copy_to(arrays)
-            arrays["priority"][...] = priority_TB
+            for name, array in said.items():
+                np.copyto(arrays[name], array)
             self._out.commit()
         steps = int(slot.valid.sum())
         self._pace.steps_A[self._plan.number] += steps
@@ -147,30 +150,16 @@ class _Actor:
                     return arrays
         return None
 
-    def _pull(self) -> None:
-        if self._since_pull < self._plan.pull_every:
-            return
+    def _has_weights(self) -> bool:
+        """Looks for newer weights when that is due; False while there are none at all."""
+        if self._version >= 0 and self._since_pull < self._plan.pull_every:
+            return True
         self._since_pull = 0
         version = self._weights.pull_if_newer(self._version, self._arrays)
         if version != self._version:
             self._version = self._sampler.version = version
             self._parameters.refresh()
-
-    @torch.no_grad()
-    def _priorities(self) -> np.ndarray:
-        """First priorities [T, B] of the slot's steps; 0 where there was none."""
-        slot, algorithm = self._slot, self._algorithm
-        returns = slot_returns(slot, algorithm.returns)
-        said = self._sampler.said()
-        priority_TB = np.zeros((slot.steps, slot.width))
-        priority_N = algorithm.first_priorities(
-            said["taken"][returns.row_N],
-            torch.from_numpy(returns.reward_N),
-            torch.from_numpy(returns.discount_N),
-            said["best"][returns.bootstrap_N],
-        )
-        priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
-        return priority_TB
+        return version >= 0
 
     def _say_how_it_goes(self) -> None:
         for text in self._simulators.notes():

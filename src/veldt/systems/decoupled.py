@@ -91,7 +91,9 @@ class Decoupled:
         pace.excused_L[:], pace.starts = meta["pace"]["excused"], meta["pace"]["starts"]
         self._figures.load(meta["figures"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
-        if "shards" in meta and not (meta["shards"] and self._config.run.checkpoint_replay == "full"):
+        if self._config.replay is not None and not (
+            meta["shards"] and self._config.run.checkpoint_replay == "full"
+        ):
             why = "the checkpoint holds none" if not meta["shards"] else "by --checkpoint-replay none"
             assert isinstance(self._config.learn, OffPolicyConfig)
             waits = self._config.learn.learning_starts

@@ -18,6 +18,7 @@ from veldt.exchange.pace import Pace
 from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.precision import apply_precision
+from veldt.networks.recurrent import memory_of
 from veldt.runtime.roles import Control
 from veldt.simulators.choose import Plan, make_simulators
 from veldt.simulators.seeding import EVALUATION, derive_seed
@@ -108,6 +109,7 @@ class _Evaluator:
             self._seed,
             StageClock(),
             noise=algorithm.action_noise(self._network),
+            memory=memory_of(self._network),
         )
 
     def play(self) -> bool:

@@ -37,6 +37,11 @@ def _use_replay() -> None:
 
 
 # What the simplest environments are made with.
-for name in ("veldt.systems.apex", "gymnasium.envs.classic_control", "veldt.simulators.atari"):
+for name in (
+    "veldt.systems.apex",
+    "veldt.systems.impala",
+    "gymnasium.envs.classic_control",
+    "veldt.simulators.atari",
+):
     importlib.import_module(name)
 _use_replay()

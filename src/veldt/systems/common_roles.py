@@ -1,0 +1,90 @@
+"""Parts of graphs that systems with actors share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from veldt.exchange.graph import Edge, Role, WeightsSpec
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.shared import Layout
+from veldt.systems.actor import ActorPlan, run_actor
+from veldt.systems.assembly import Assembly
+from veldt.systems.evaluator_role import EvaluatorPlan, run_evaluator
+
+_EVALUATOR_WIDTH = 32
+# Where cores are short, the learner goes before actors, which must wait for it anyway.
+_ACTOR_NICENESS = 5
+
+
+def weights_edge(assembly: Assembly) -> Edge:
+    """From the learner to all who act."""
+    layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in assembly.weights().items()}
+    return Edge("learner", "actor", "weights, two copies that none waits for", WeightsSpec(layouts))
+
+
+def actors(assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None) -> Role:
+    """As many as the configuration says, which hand over `steps` rows at once to the edges `slots` in turn."""
+    config = assembly.config
+    assert config.roles is not None
+    simulators, count = config.simulation.num_simulators, config.roles.actors
+    width, lives = simulators // count, _lives(checkpoint)
+    plans = [
+        ActorPlan(
+            config,
+            assembly.source,
+            assembly.spec,
+            assembly.network_factory,
+            number=number,
+            ring=number // len(slots),
+            first=number * width,
+            width=width,
+            steps=steps,
+            pull_every=config.roles.pull_every,
+            lives=lives.get(f"actor {number}" if count > 1 else "actor", 0),
+        )
+        for number in range(count)
+    ]
+    return Role(
+        "actor",
+        f"acts in {width} simulators with a policy of its own",
+        run_actor,
+        plans,
+        [("weights", slots[number % len(slots)], "pace") for number in range(count)],
+        config.roles.restarts,
+        max(30.0, config.simulation.env_timeout),
+        niceness=_ACTOR_NICENESS,
+    )
+
+
+def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
+    """One, if the configuration asks for any evaluation."""
+    config = assembly.config
+    assert config.roles is not None
+    share = config.roles.evaluator_share
+    if share == 0 and config.run.evaluate_every == 0:
+        return ()
+    plan = EvaluatorPlan(
+        config,
+        assembly.source,
+        assembly.spec,
+        assembly.network_factory,
+        first=config.simulation.num_simulators,
+        width=_EVALUATOR_WIDTH,
+        share=share,
+        evaluated_at=checkpoint.meta["evaluated_at"] if checkpoint else 0,
+        lives=_lives(checkpoint).get("evaluator", 0),
+    )
+    role = Role(
+        "evaluator",
+        "plays games by the newest weights",
+        run_evaluator,
+        [plan],
+        [("weights", "pace")],
+        config.roles.restarts,
+        max(30.0, config.simulation.env_timeout),
+    )
+    return (role,)
+
+
+def _lives(checkpoint: Checkpoint | None) -> dict[str, int]:
+    return checkpoint.meta["lives"] if checkpoint else {}

@@ -1,0 +1,171 @@
+"""What learners of decoupled systems share: weights published, figures said, a part of every checkpoint."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.agent import make_network
+from veldt.algorithms.base import Forward, Loss
+from veldt.config import TrainConfig
+from veldt.exchange.gradients import OneLearner
+from veldt.exchange.pace import Pace
+from veldt.exchange.weights import Weights
+from veldt.networks.build import TorsoFactory
+from veldt.networks.flat import FlatParameters
+from veldt.networks.precision import CompiledForward, Network, apply_precision
+from veldt.runtime.memory import keep_freed_memory
+from veldt.runtime.roles import Control
+from veldt.simulators.spec import SimulatorSpec
+from veldt.systems.latest import newest_checkpoint
+from veldt.systems.learner import Learner
+from veldt.systems.stages import StageClock
+
+_SAY_S = 0.5  # seconds between messages with figures
+
+
+@dataclass(frozen=True)
+class LearnerPlan:
+    """`publish_every` counts updates. `run` is the run's directory, whose newest checkpoint it goes on from."""
+
+    config: TrainConfig
+    spec: SimulatorSpec
+    network: TorsoFactory | None
+    publish_every: int
+    run: Path | None = None
+
+
+class LearnerRole(ABC):
+    """Owns network and target network; the kinds say where batches come from."""
+
+    def __init__(self, control: Control, plan: LearnerPlan, weights: Weights, pace: Pace) -> None:
+        keep_freed_memory()
+        self._control, self._plan, self._weights, self._pace = control, plan, weights, pace
+        config = plan.config
+        torch.set_num_threads(max(1, config.run.threads))
+        self._device = torch.device(config.run.device)
+        self._algorithm = config.make_algorithm(plan.spec.action)
+        self._network, self._parameters = self._made()
+        target, target_parameters = self._made() if self._algorithm.target else (None, None)
+        self._forward = self._compiled(self._network)
+        self._target = None if target is None else self._compiled(target)
+        self._learner = Learner(
+            self._algorithm, self._forward, self._parameters, OneLearner(), target_parameters
+        )
+        self._clock, self._figures, self._said_snapshot = StageClock(), _Figures(), 0
+        checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
+        if checkpoint is not None:
+            groups = checkpoint.groups
+            self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+        # Versions only grow: updates that were lost with a former life are counted, too.
+        self._learner.updates = int(pace.updates_L[0])
+        weights.publish(self._learner.updates, self._parameters.arrays())
+
+    def run(self) -> None:
+        """Learns until it is told to stop."""
+        while not self._control.stopping:
+            self._control.beat()
+            self._say_part()
+            self.step()
+
+    @abstractmethod
+    def step(self) -> None:
+        """One update, or a short wait for what it needs."""
+
+    @abstractmethod
+    def experience(self) -> dict[str, float]:
+        """Figures of its own to log."""
+
+    @property
+    def progress(self) -> float:
+        return min(1.0, self._pace.steps / self._plan.config.run.steps)
+
+    def update(self, batch: Any, version_N: np.ndarray, rows: int) -> Loss:
+        """Learns from what the algorithm makes a loss of; `version_N` are the policy versions that acted in it."""
+        rate = self._algorithm.learning_rate(self.progress, rows)
+        with self._clock("train"):
+            loss = self._learner.update(batch, self.progress, rate)
+        self._figures.add(loss.figures, self._learner.updates - 1 - version_N, rate)
+        self._pace.updates_L[0] += 1
+        if self._learner.updates % self._plan.publish_every == 0:
+            self._weights.publish(self._learner.updates, self._parameters.arrays())
+        return loss
+
+    def say_how_it_goes(self) -> None:
+        """Says figures, now and then."""
+        if self._figures.is_due():
+            self._control.say(
+                "figures",
+                **self._figures.taken(),
+                updates=self._learner.updates,
+                seconds=self._clock.seconds,
+                experience=self.experience(),
+            )
+
+    def _say_part(self) -> None:
+        """Its part of a snapshot that is wanted."""
+        number = self._control.snapshot
+        if number in (0, self._said_snapshot):
+            return
+        self._said_snapshot = number
+        groups = {
+            "weights": self._learner.weights(),
+            "optimiser": self._learner.rule_state(),
+            "target": self._learner.target_weights(),
+        }
+        arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
+        self._control.say("part", arrays, number=number)
+
+    def _made(self) -> tuple[Network, FlatParameters]:
+        network = make_network(self._plan.config, self._plan.spec, self._plan.network)
+        return network, apply_precision(network, self._plan.config.run.precision, self._device)
+
+    def _compiled(self, network: Network) -> Forward:
+        if not self._plan.config.run.compile:
+            return network
+        return CompiledForward(network, lambda text: self._control.say("note", about="note", text=text))
+
+
+class _Figures:
+    """Figures of updates since they were last taken; nothing is waited for until then."""
+
+    def __init__(self) -> None:
+        self._said_at = time.monotonic()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count, self._lag_sum, self._rate = 0, 0.0, 0.0
+        self._lag_min, self._lag_max = np.inf, -np.inf
+
+    def add(self, figures: dict[str, Tensor], lag_N: np.ndarray, rate: float) -> None:
+        """Of one update: `lag_N` are the updates since the versions that acted."""
+        for name, value in figures.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._count, self._rate = self._count + 1, rate
+        self._lag_sum += float(lag_N.mean())
+        self._lag_min, self._lag_max = min(self._lag_min, lag_N.min()), max(self._lag_max, lag_N.max())
+
+    def is_due(self) -> bool:
+        return self._count > 0 and time.monotonic() - self._said_at > _SAY_S
+
+    def taken(self) -> dict[str, Any]:
+        """Sums over `count` updates, and the last step size."""
+        taken = {
+            "count": self._count,
+            "sums": {name: float(value) for name, value in self._sums.items()},
+            "lag_sum": self._lag_sum,
+            "lag_min": float(self._lag_min),
+            "lag_max": float(self._lag_max),
+            "learning_rate": self._rate,
+        }
+        self._said_at = time.monotonic()
+        self._clear()
+        return taken
