@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,9 @@ from veldt.simulators.choose import probe_spec
 from veldt.simulators.source import EnvSource, resolve
 from veldt.systems.apex import apex
 from veldt.systems.assembly import Assembly, assemble, versions
-from veldt.systems.decoupled import Decoupled
+from veldt.systems.decoupled import Decoupled, Supervised
 from veldt.systems.evaluator import Evaluation, play_games, play_steps
+from veldt.systems.here import supervised_here
 from veldt.systems.impala import impala
 from veldt.systems.learner import load_weights
 from veldt.systems.synchronous import Synchronous
@@ -74,6 +77,7 @@ def train(
     network: Network | None = None,
     algorithm: str | None = None,
     run_dir: str | Path | None = None,
+    cluster: str | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
@@ -87,6 +91,8 @@ def train(
             observations [N, ...] to float32 features [N, F].
         algorithm: another than the recipe's own, in its system: "c51" in "apex-dqn", say.
         run_dir: the directory to make for the run; default `runs/<recipe>-<env>-<seed>`.
+        cluster: where the processes of a decoupled recipe live: "local" starts a Ray on this machine, "HOST:PORT" joins
+            one; by default they are processes of this machine, without Ray. No part of the run's settings.
         quiet: shows no progress.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
 
@@ -106,7 +112,7 @@ def train(
             f"network is {own!r}: it must be a name, 'module:function' or a callable from a shape"
         )
     refuse_unread(settings, config, source, own is not None or is_own(config.network.network))
-    return train_config(config, source, own, run_dir, quiet, given=settings)
+    return train_config(config, source, own, run_dir, quiet, given=settings, cluster=cluster)
 
 
 @subnormals_flushed()
@@ -118,12 +124,13 @@ def train_config(
     quiet: bool = False,
     *,
     given: Mapping[str, Any] | None = None,
+    cluster: str | None = None,
 ) -> Run:
     """Trains as a whole configuration says.
 
     Args:
         source, network: where they are not named by the configuration.
-        run_dir, quiet: as for `train`.
+        run_dir, quiet, cluster: as for `train`.
         given: settings by name that the user gave, rather than the recipe; they are recorded as such.
 
     Raises:
@@ -141,13 +148,17 @@ def train_config(
     hardware: dict[str, Any] = {"cores": len(allowed_cores())}
     if assembly.device.type == "cuda":
         hardware["gpu"] = torch.cuda.get_device_name(assembly.device)
-    with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory:
+    with (
+        _runtime(config, cluster) as supervised,
+        new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory,
+    ):
         directory.write_config(asked, resolved, sys.argv, versions(), hardware)
         with directory.lock(), _progress(assembly.config, quiet) as progress:
             progress.note(f"{config.recipe} on {config.env}: {directory.path}")
-            for decision in (*assembly.decisions, *_warnings(assembly.config)):
+            warnings = _warnings(assembly.config, on_cluster=cluster is not None)
+            for decision in (*assembly.decisions, *warnings):
                 progress.note(decision)
-            return _run(assembly, directory, progress, None)
+            return _run(assembly, directory, progress, None, supervised)
 
 
 @subnormals_flushed()
@@ -156,6 +167,7 @@ def resume(
     *,
     env: Env | None = None,
     network: TorsoFactory | None = None,
+    cluster: str | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
@@ -164,6 +176,7 @@ def resume(
     Args:
         run: its directory.
         env, network: needed again where they were callables that cannot be imported by name.
+        cluster: as for `train`, wherever the run was trained before.
         quiet: shows no progress.
         settings: changes to how long it runs (`steps`, `until`), how it is recorded (`checkpoint_every`,
             `keep_checkpoints`, `checkpoint_replay`, `log_every`) and evaluated (`evaluate_every`, `evaluate_steps`).
@@ -191,11 +204,11 @@ def resume(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         assembly = assemble(config, given_again(config, env, network, "resume(run, {})"), network)
-        directory.change_config("run", settings)  # for the next time that it is resumed
-        with _progress(assembly.config, quiet) as progress:
+        with _runtime(config, cluster) as supervised, _progress(assembly.config, quiet) as progress:
+            directory.change_config("run", settings)  # for the next time that it is resumed
             for note in notes:
                 progress.note(note)
-            return _run(assembly, directory, progress, checkpoint)
+            return _run(assembly, directory, progress, checkpoint, supervised)
 
 
 def load(
@@ -300,17 +313,42 @@ def _graph_of(assembly: Assembly) -> Callable[..., Graph]:
     return {"apex": apex, "impala": impala}[assembly.config.system]
 
 
+@contextlib.contextmanager
+def _runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
+    """What runs a graph: processes of this machine, or a cluster that is there until the block ends."""
+    if cluster is None:
+        yield supervised_here
+        return
+    if config.roles is None:
+        raise UsageError(
+            f"--cluster is '{cluster}', and {config.recipe} learns and acts in one process: take a recipe whose actors "
+            "and learner come apart (apex-dqn, apex-ddpg, impala), or leave it out"
+        )
+    from veldt.runtime.on_ray.cluster import connected
+
+    with connected(cluster) as joined:
+        from veldt.systems.on_cluster import supervised_on
+
+        yield partial(supervised_on, joined)
+
+
 def _run(
-    assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
+    assembly: Assembly,
+    directory: RunDirectory,
+    progress: Progress,
+    checkpoint: Checkpoint | None,
+    supervised: Supervised,
 ) -> Run:
     if assembly.config.roles is None:
         outcome = Synchronous(assembly, directory, progress, checkpoint).run()
     else:
-        outcome = Decoupled(_graph_of(assembly), assembly, directory, progress, checkpoint).run()
+        outcome = Decoupled(
+            _graph_of(assembly), assembly, directory, progress, checkpoint, supervised
+        ).run()
     return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
 
 
-def _warnings(config: TrainConfig) -> list[str]:
+def _warnings(config: TrainConfig, *, on_cluster: bool) -> list[str]:
     """What is allowed, but hardly meant."""
     cores, threads, warnings = len(allowed_cores()), config.run.threads, []
     if threads > cores:
@@ -318,7 +356,7 @@ def _warnings(config: TrainConfig) -> list[str]:
             f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
             "times slower; 0 chooses"
         )
-    if config.roles is not None and config.roles.actors > cores:
+    if config.roles is not None and config.roles.actors > cores and not on_cluster:
         warnings.append(
             f"--actors is {config.roles.actors}, and {cores} cores may be used: actors take turns on them, which costs "
             "little with small environments and helps nothing"

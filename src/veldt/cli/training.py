@@ -48,6 +48,8 @@ class Launch:
     """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
     run_dir: Path | None = None
     """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given."""
+    cluster: str | None = None
+    """Where actors and learners that come apart live: local starts a Ray on this machine, HOST:PORT joins one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +58,12 @@ class Resume:
 
     run: Annotated[Path, Positional]
     """The run's directory."""
+    cluster: str | None = None
+    """As for veldt train; wherever the run was trained before."""
 
 
 def train(arguments: list[str]) -> str:
-    if arguments and arguments[0].startswith(_WITH_ROLES):
+    if arguments and arguments[0].startswith(_WITH_ROLES) and peek(arguments, "cluster") is None:
         from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 
         forkserver(PRELOAD_ROLES)  # loads what roles need while this process loads what it needs itself

@@ -79,7 +79,9 @@ class Role:
         restarts: how often each may be started again.
         deadline_s: seconds after which one that gives no sign of life counts as hung.
         keeps: whether it has a part in checkpoints.
-        niceness: see `runtime.supervisor.RolePlan`.
+        niceness: see `runtime.supervision.RolePlan`.
+        gpus: how many each needs, where they are shared out.
+        least: how many have to be there for the others to work; the rest join when there is room. None: all.
     """
 
     name: str
@@ -91,6 +93,8 @@ class Role:
     deadline_s: float
     keeps: bool = False
     niceness: int = 0
+    gpus: int = 0
+    least: int | None = None
 
     def named(self, index: int) -> str:
         return f"{self.name} {index}" if len(self.plans) > 1 else self.name

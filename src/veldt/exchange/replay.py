@@ -213,7 +213,7 @@ class ReplayClient:
         if not self._free or not mass_S.any():
             return False
         life_S = self._edge.ledger("life").copy()
-        counts_S = _share_out(mass_S, self._edge.rows, seed)
+        counts_S = share_out(mass_S, self._edge.rows, seed)
         asked = np.flatnonzero(counts_S).tolist()
         # All or none: a shard that was asked for a batch that is not to be would write into another one's place.
         if any(self._orders[shard].slot(deadline_s) is None for shard in asked):
@@ -221,11 +221,8 @@ class ReplayClient:
         place, self._number = self._free.popleft(), self._number + 1
         part_S = np.concatenate([[0], np.cumsum(counts_S)])
         for shard in asked:
-            own = int(
-                np.random.SeedSequence([seed % 2**64, shard]).generate_state(1, np.uint64).view(np.int64)[0]
-            )
             where = (_SAMPLE, place, part_S[shard], counts_S[shard])
-            head = (*where, self._number, life_S[shard], own)
+            head = (*where, self._number, life_S[shard], shard_seed(seed, shard))
             self._send(shard, head, deadline_s)
         self._under_way.append(_Ordered(place, self._number, part_S, life_S))
         return True
@@ -280,10 +277,15 @@ class ReplayClient:
         return True
 
 
-def _share_out(mass_S: np.ndarray, count: int, seed: int) -> np.ndarray:
+def share_out(mass_S: np.ndarray, count: int, seed: int) -> np.ndarray:
     """How many of `count` stratified draws fall to each shard, int64 [S]."""
     rng = np.random.default_rng(seed)
     target_N = (np.arange(count) + rng.random(count)) / count * mass_S.sum()
     shard_N = np.searchsorted(np.cumsum(mass_S), target_N, side="right")
     last = int(np.flatnonzero(mass_S)[-1])  # a target that rounding has made as large as the total
     return np.bincount(np.minimum(shard_N, last), minlength=len(mass_S))
+
+
+def shard_seed(seed: int, shard: int) -> int:
+    """An int64 for the part that a shard draws of the batch of `seed`."""
+    return int(np.random.SeedSequence([seed % 2**64, shard]).generate_state(1, np.uint64).view(np.int64)[0])

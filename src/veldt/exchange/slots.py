@@ -164,7 +164,13 @@ class Consumer:
         return self._counts[:, _WRITTEN] > self._taken
 
 
-def awaited(condition: Callable[[], bool], semaphore: Semaphore, deadline_s: float) -> bool:
+class Wakes(Protocol):
+    """A semaphore of threads or of processes."""
+
+    def acquire(self, block: bool, timeout: float | None = None, /) -> bool: ...
+
+
+def awaited(condition: Callable[[], bool], semaphore: Wakes, deadline_s: float) -> bool:
     """Waits until `condition` holds; `semaphore` is released whenever that may have become so."""
     end = time.monotonic() + deadline_s
     while not condition():

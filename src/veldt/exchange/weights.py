@@ -57,15 +57,7 @@ class SharedWeights:
         self._arrays["version"][:] = _NONE
 
     def check(self, arrays: Arrays) -> None:
-        """VeldtError unless these are the arrays that the edge carries."""
-        ours = {name: (layout.shape, np.dtype(layout.dtype)) for name, layout in self._layouts.items()}
-        theirs = {name: (array.shape, array.dtype) for name, array in arrays.items()}
-        for name in sorted(ours.keys() | theirs.keys()):
-            if ours.get(name) != theirs.get(name):
-                raise VeldtError(
-                    f"the weights '{name}' are {_said(theirs.get(name))} here and {_said(ours.get(name))} at their "
-                    "source: both must make the same network, from the same environment and settings"
-                )
+        check_layouts(self._layouts, arrays)
 
     def publish(self, version: int, arrays: Arrays) -> None:
         counts, versions = self._arrays["counts"], self._arrays["version"]
@@ -98,6 +90,18 @@ class SharedWeights:
                 raise VeldtError(
                     f"in {_DEADLINE_S:g} s no whole copy of the weights could be read: two versions came in each"
                 )
+
+
+def check_layouts(layouts: Mapping[str, Layout], arrays: Arrays) -> None:
+    """VeldtError unless these are the arrays that an edge of such weights carries."""
+    ours = {name: (layout.shape, np.dtype(layout.dtype)) for name, layout in layouts.items()}
+    theirs = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            raise VeldtError(
+                f"the weights '{name}' are {_said(theirs.get(name))} here and {_said(ours.get(name))} at their "
+                "source: both must make the same network, from the same environment and settings"
+            )
 
 
 def _said(found: tuple[tuple[int, ...], np.dtype] | None) -> str:

@@ -60,14 +60,24 @@ class SharedArrays:
         self._layouts, self._block = state
         self._arrays = self._views()
 
+    @property
+    def block(self) -> np.ndarray:
+        """All of them as they lie there, uint8."""
+        return np.frombuffer(self._block, np.uint8)
+
     def _views(self) -> dict[str, np.ndarray]:
-        views, offset = {}, 0
-        for name, layout in self._layouts.items():
-            count = int(np.prod(layout.shape, dtype=np.int64))
-            flat = np.frombuffer(self._block, dtype=layout.dtype, count=count, offset=offset)
-            views[name] = flat.reshape(layout.shape)
-            offset += _aligned(layout.nbytes)
-        return views
+        return arrays_in(self._block, self._layouts)
+
+
+def arrays_in(block: Any, layouts: Mapping[str, Layout]) -> dict[str, np.ndarray]:
+    """The arrays of a block, or of a copy of its bytes."""
+    views, offset = {}, 0
+    for name, layout in layouts.items():
+        count = int(np.prod(layout.shape, dtype=np.int64))
+        flat = np.frombuffer(block, dtype=layout.dtype, count=count, offset=offset)
+        views[name] = flat.reshape(layout.shape)
+        offset += _aligned(layout.nbytes)
+    return views
 
 
 def _aligned(nbytes: int) -> int:

@@ -56,6 +56,10 @@ class Life(Protocol):
     """A role's process, from one start to its end."""
 
     @property
+    def waits(self) -> bool:
+        """Whether it is still to be given a place to work at: then it cannot be hung."""
+
+    @property
     def beats(self) -> int:
         """How often the role has beaten, in whichever life."""
 
@@ -186,7 +190,7 @@ class Supervision(ABC):
             heard = self._hear(place)
             return heard if place.has_ended else [*heard, self._lost(place, now, life.cause_of_death())]
         beats = life.beats
-        if beats != place.beats:
+        if beats != place.beats or life.waits:
             place.beats, place.beaten_at = beats, now
         elif now - place.beaten_at > place.plan.deadline_s:
             cause = f"gave no sign of life for {place.plan.deadline_s:g} s"

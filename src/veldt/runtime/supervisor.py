@@ -42,6 +42,10 @@ class _LocalLife:
         self.child, self._board, self._number = child, board, number
 
     @property
+    def waits(self) -> bool:
+        return False
+
+    @property
     def beats(self) -> int:
         return int(self._board.beats[self._number])
 

@@ -20,7 +20,7 @@ from veldt.runtime.shared import Layout
 from veldt.simulators.trajectory import row_layouts
 from veldt.systems.apex_learner import run_apex_learner
 from veldt.systems.assembly import Assembly
-from veldt.systems.common_roles import actors, evaluators, weights_edge
+from veldt.systems.common_roles import actors, evaluators, learner_gpus, weights_edge
 from veldt.systems.learner_role import LearnerPlan
 from veldt.systems.replay_shard import ShardPlan, batch_layouts, run_shard
 
@@ -94,6 +94,7 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         settings.restarts,
         _COMPILE_S,
         keeps=True,
+        gpus=learner_gpus(assembly),
     )
     replay = Role(
         "replay",

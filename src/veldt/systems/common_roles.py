@@ -53,6 +53,7 @@ def actors(assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Che
         config.roles.restarts,
         max(30.0, config.simulation.env_timeout),
         niceness=_ACTOR_NICENESS,
+        least=1,
     )
 
 
@@ -82,8 +83,14 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
         [("weights", "pace")],
         config.roles.restarts,
         max(30.0, config.simulation.env_timeout),
+        least=0,
     )
     return (role,)
+
+
+def learner_gpus(assembly: Assembly) -> int:
+    """GPUs that a learner needs."""
+    return int(assembly.device.type == "cuda")
 
 
 def _lives(checkpoint: Checkpoint | None) -> dict[str, int]:

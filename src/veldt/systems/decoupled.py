@@ -25,7 +25,7 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runs.segments import SegmentStore
-from veldt.runtime.supervisor import Message
+from veldt.runtime.supervision import Message, Supervision
 from veldt.systems.assembly import Assembly
 from veldt.systems.episodes import Scores
 from veldt.systems.evaluator import Evaluation, play_steps
@@ -44,6 +44,7 @@ _STOP_S = 30.0  # for roles to end by themselves
 _PARTS_S = 300.0  # for all parts of a checkpoint to be there
 
 MakeGraph = Callable[[Assembly, Path, Checkpoint | None], Graph]
+Supervised = Callable[[Graph], tuple[Supervision, dict[str, Any]]]  # what runs a graph; not yet started
 
 
 class Decoupled:
@@ -56,11 +57,12 @@ class Decoupled:
         directory: RunDirectory,
         progress: Progress,
         checkpoint: Checkpoint | None,
+        supervised: Supervised = supervised_here,
     ) -> None:
         self._assembly, self._directory, self._config = assembly, directory, assembly.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
-        self._graph = make_graph(assembly, directory.path, checkpoint)
-        self._supervisor, edges = supervised_here(self._graph)
+        self._graph = make_graph(assembly, directory.path.absolute(), checkpoint)
+        self._supervisor, edges = supervised(self._graph)
         self._pace: Pace = edges["pace"]
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from veldt.runtime.roles import Control
-from veldt.runtime.supervisor import Message
+from veldt.runtime.supervision import Message
 from veldt.simulators.seeding import episode_seed
 from veldt.systems.episodes import Game
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from veldt.exchange.graph import Graph, made_here
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
-from veldt.runtime.supervisor import RolePlan, Supervisor
+from veldt.runtime.supervision import RolePlan
+from veldt.runtime.supervisor import Supervisor
 
 
 def supervised_here(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:

@@ -15,7 +15,7 @@ from veldt.exchange.settings import ImpalaConfig
 from veldt.networks.recurrent import memory_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.systems.assembly import Assembly
-from veldt.systems.common_roles import actors, evaluators, weights_edge
+from veldt.systems.common_roles import actors, evaluators, learner_gpus, weights_edge
 from veldt.systems.impala_learner import ImpalaLearnerPlan, run_impala_learner
 from veldt.systems.unrolls import unroll_layouts
 
@@ -67,6 +67,7 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
         settings.restarts,
         _COMPILE_S,
         keeps=True,
+        gpus=learner_gpus(assembly),
     )
     acting = actors(assembly, steps, ["unrolls"], checkpoint)
     return Graph((learner, acting, *evaluators(assembly, checkpoint)), edges)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from veldt.runtime.supervisor import Message
+from veldt.runtime.supervision import Message
 
 
 class Parts:

@@ -1,0 +1,1 @@
+"""The edges between roles that are Ray actors: the same ends, made of mail."""

@@ -1,0 +1,204 @@
+"""The replay edge by mail: orders to shards, their rows back into the learner's memory.
+
+    learner --order number n: count, seed--> shard --rows of order n--> learner's place for that batch
+    learner --keys, priorities--> shard
+    shard --mass, rows, what was dropped--> learner's ledger
+
+An order that goes to a shard's former life is lost with it, and its batch dropped, as on one machine. Lives of the
+learner are told apart by the numbers of their orders.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from veldt.exchange.replay import Batch, Order, share_out, shard_seed
+from veldt.exchange.slots import awaited
+from veldt.runtime.on_ray.mail import Letter, Mail
+from veldt.runtime.shared import Layout
+
+_AGAIN_S = 10.0  # until an order whose rows have not come is sent again
+_STATE_S, _STATE_AGAIN_S = 0.02, 1.0  # between two words of a shard on what it holds, if it has changed or not
+_LIVES = 2**32  # orders of one life of the learner
+
+
+class ReplaySeller:
+    """A shard's end; see `replay.ReplayOut`."""
+
+    def __init__(self, mail: Mail, edge: str, layouts: Mapping[str, Layout], to: str) -> None:
+        self._mail, self._edge, self._layouts, self._to = mail, edge, layouts, to
+        self._orders = deque[tuple[Order, int]]()
+        self._queued = set[int]()
+        self._said: tuple[Any, ...] = ()
+        self._said_at = 0.0
+        mail.listen(edge, self._hear)
+
+    def state(self, mass: float, rows: int, dropped: int) -> None:
+        now, state = time.monotonic(), (mass, rows, dropped, self._mail.life_of(self._to))
+        if now - self._said_at > (_STATE_AGAIN_S if state == self._said else _STATE_S):
+            self._said, self._said_at = state, now
+            self._mail.send(self._to, self._edge, "state", mass, rows, dropped)
+
+    def take(self) -> tuple[Order, int] | None:
+        return self._orders.popleft() if self._orders else None
+
+    def done(self, order: Order, place: int) -> None:
+        if order.out is not None:
+            self._mail.send(self._to, self._edge, "rows", order.number, place, dict(order.out))
+            self._queued.discard(order.number)
+
+    def _hear(self, letter: Letter) -> None:
+        none = np.empty(0)
+        if letter.kind == "order":
+            number, place, count, seed = letter.content
+            if number in self._queued:
+                return
+            self._queued.add(number)
+            out = {
+                name: np.empty((count, *layout.shape[1:]), layout.dtype)
+                for name, layout in self._layouts.items()
+            }
+            self._orders.append((Order(number, seed % 2**64, out, none, none), place))
+        else:
+            key_N, priority_N = letter.content
+            self._orders.append((Order(0, 0, None, key_N, priority_N), 0))
+
+
+class _Ordered(NamedTuple):
+    place: int
+    number: int
+    part_S: np.ndarray
+    life_S: np.ndarray
+    seed_S: dict[int, int]  # of the shards that were asked
+
+
+class ReplayBuyer:
+    """The learner's end; see `replay.ReplayIn`."""
+
+    def __init__(
+        self,
+        mail: Mail,
+        edge: str,
+        layouts: Mapping[str, Layout],
+        rows: int,
+        ahead: int,
+        shards: Sequence[str],
+    ) -> None:
+        self._mail, self._edge, self._batch, self._shards = mail, edge, rows, list(shards)
+        self._places = [
+            {name: np.empty(layout.shape, layout.dtype) for name, layout in layouts.items()}
+            for _ in range(ahead + 1)
+        ]
+        self._free, self._under_way = deque(range(ahead + 1)), deque[_Ordered]()
+        self._by_number: dict[int, _Ordered] = {}
+        self._written_SP = np.full((len(shards), ahead + 1), -1, np.int64)
+        self._number = (mail.life + 1) * _LIVES
+        self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
+        self._dropped_S, self._life_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
+        self._in_use: _Ordered | None = None
+        self._asked_at = time.monotonic()
+        self._lock = threading.Lock()  # a place is not given to the next batch while rows are written to it
+        mail.listen(edge, self._hear)
+
+    @property
+    def rows(self) -> int:
+        return int((self._rows_S * self._is_there_S()).sum())
+
+    @property
+    def dropped(self) -> int:
+        return int(self._dropped_S.sum())
+
+    def order(self, seed: int, deadline_s: float) -> bool:
+        mass_S = self._mass_S * self._is_there_S()
+        if not self._free or not mass_S.any():
+            return False
+        counts_S = share_out(mass_S, self._batch, seed)
+        place, self._number = self._free.popleft(), self._number + 1
+        part_S = np.concatenate([[0], np.cumsum(counts_S)])
+        seed_S = {shard: shard_seed(seed, shard) for shard in np.flatnonzero(counts_S).tolist()}
+        ordered = _Ordered(place, self._number, part_S, self._life_S.copy(), seed_S)
+        with self._lock:
+            self._by_number[ordered.number] = ordered
+        for shard in seed_S:
+            self._send(ordered, shard)
+        if not self._under_way:
+            self._asked_at = time.monotonic()
+        self._under_way.append(ordered)
+        return True
+
+    def take(self, deadline_s: float) -> Batch | None:
+        if self._in_use is not None:
+            self._free.append(self._in_use.place)
+            self._in_use = None
+        if not self._under_way:
+            return None
+        oldest = self._under_way[0]
+        if not awaited(lambda: self._is_settled(oldest), self._mail.bell, deadline_s):
+            self._ask_again(oldest)
+            return None
+        self._under_way.popleft()
+        self._asked_at = time.monotonic()
+        with self._lock:
+            del self._by_number[oldest.number]
+        if not self._written_S(oldest).all():
+            self._free.append(oldest.place)
+            return None
+        self._in_use = oldest
+        return Batch(self._places[oldest.place], oldest.part_S, oldest.life_S)
+
+    def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
+        for shard, name in enumerate(self._shards):
+            part = slice(*batch.part_S[shard : shard + 2].tolist())
+            if part.stop > part.start and self._mail.life_of(name) == batch.life_S[shard]:
+                key_N = batch.arrays["key"][part].copy()
+                self._mail.send(name, self._edge, "priorities", key_N, priority_N[part])
+
+    def _send(self, ordered: _Ordered, shard: int) -> None:
+        count = int(ordered.part_S[shard + 1] - ordered.part_S[shard])
+        content = (ordered.number, ordered.place, count, ordered.seed_S[shard])
+        self._mail.send(self._shards[shard], self._edge, "order", *content)
+
+    def _ask_again(self, ordered: _Ordered) -> None:
+        if time.monotonic() - self._asked_at > _AGAIN_S:
+            self._asked_at = time.monotonic()
+            for shard in np.flatnonzero(~self._written_S(ordered) & (self._now_S() == ordered.life_S)).tolist():
+                self._send(ordered, shard)
+
+    def _now_S(self) -> np.ndarray:
+        """Lives of the shards that are there, int64 [S]; -1 for none."""
+        return np.array([self._mail.life_of(name) for name in self._shards])
+
+    def _is_there_S(self) -> np.ndarray:
+        """Whether what is on the ledger is about the shard's present life, bool [S]."""
+        return (self._life_S >= 0) & (self._now_S() == self._life_S)
+
+    def _is_settled(self, ordered: _Ordered) -> bool:
+        """Whether every shard has written its rows, or has died since it was asked for them."""
+        return bool((self._written_S(ordered) | (self._now_S() != ordered.life_S)).all())
+
+    def _written_S(self, ordered: _Ordered) -> np.ndarray:
+        asked_S = np.diff(ordered.part_S) > 0
+        return ~asked_S | (self._written_SP[:, ordered.place] == ordered.number)
+
+    def _hear(self, letter: Letter) -> None:
+        shard = self._shards.index(letter.sender)
+        if letter.kind == "state":
+            self._mass_S[shard] = 0.0  # whoever looks meanwhile sees nothing, rather than another life's
+            self._life_S[shard] = letter.life
+            self._mass_S[shard], self._rows_S[shard], self._dropped_S[shard] = letter.content
+            return
+        number, place, arrays = letter.content
+        with self._lock:
+            ordered = self._by_number.get(number)
+            if ordered is None:
+                return  # its batch was dropped, or it was another life's
+            part = slice(*ordered.part_S[shard : shard + 2].tolist())
+            for name, array in arrays.items():
+                self._places[place][name][part] = array
+            self._written_SP[shard, place] = number

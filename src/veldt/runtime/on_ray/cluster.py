@@ -1,0 +1,236 @@
+"""The Ray that a run's roles are to live in: started for it on this machine, or joined by its address."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from veldt.errors import UsageError, VeldtError
+from veldt.runtime.on_ray.settings import on_loopback, quiet, token
+
+LOCAL = "local"
+_START_S, _STOP_S = 60.0, 10.0
+_PORT_S, _JOIN_S = 5.0, 20.0
+_NO_RAY = "--cluster needs Ray, which is not installed here: pip install 'veldt[cluster]'"
+
+
+class Cluster:
+    """A Ray that this process is part of, once `ready` was called."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._head: subprocess.Popen[bytes] | None = None
+        self._has_joined = False
+        self._within = contextlib.ExitStack()
+
+    def ready(self, *, cpus: int, gpus: int, store_bytes: int) -> None:
+        """Starts the local one, with as many CPUs as roles will ask for: they share this machine's cores anyway."""
+        if self.address != LOCAL or self._has_joined:
+            return
+        self._within.enter_context(token(fresh=True))
+        command = [sys.executable, "-m", "veldt.runtime.on_ray.head", str(cpus), str(gpus), str(store_bytes)]
+        self._head = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        address = self._said_address(self._head)
+        self._within.enter_context(on_loopback())
+        self._init(address, _node_ip_address="127.0.0.1")
+
+    def join(self) -> None:
+        """Joins the one at the address. UsageError where that cannot be."""
+        import ray
+
+        if ray.is_initialized():
+            joined = ray.get_runtime_context().gcs_address
+            if joined != self.address:
+                raise UsageError(
+                    f"--cluster is '{self.address}', and this process has joined the Ray at {joined}: give that "
+                    "address, or call ray.shutdown() first"
+                )
+            return
+        _check_answers(self.address)
+        self._within.enter_context(token(fresh=False))
+        _try(self.address)
+        self._init(self.address)
+
+    def resources(self) -> dict[str, float]:
+        """Of all nodes: "CPU", "GPU", ..."""
+        import ray
+
+        found: dict[str, float] = ray.cluster_resources()
+        return found
+
+    def close(self) -> None:
+        """Leaves it; one that was started for this run ends."""
+        if self._has_joined:
+            import ray
+
+            with _signals_kept():
+                ray.shutdown()
+        if self._head is not None:
+            _end(self._head)
+        self._within.close()
+
+    def _init(self, address: str, **more: str) -> None:
+        import ray
+
+        with _signals_kept():
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                namespace=f"veldt-{os.getpid()}-{time.monotonic_ns()}",
+                **more,
+            )
+        self._has_joined = True
+
+    def _said_address(self, head: subprocess.Popen[bytes]) -> str:
+        assert head.stdout is not None and head.stderr is not None
+        # What Ray prints must not fill the pipe; its end is the reason where it does not start.
+        errors = bytearray()
+        reader = threading.Thread(target=_drain, args=(head.stderr, errors), daemon=True, name="ray-errors")
+        reader.start()
+        ready, _, _ = select.select([head.stdout], [], [], _START_S)
+        address = head.stdout.readline().decode().strip() if ready else ""
+        if not address:
+            _end(head)
+            reader.join(1.0)
+            lines = errors.decode(errors="replace").strip().splitlines()
+            why = lines[-1] if lines else f"it did not answer within {_START_S:g} s"
+            raise VeldtError(f"Ray could not be started on this machine ({why}); leave out --cluster to do without")
+        return address
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """The cluster at `address`, "local" for one of this run's own, until the block ends.
+
+    Raises:
+        UsageError: Ray is not installed, or there is no cluster that this process can join.
+        VeldtError: none could be started.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError(_NO_RAY)
+    quiet()
+    cluster = Cluster(address)
+    try:
+        if address != LOCAL:
+            cluster.join()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def _check_answers(address: str) -> None:
+    """UsageError unless something listens at the address."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "//" in address:
+        raise UsageError(
+            f"--cluster is '{address}': it must be 'local', or the address of a running Ray as HOST:PORT "
+            "(`ray start --head` says it)"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PORT_S).close()
+    except OSError as error:
+        raise UsageError(
+            f"--cluster is '{address}', and no Ray answers there ({error}): start one with `ray start --head`, or take "
+            "--cluster local"
+        ) from None
+
+
+def _try(address: str) -> None:
+    """Joins in another process first: Ray itself may wait for a minute, and then end the process that asked."""
+    code = (
+        "import sys, ray\n"
+        "try:\n"
+        "    ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')\n"
+        "    ray.shutdown()\n"
+        "except BaseException as error:\n"
+        "    sys.exit(f'veldt: {type(error).__name__}: {error}')\n"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, address],
+            capture_output=True,
+            timeout=_JOIN_S,
+            text=True,
+            errors="replace",
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"--cluster is '{address}', and what listens there did not answer as a Ray within {_JOIN_S:g} s: check the "
+            "address (`ray status` on its head node), or take --cluster local"
+        ) from None
+    if done.returncode:
+        raise UsageError(explained(address, done.stderr.rpartition("veldt: ")[2] or done.stderr))
+
+
+def explained(address: str, text: str) -> str:
+    """What Ray said when it could not join, in one sentence."""
+    versions = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
+    if "Version mismatch" in text and len(versions) == 2:
+        (theirs, their_python), (ours, our_python) = versions
+        return (
+            f"the cluster at {address} runs Ray {theirs} on Python {their_python}, and this process Ray {ours} on Python "
+            f"{our_python}: both must be the same on all nodes; pip install ray=={theirs} with Python {their_python}"
+        )
+    said = " ".join(text.split())[:300]
+    if "uthenticat" in text or "token" in text.lower():
+        return (
+            f"the cluster at {address} does not let this process in ({said}): put its token in ~/.ray/auth_token or "
+            "RAY_AUTH_TOKEN, or, where its network is trusted and it has none, set RAY_AUTH_MODE=disabled"
+        )
+    return (
+        f"--cluster is '{address}', and this process could not join it ({said}): this machine must be one of its nodes; "
+        f"ray start --address={address} makes it one"
+    )
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray takes over requests to end; they stay the run's."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _drain(stream: object, into: bytearray) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        while chunk := stream.read1(4096):  # type: ignore[attr-defined]
+            into += chunk
+            del into[:-4096]
+
+
+def _end(head: subprocess.Popen[bytes]) -> None:
+    """Asks the head to end everything, and ends its whole session if it does not."""
+    assert head.stdin is not None and head.stdout is not None
+    with contextlib.suppress(OSError):
+        head.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        head.wait(_STOP_S)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(head.pid, signal.SIGKILL)
+    head.wait()
+    head.stdout.close()

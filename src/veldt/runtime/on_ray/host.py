@@ -1,0 +1,186 @@
+"""The Ray actor that a role lives in: its control, its mail, and its thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import ray
+
+import veldt
+from veldt.errors import VeldtError
+from veldt.runtime.messages import pack
+from veldt.runtime.on_ray.mail import Letter, Mail, Mailbox
+from veldt.runtime.processes import name_process
+from veldt.runtime.roles import Identity
+
+# Seconds for which Python lets one thread go on: mail must not wait long for a role that computes.
+_SWITCH_S = 0.001
+_UNHEARD = 1000  # messages that may wait for the supervisor before a role that says more has to wait
+
+Peers = Mapping[str, tuple[int, Any]]  # by name: the life that it is in, and its host
+
+
+class EdgeMaker(Protocol):
+    """A role's argument that is opened where the role is."""
+
+    def open(self, mail: Mail) -> Any: ...
+
+
+class Gauge(Protocol):
+    """An edge whose numbers are exchanged with the supervisor's process all the time."""
+
+    def report(self) -> Any: ...
+
+    def told(self, value: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """Which role a host is to be, and how it finds what is the driver's: modules, and relative paths."""
+
+    who: Identity
+    role: Callable[..., None]
+    arguments: tuple[Any, ...]
+    gauges: Mapping[int, Any]  # arguments that are `Gauge`s, by place, and what they are told first
+    paths: tuple[str, ...]
+    directory: str
+
+
+@dataclass(frozen=True)
+class News:
+    """From the supervisor. `heard` counts messages that it has; `peers` and `gauges` as far as they have changed."""
+
+    heard: int = 0
+    stopping: bool = False
+    snapshot: int = 0
+    peers: Peers | None = None
+    gauges: Mapping[int, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """To the supervisor: messages from number `first` on; `has_ended` if the role says nothing more after them."""
+
+    beats: int
+    has_ended: bool
+    first: int
+    messages: list[bytes]
+    gauges: Mapping[int, Any]
+
+
+class HostControl:
+    """See `roles.Control`."""
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt, self.stopping, self.snapshot, self.beats = attempt, False, 0, 0
+        self._first, self._messages = 0, list[bytes]()
+        self._lock = threading.Lock()
+
+    def beat(self) -> None:
+        self.beats += 1
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
+        while len(self._messages) >= _UNHEARD and not self.stopping:
+            time.sleep(0.01)
+        message = pack({"kind": kind, **values}, arrays)
+        with self._lock:
+            self._messages.append(message)
+
+    def unheard(self, heard: int) -> tuple[int, list[bytes]]:
+        """Messages from number `heard` on; those before are not kept any longer."""
+        with self._lock:
+            del self._messages[: heard - self._first]
+            self._first = heard
+            return heard, list(self._messages)
+
+
+class Host:
+    """A role's process on whichever node has room. `mail` and the rest each have a thread; the role has its own."""
+
+    def __init__(self) -> None:
+        sys.setswitchinterval(_SWITCH_S)
+        self._thread: threading.Thread | None = None
+        self._gauges: dict[int, Gauge] = {}
+
+    @ray.method(concurrency_group="control")
+    def here(self) -> dict[str, Any]:
+        """Where this is, and what is installed here."""
+        node = ray.get_runtime_context().get_node_id()
+        return {"veldt": veldt.__version__, "node": node, "name": platform.node(), "pid": os.getpid()}
+
+    @ray.method(concurrency_group="control")
+    def begin(self, start: Start, peers: Peers) -> None:
+        """Starts the role."""
+        sys.path.extend(path for path in start.paths if path not in sys.path)
+        with contextlib.suppress(OSError):  # a node that does not have it needs whole paths
+            os.chdir(start.directory)
+        self._control = HostControl(start.who.attempt)
+        self._mail = Mailbox(start.who.name, start.who.attempt, ray.put)
+        self._meet(peers)
+        arguments = list(start.arguments)
+        for place, value in enumerate(arguments):
+            if hasattr(value, "open"):
+                arguments[place] = value.open(self._mail)
+        for place, value in start.gauges.items():
+            self._gauges[place] = arguments[place]
+            arguments[place].told(value)
+        self._thread = threading.Thread(
+            target=self._run, args=(start.who, start.role, arguments), daemon=True, name="role"
+        )
+        self._thread.start()
+
+    @ray.method(concurrency_group="control")
+    def exchange(self, news: News) -> Report:
+        """Hears what is new, and says so."""
+        self._control.stopping, self._control.snapshot = news.stopping, news.snapshot
+        if news.peers is not None:
+            self._meet(news.peers)
+        for place, value in news.gauges.items():
+            self._gauges[place].told(value)
+        has_ended = self._thread is not None and not self._thread.is_alive()  # before what it has said is taken
+        gauges = {place: gauge.report() for place, gauge in self._gauges.items()}
+        return Report(self._control.beats, has_ended, *self._control.unheard(news.heard), gauges)
+
+    @ray.method(concurrency_group="control")
+    def stack(self) -> str:
+        """Where the role is."""
+        ident = self._thread.ident if self._thread is not None else None
+        frame = sys._current_frames().get(ident) if ident is not None else None
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+    @ray.method(concurrency_group="mail")
+    def mail(self, sender: str, life: int, edge: str, kind: str, *content: Any) -> None:
+        """Takes a letter."""
+        self._mail.deliver(edge, Letter(sender, life, kind, content))
+
+    def _meet(self, peers: Peers) -> None:
+        self._mail.meet(
+            {name: (life, host.mail.options(num_returns=0).remote) for name, (life, host) in peers.items()}
+        )
+
+    def _run(self, who: Identity, role: Callable[..., None], arguments: list[Any]) -> None:
+        control = self._control
+        name_process(who.name)
+        os.nice(who.niceness)  # of this thread, and those that it starts
+        control.say("started", trace=-1, pid=os.getpid())
+        try:
+            role(control, *arguments)
+        except BaseException as error:
+            details = getattr(error, "details", "") or traceback.format_exc()
+            name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
+            control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, VeldtError))
+        else:
+            control.say("ended")

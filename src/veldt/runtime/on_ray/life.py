@@ -1,0 +1,150 @@
+"""A role's host as its supervisor sees it: placed by Ray, begun, asked all the time, and gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import ray
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
+
+import veldt
+from veldt.errors import UsageError, VeldtError
+from veldt.runtime.on_ray.host import Host, News, Peers, Report, Start
+
+_STACK_S = 1.0
+_BEGIN_S = 120.0  # for a host to load what its role is made of, from a slow disk too
+
+# Mail has a thread of its own, so that it is taken in the order in which each peer sent it.
+_RemoteHost = ray.remote(concurrency_groups={"mail": 1, "control": 1}, max_restarts=0)(Host)
+
+
+class RayLife:
+    """See `supervision.Life`. `step` and `answered` are called by the thread that talks to hosts, the rest by the owner.
+
+    Args:
+        start: what the role is; made when its host has a place, with the newest state of its gauges.
+    """
+
+    def __init__(self, number: int, attempt: int, start: Callable[[], Start], gpus: int) -> None:
+        self.number, self.attempt, self._start = number, attempt, start
+        self.handle: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()  # type: ignore[attr-defined]
+        self.asked: Any = None  # the reference of the answer that is awaited
+        self.where: dict[str, Any] | None = None
+        self.has_begun = self.is_over = False
+        self._placed_at = 0.0
+        self.refused: VeldtError | None = None
+        self.met = -1  # the number of the list of peers that it was told last
+        self._news, self._report = News(), Report(0, False, 0, [], {})
+        self._messages: list[bytes] = []
+        self._heard = 0
+        self._died = ""
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------------------ by the thread that talks to hosts
+
+    def ask(self, news: News, peers: Peers) -> None:
+        """Sends what comes next: where it is, the role that it is to be, or what is new."""
+        if self.where is None:
+            self.asked = self.handle.here.remote()
+        elif not self.has_begun:
+            self.asked = self.handle.begin.remote(self._start(), peers)
+        else:
+            self.asked = self.handle.exchange.remote(replace(news, heard=self._heard))
+
+    def answered(self) -> Report | None:
+        """Takes the answer that has come."""
+        asked, self.asked = self.asked, None
+        try:
+            answer = ray.get(asked)
+        except ActorUnavailableError:  # it may be again; if not, it will miss its deadline
+            return None
+        except RayActorError as error:
+            self._died = _cause(str(error))
+            return None
+        except (RayError, Exception) as error:
+            # What a host itself cannot do, it cannot do again: find the user's modules, mostly.
+            cause = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
+            where = self.where["name"] if self.where else "a node"
+            self.refused = VeldtError(
+                f"a role could not begin on {where} ({type(error).__name__}: {cause}): what its environment and network "
+                "need must be installed on every node of the cluster"
+            )
+            return None
+        if isinstance(answer, dict):
+            self.where, self._placed_at = answer, time.monotonic()
+            if answer["veldt"] != veldt.__version__:
+                self.refused = UsageError(
+                    f"node {answer['name']} of the cluster has veldt {answer['veldt']}, and this process has "
+                    f"{veldt.__version__}: install the same version on all nodes"
+                )
+        elif isinstance(answer, Report):
+            with self._lock:
+                self._messages += answer.messages[self._heard - answer.first :]
+                self._heard = answer.first + len(answer.messages)
+                self._report = answer
+            return answer
+        else:
+            self.has_begun = True
+        return None
+
+    # ------------------------------------------------------------------------------------------- by the owner
+
+    @property
+    def has_room(self) -> bool:
+        """Whether Ray has found a place for it."""
+        return self.where is not None or bool(self._died)
+
+    @property
+    def waits(self) -> bool:
+        return not self.has_room or (not self.has_begun and time.monotonic() - self._placed_at < _BEGIN_S)
+
+    @property
+    def beats(self) -> int:
+        return self._report.beats
+
+    def heard(self) -> list[bytes]:
+        with self._lock:
+            messages, self._messages = self._messages, []
+        return messages
+
+    def alive(self) -> bool:
+        return not self._died and not self._report.has_ended
+
+    def cause_of_death(self) -> str:
+        return self._died or "ended without a word"
+
+    def stack(self, trace: int) -> str:
+        with contextlib.suppress(RayError, GetTimeoutError):
+            return str(ray.get(self.handle.stack.remote(), timeout=_STACK_S))
+        return ""
+
+    def kill(self) -> None:
+        self.is_over = True
+        with contextlib.suppress(RayError, ValueError):
+            ray.kill(self.handle, no_restart=True)
+        # Ray asks first; one that was stopped (SIGSTOP) does not hear it.
+        here = ray.get_runtime_context().get_node_id()
+        if self.where is not None and self.where["node"] == here:
+            with contextlib.suppress(psutil.Error, OSError):
+                if "ray::" in " ".join(psutil.Process(self.where["pid"]).cmdline()):
+                    os.kill(self.where["pid"], signal.SIGKILL)
+
+
+def _cause(text: str) -> str:
+    """What Ray says of an actor's end, as the end of a sentence."""
+    text = " ".join(text.split())
+    if "node has died" in text or "node was terminated" in text or "node died" in text:
+        return "was lost with its node"
+    if "out of memory" in text.lower() or "oom" in text.lower().split():
+        return "was killed for want of memory on its node"
+    if "creation task" in text:
+        return f"could not be started ({text[-300:]})"
+    return "died (its process was killed, or failed in native code)"

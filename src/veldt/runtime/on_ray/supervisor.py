@@ -1,0 +1,223 @@
+"""The supervisor of roles that are Ray actors; what it decides is in `supervision`.
+
+A thread of its own asks every host in turn, all the time: for beats, messages and counts; and tells them whether to
+stop, who their peers are, and what the others count. So a role never waits for the supervisor, and a host that does not
+answer is one that gives no sign of life.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import ray
+
+from veldt.errors import RoleError
+from veldt.runtime.on_ray.host import News, Peers, Report, Start
+from veldt.runtime.on_ray.life import RayLife
+from veldt.runtime.roles import Identity
+from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
+
+# Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
+_ASK_S, _ASK_EACH_S = 0.025, 0.0005
+_ROOM_S = 60.0  # for a role that the others cannot work without to be placed
+_SAY_S = 5.0  # that roles have waited before it is said
+
+
+class Shared(Protocol):
+    """The supervisor's side of a `Gauge`."""
+
+    def told(self, role: int) -> Any:
+        """What the role of this number is to know."""
+
+    def begins(self, role: int) -> None:
+        """Called before the role's next life is told anything."""
+
+    def heard(self, role: int, report: Any) -> None: ...
+
+    def lost(self, role: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class HostedPlan(RolePlan):
+    """See `RolePlan`.
+
+    Args:
+        gpus: how many it needs.
+        is_needed: whether the others wait for it; else it joins them when there is room.
+        peers: names of the roles that it sends to.
+        gauges: places among its arguments of edges that are exchanged with the supervisor, and the other sides of them.
+    """
+
+    gpus: int = 0
+    is_needed: bool = True
+    peers: tuple[str, ...] = ()
+    gauges: Mapping[int, Shared] | None = None
+
+
+class RaySupervisor(Supervision):
+    """See `Supervision`."""
+
+    def __init__(self, plans: Sequence[HostedPlan]) -> None:
+        super().__init__(plans)
+        self._plans = list(plans)
+        self._told, self._lives, self._met = News(), dict[int, RayLife](), 0
+        self._heard, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._talk, daemon=True, name="supervisor")
+        self._failed: BaseException | None = None
+        self._waiting_since: dict[int, float] = {}
+        self._said_waiting: frozenset[int] = frozenset()
+
+    def start(self) -> None:
+        self._thread.start()
+        for place in self.places:
+            if self._plans[place.number].is_needed:
+                self._begin(place)
+            else:
+                place.due = float("inf")
+
+    def begun(self, place: Place) -> RayLife:
+        plan, number, attempt = self._plans[place.number], place.number, place.attempt
+        for gauge in (plan.gauges or {}).values():
+            gauge.begins(number)
+
+        def start() -> Start:
+            return Start(
+                Identity(plan.name, number, attempt, plan.niceness),
+                plan.role,
+                plan.arguments,
+                {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
+                tuple(path for path in sys.path if path),
+                os.getcwd(),
+            )
+
+        life = RayLife(number, attempt, start, plan.gpus)
+        self._lives = self._lives | {number: life}
+        return life
+
+    def wait(self, patience_s: float) -> None:
+        self._heard.wait(patience_s)
+        self._heard.clear()
+
+    def tell(self, *, stopping: bool, snapshot: int) -> None:
+        self._told = News(stopping=stopping, snapshot=snapshot)
+
+    def look(self, patience_s: float) -> list[Message]:
+        messages = super().look(patience_s)
+        if self._failed is not None:
+            raise self._failed
+        for life in self._lives.values():
+            if life.refused is not None and not self.stopping:
+                raise life.refused
+        now = time.monotonic()
+        for place in self.places:
+            if isinstance(place.life, RayLife) and not place.life.has_room:
+                self._waiting_since.setdefault(place.number, now)
+            else:
+                self._waiting_since.pop(place.number, None)
+        self._begin_the_rest()
+        return messages + self._say_who_waits(now)
+
+    def kill(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        super().kill()
+
+    def _begin_the_rest(self) -> None:
+        """Roles that only join begin when those that are needed have their places."""
+        needed = [place for place in self.places if self._plans[place.number].is_needed]
+        if any(place.number in self._waiting_since or place.life is None for place in needed):
+            return
+        for place in self.places:
+            if place.due == float("inf") and not self.stopping:
+                place.due = 0.0
+                self._begin(place)
+
+    def _say_who_waits(self, now: float) -> list[Message]:
+        for number, since in self._waiting_since.items():
+            if self._plans[number].is_needed and now - since > _ROOM_S and not self.stopping:
+                raise RoleError(
+                    f"no node of the cluster has had room for the {self._plans[number].name} for {_ROOM_S:g} s: it needs "
+                    f"a CPU{' and a GPU' if self._plans[number].gpus else ''}; {_room()}; add a node, or wait for other "
+                    "work on it to end"
+                )
+        waiting = frozenset(number for number, since in self._waiting_since.items() if now - since > _SAY_S)
+        before, self._said_waiting = self._said_waiting, waiting
+        texts = []
+        if new := waiting - before:
+            texts.append(f"{self._names(new)} without room: {_room()}; they join when nodes do")
+        if joined := before - self._waiting_since.keys():
+            texts.append(f"{self._names(joined)} joined")
+        self._said_waiting = waiting | (before & self._waiting_since.keys())
+        return [Message(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
+
+    def _names(self, numbers: frozenset[int]) -> str:
+        return ", ".join(self._plans[number].name for number in sorted(numbers))
+
+    # --------------------------------------------------------------------------------------- in the thread
+
+    def _talk(self) -> None:
+        try:
+            while not self._over.is_set():
+                began, interval = time.monotonic(), max(_ASK_S, _ASK_EACH_S * len(self.places))
+                lives = {number: life for number, life in self._lives.items() if self._is_current(life)}
+                for life in lives.values():
+                    if life.asked is None:
+                        life.ask(self._news(life), self._peers(life.number))
+                if asked := {life.asked: life for life in lives.values()}:
+                    ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=interval)
+                    for reference in ready:
+                        self._take(asked[reference])
+                self._over.wait(max(0.0, interval - (time.monotonic() - began)))
+        except BaseException as error:
+            self._failed = error
+            self._heard.set()
+
+    def _is_current(self, life: RayLife) -> bool:
+        """Whether there is more to hear of it."""
+        return not life.is_over and life.alive() and life.refused is None
+
+    def _take(self, life: RayLife) -> None:
+        had_begun = life.has_begun
+        report: Report | None = life.answered()
+        plan = self._plans[life.number]
+        if life.has_begun and not had_begun:
+            self._met += 1
+        if report is not None:
+            for at, value in report.gauges.items():
+                assert plan.gauges is not None
+                plan.gauges[at].heard(life.number, value)
+            if report.messages:
+                self._heard.set()
+        if not life.alive() or life.refused:
+            for gauge in (plan.gauges or {}).values():
+                gauge.lost(life.number)
+            self._heard.set()
+
+    def _news(self, life: RayLife) -> News:
+        plan, peers = self._plans[life.number], None
+        if life.has_begun and life.met != self._met:
+            life.met, peers = self._met, self._peers(life.number)
+        gauges = {at: gauge.told(life.number) for at, gauge in (plan.gauges or {}).items()}
+        return News(0, self._told.stopping, self._told.snapshot, peers, gauges)
+
+    def _peers(self, number: int) -> Peers:
+        """Those of a role's peers that are there."""
+        names = set(self._plans[number].peers)
+        return {
+            self._plans[life.number].name: (life.attempt, life.handle)
+            for life in self._lives.values()
+            if life.has_begun and not life.is_over and self._plans[life.number].name in names
+        }
+
+
+def _room() -> str:
+    total, free = ray.cluster_resources(), ray.available_resources()
+    gpus = f" and {total['GPU']:g} GPUs ({free.get('GPU', 0):g} free)" if total.get("GPU") else ""
+    return f"the cluster has {total.get('CPU', 0):g} CPUs ({free.get('CPU', 0):g} free){gpus}, and each role takes one"
