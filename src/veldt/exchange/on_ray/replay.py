@@ -1,10 +1,9 @@
 """The replay edge by mail: orders to shards, their rows back into the learner's memory.
 
-    learner --order number n: count, seed--> shard --rows of order n--> learner's place for that batch
-    learner --keys, priorities--> shard
+    learner --priorities by key; order number n: count, seed--> shard --rows of order n--> learner's place for that batch
     shard --mass, rows, what was dropped--> learner's ledger
 
-An order that goes to a shard's former life is lost with it, and its batch dropped, as on one machine. Lives of the
+A letter costs both sides as much as a small batch does, so several batches' orders, priorities and rows go together. An order that goes to a shard's former life is lost with it, and its batch dropped, as on one machine. Lives of the
 learner are told apart by the numbers of their orders.
 """
 
@@ -21,10 +20,11 @@ import numpy as np
 from veldt.exchange.replay import Batch, Order, share_out, shard_seed
 from veldt.exchange.slots import awaited
 from veldt.runtime.on_ray.mail import Letter, Mail
-from veldt.runtime.shared import Layout
+from veldt.runtime.shared import Layout, SharedArrays, arrays_in
 
 _AGAIN_S = 10.0  # until an order whose rows have not come is sent again
-_STATE_S, _STATE_AGAIN_S = 0.02, 1.0  # between two words of a shard on what it holds, if it has changed or not
+_STATE_S = 0.1  # between two words of a shard on what it holds
+_LETTER_BYTES = 2**20
 _LIVES = 2**32  # orders of one life of the learner
 
 
@@ -34,40 +34,45 @@ class ReplaySeller:
     def __init__(self, mail: Mail, edge: str, layouts: Mapping[str, Layout], to: str) -> None:
         self._mail, self._edge, self._layouts, self._to = mail, edge, layouts, to
         self._orders = deque[tuple[Order, int]]()
-        self._queued = set[int]()
-        self._said: tuple[Any, ...] = ()
-        self._said_at = 0.0
+        self._blocks: dict[int, np.ndarray] = {}  # of orders that are not carried out yet
+        self._done: list[tuple[int, int, np.ndarray]] = []
+        self._state = 0.0, 0, 0
+        self._said_to, self._said_at = -1, 0.0
         mail.listen(edge, self._hear)
 
     def state(self, mass: float, rows: int, dropped: int) -> None:
-        now, state = time.monotonic(), (mass, rows, dropped, self._mail.life_of(self._to))
-        if now - self._said_at > (_STATE_AGAIN_S if state == self._said else _STATE_S):
-            self._said, self._said_at = state, now
-            self._mail.send(self._to, self._edge, "state", mass, rows, dropped)
+        self._state, now, to = (mass, rows, dropped), time.monotonic(), self._mail.life_of(self._to)
+        # With rows, if any are asked for.
+        if to != self._said_to or now - self._said_at > _STATE_S:
+            self._said_to, self._said_at = to, now
+            self._mail.send(self._to, self._edge, "rows", self._state, [])
 
     def take(self) -> tuple[Order, int] | None:
         return self._orders.popleft() if self._orders else None
 
     def done(self, order: Order, place: int) -> None:
         if order.out is not None:
-            self._mail.send(self._to, self._edge, "rows", order.number, place, dict(order.out))
-            self._queued.discard(order.number)
+            self._done.append((order.number, place, self._blocks.pop(order.number)))
+        if not self._orders or sum(block.nbytes for *_, block in self._done) > _LETTER_BYTES:
+            done, self._done = self._done, []
+            if done:
+                self._said_at = time.monotonic()
+                self._mail.send(self._to, self._edge, "rows", self._state, done)
 
     def _hear(self, letter: Letter) -> None:
         none = np.empty(0)
-        if letter.kind == "order":
-            number, place, count, seed = letter.content
-            if number in self._queued:
-                return
-            self._queued.add(number)
-            out = {
-                name: np.empty((count, *layout.shape[1:]), layout.dtype)
-                for name, layout in self._layouts.items()
-            }
-            self._orders.append((Order(number, seed % 2**64, out, none, none), place))
-        else:
-            key_N, priority_N = letter.content
-            self._orders.append((Order(0, 0, None, key_N, priority_N), 0))
+        counts, keys, priorities, orders = letter.content
+        ends = np.cumsum(counts)[:-1]
+        for key_N, priority_N in zip(np.split(keys, ends), np.split(priorities, ends), strict=True):
+            if len(key_N):
+                self._orders.append((Order(0, 0, None, key_N, priority_N), 0))
+        for number, place, count, seed in orders:
+            if number not in self._blocks:
+                layouts = _of(self._layouts, count)
+                rows = SharedArrays(layouts, None)
+                self._blocks[number] = rows.block
+                out = {name: rows[name] for name in layouts}
+                self._orders.append((Order(number, seed % 2**64, out, none, none), place))
 
 
 class _Ordered(NamedTuple):
@@ -76,6 +81,24 @@ class _Ordered(NamedTuple):
     part_S: np.ndarray
     life_S: np.ndarray
     seed_S: dict[int, int]  # of the shards that were asked
+
+
+class _Letter:
+    """What a shard is to be sent: new priorities, which come first, and orders."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[int, int, int, int]] = []
+        self.keys: list[np.ndarray] = []
+        self.priorities: list[np.ndarray] = []
+
+    def add(self, key_N: np.ndarray, priority_N: np.ndarray) -> None:
+        self.keys.append(key_N)
+        self.priorities.append(priority_N)
+
+    def content(self) -> tuple[Any, ...]:
+        counts = [len(key_N) for key_N in self.keys]
+        keys = np.concatenate([np.empty(0, np.int64), *self.keys])
+        return counts, keys, np.concatenate([np.empty(0), *self.priorities]), self.orders
 
 
 class ReplayBuyer:
@@ -91,6 +114,7 @@ class ReplayBuyer:
         shards: Sequence[str],
     ) -> None:
         self._mail, self._edge, self._batch, self._shards = mail, edge, rows, list(shards)
+        self._layouts = layouts
         self._places = [
             {name: np.empty(layout.shape, layout.dtype) for name, layout in layouts.items()}
             for _ in range(ahead + 1)
@@ -102,6 +126,9 @@ class ReplayBuyer:
         self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
         self._dropped_S, self._life_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
         self._in_use: _Ordered | None = None
+        self._at_once, self._is_ordering = max(1, (ahead + 1) // 4), False
+        self._letters = [_Letter() for _ in shards]
+        self._updates = 0  # in letters that are not sent yet
         self._asked_at = time.monotonic()
         self._lock = threading.Lock()  # a place is not given to the next batch while rows are written to it
         mail.listen(edge, self._hear)
@@ -116,8 +143,12 @@ class ReplayBuyer:
 
     def order(self, seed: int, deadline_s: float) -> bool:
         mass_S = self._mass_S * self._is_there_S()
-        if not self._free or not mass_S.any():
+        enough = 1 if self._is_ordering else self._at_once
+        if len(self._free) < enough or not mass_S.any():
+            if self._is_ordering or self._updates >= self._at_once:
+                self._post()
             return False
+        self._is_ordering = True
         counts_S = share_out(mass_S, self._batch, seed)
         place, self._number = self._free.popleft(), self._number + 1
         part_S = np.concatenate([[0], np.cumsum(counts_S)])
@@ -126,7 +157,7 @@ class ReplayBuyer:
         with self._lock:
             self._by_number[ordered.number] = ordered
         for shard in seed_S:
-            self._send(ordered, shard)
+            self._letters[shard].orders.append(self._said(ordered, shard))
         if not self._under_way:
             self._asked_at = time.monotonic()
         self._under_way.append(ordered)
@@ -156,19 +187,27 @@ class ReplayBuyer:
         for shard, name in enumerate(self._shards):
             part = slice(*batch.part_S[shard : shard + 2].tolist())
             if part.stop > part.start and self._mail.life_of(name) == batch.life_S[shard]:
-                key_N = batch.arrays["key"][part].copy()
-                self._mail.send(name, self._edge, "priorities", key_N, priority_N[part])
+                self._letters[shard].add(batch.arrays["key"][part].copy(), priority_N[part])
+        self._updates += 1
 
-    def _send(self, ordered: _Ordered, shard: int) -> None:
+    def _said(self, ordered: _Ordered, shard: int) -> tuple[int, int, int, int]:
         count = int(ordered.part_S[shard + 1] - ordered.part_S[shard])
-        content = (ordered.number, ordered.place, count, ordered.seed_S[shard])
-        self._mail.send(self._shards[shard], self._edge, "order", *content)
+        return ordered.number, ordered.place, count, ordered.seed_S[shard]
+
+    def _post(self) -> None:
+        self._is_ordering, self._updates = False, 0
+        for shard, letter in enumerate(self._letters):
+            if letter.orders or letter.keys:
+                self._mail.send(self._shards[shard], self._edge, "work", *letter.content())
+                self._letters[shard] = _Letter()
 
     def _ask_again(self, ordered: _Ordered) -> None:
         if time.monotonic() - self._asked_at > _AGAIN_S:
             self._asked_at = time.monotonic()
             for shard in np.flatnonzero(~self._written_S(ordered) & (self._now_S() == ordered.life_S)).tolist():
-                self._send(ordered, shard)
+                again = _Letter()
+                again.orders.append(self._said(ordered, shard))
+                self._mail.send(self._shards[shard], self._edge, "work", *again.content())
 
     def _now_S(self) -> np.ndarray:
         """Lives of the shards that are there, int64 [S]; -1 for none."""
@@ -188,17 +227,25 @@ class ReplayBuyer:
 
     def _hear(self, letter: Letter) -> None:
         shard = self._shards.index(letter.sender)
-        if letter.kind == "state":
-            self._mass_S[shard] = 0.0  # whoever looks meanwhile sees nothing, rather than another life's
-            self._life_S[shard] = letter.life
-            self._mass_S[shard], self._rows_S[shard], self._dropped_S[shard] = letter.content
-            return
-        number, place, arrays = letter.content
+        state, done = letter.content
+        self._mass_S[shard] = 0.0  # whoever looks meanwhile sees nothing, rather than another life's
+        self._life_S[shard] = letter.life
+        self._mass_S[shard], self._rows_S[shard], self._dropped_S[shard] = state
+        for number, place, block in done:
+            self._put(shard, number, place, block)
+
+    def _put(self, shard: int, number: int, place: int, block: np.ndarray) -> None:
         with self._lock:
             ordered = self._by_number.get(number)
             if ordered is None:
                 return  # its batch was dropped, or it was another life's
             part = slice(*ordered.part_S[shard : shard + 2].tolist())
-            for name, array in arrays.items():
+            layouts = _of(self._layouts, part.stop - part.start)
+            for name, array in arrays_in(block, layouts).items():
                 self._places[place][name][part] = array
             self._written_SP[shard, place] = number
+
+
+def _of(layouts: Mapping[str, Layout], rows: int) -> dict[str, Layout]:
+    """The arrays of so many rows of a batch."""
+    return {name: Layout((rows, *layout.shape[1:]), layout.dtype) for name, layout in layouts.items()}

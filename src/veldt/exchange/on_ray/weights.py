@@ -19,7 +19,7 @@ from veldt.runtime.on_ray.mail import Letter, Mail
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in
 
 _AGAIN_S = 5.0  # until a reader that was not answered asks again
-_PAUSE_S, _PAUSE_EACH = 0.01, 4.0  # between two copies: this, and so many times as long as the last one took
+_PAUSE_S, _PAUSE_EACH = 0.02, 4.0  # between two copies: this, and so many times as long as the last one took
 
 
 class WeightsSource:

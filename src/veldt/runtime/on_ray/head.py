@@ -25,6 +25,7 @@ def main(cpus: int, gpus: int, store_bytes: int) -> None:
     directory = tempfile.mkdtemp(prefix="veldt-ray-", dir="/tmp")
     try:
         quiet()
+        os.environ.setdefault("RAY_worker_niceness", "0")  # by itself, Ray lets everything else on a machine go before
         import ray
 
         with on_loopback():

@@ -24,7 +24,7 @@ from veldt.runtime.roles import Identity
 from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
 
 # Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
-_ASK_S, _ASK_EACH_S = 0.025, 0.0005
+_ASK_S, _ASK_EACH_S = 0.05, 0.0005
 _ROOM_S = 60.0  # for a role that the others cannot work without to be placed
 _SAY_S = 5.0  # that roles have waited before it is said
 
