@@ -179,8 +179,9 @@ class Decoupled:
         self._writer.check()
         if self._parts.is_whole and self._writer.is_done:
             self._write_parts()
-        every = self._config.run.checkpoint_every
-        if not self._parts.is_expected and self._monitor.steps - self._saved_at >= every:
+        # Only when the one before is on the disk: what it does not name is removed then, even what is being written.
+        can_begin = not self._parts.is_expected and self._writer.is_done
+        if can_begin and self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
             self._begin_snapshot()
             self._saved_at = self._monitor.steps
 
@@ -236,6 +237,7 @@ class Decoupled:
     def _end(self, reason: str, stop: threading.Event) -> None:
         """The last checkpoint, and then the last evaluation, for which all cores are free."""
         if not self._parts.is_expected:
+            self._writer.finish()
             self._begin_snapshot()
         end = time.monotonic() + _PARTS_S
         while not self._parts.is_whole:

@@ -26,7 +26,7 @@ from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
 # Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
 _ASK_S, _ASK_EACH_S = 0.05, 0.0005
 _ROOM_S = 60.0  # for a role that the others cannot work without to be placed
-_SAY_S = 5.0  # that roles have waited before it is said
+_SAY_S = 15.0  # that roles have waited before it is said: starting a process takes some of them
 
 
 class Shared(Protocol):
@@ -65,6 +65,7 @@ class RaySupervisor(Supervision):
 
     def __init__(self, plans: Sequence[HostedPlan]) -> None:
         super().__init__(plans)
+        self._has_room = ray.available_resources().get("CPU", 0) >= len(plans)
         self._plans = list(plans)
         self._told, self._lives, self._met = News(), dict[int, RayLife](), 0
         self._heard, self._over = threading.Event(), threading.Event()
@@ -76,7 +77,7 @@ class RaySupervisor(Supervision):
     def start(self) -> None:
         self._thread.start()
         for place in self.places:
-            if self._plans[place.number].is_needed:
+            if self._has_room or self._plans[place.number].is_needed:
                 self._begin(place)
             else:
                 place.due = float("inf")

@@ -1,0 +1,128 @@
+"""Whole runs on a Ray of this machine: resumed across runtimes, interrupted, killed, and nothing left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from conftest import ray_processes
+
+import veldt
+from veldt.errors import UsageError, VeldtError
+from veldt.runs.checkpoints import CheckpointStore
+
+pytestmark = [pytest.mark.timeout(240)]
+SMALL: dict[str, Any] = {
+    "num_simulators": 4,
+    "actors": 2,
+    "batch": 16,
+    "training_intensity": 2.0,
+    "learning_starts": 100,
+    "replay_size": 4000,
+    "hidden": (16,),
+    "steps": 3000,
+    "seed": 3,
+    "log_every": 0.2,
+    "quiet": True,
+}
+
+
+def pace(run: Path) -> Any:
+    return CheckpointStore(run / "checkpoints").newest(print).meta["pace"]
+
+
+def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothing_left: None) -> None:
+    settings = SMALL | {"shards": 2, "evaluate_every": 1000, "evaluate_steps": 300}
+    run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
+    assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
+    assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
+    counts = [pace(run.path)]
+    here = veldt.resume(run.path, steps=5000, quiet=True)
+    counts.append(pace(run.path))
+    there = veldt.resume(run.path, steps=8000, cluster="local", quiet=True)
+    counts.append(pace(run.path))
+    assert here.summary["steps"] >= 5000 and there.summary["steps"] >= 8000
+    updates = [one["updates"][0] for one in counts]
+    assert 0 < updates[0] < updates[1] < updates[2]
+    # As much as the slack may be due and not done: 16 + 2 x (steps of all slots, and those of which returns lack rows).
+    due, slack = 2.0 * (sum(counts[2]["steps"]) - 100), 2 * (16 + 2.0 * (4 * 25 + 4 * (3 + 25 * 3)))
+    assert 0 <= due - updates[2] * 16 - counts[2]["excused"][0] <= slack + 2.0 * 4 * 25
+
+
+def test_impala(tmp_path: Path, nothing_left: None) -> None:
+    settings = {"actors": 2, "num_simulators": 4, "hidden": (16,), "steps": 4000, "seed": 1, "quiet": True}
+    run = veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
+    assert run.reason == "steps" and pace(run.path)["updates"][0] > 5
+    assert np.isfinite(run.summary["policy_lag_mean"])
+
+
+def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Path, nothing_left: None) -> None:
+    with pytest.raises(VeldtError, match="the wheel came off") as caught:
+        veldt.train(
+            "apex-dqn", env="environments:fails_after_a_while", run_dir=tmp_path / "run", cluster="local", **SMALL
+        )
+    assert "environments.py" in caught.value.details  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left: None) -> None:
+    flags = ["--actors", "2", "--num-simulators", "4", "--batch", "16", "--learning-starts", "100"]
+    flags += ["--hidden", "16", "--steps", "1000000000", "--replay-size", "5000", "--checkpoint-every", "300"]
+    command = [sys.executable, "-m", "veldt", "train", "apex-dqn", "--env", "CartPole-v1", "--cluster", "local"]
+    process = subprocess.Popen(
+        [*command, "--run-dir", "run", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    try:
+        end = time.monotonic() + 90
+        while not any(path.name != "step-000000000000" for path in Path("run").glob("checkpoints/step-*")):
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        _only_on_loopback(process.pid)
+        os.killpg(process.pid, how)  # what a terminal or a scheduler does to all processes of the run
+        output, errors = process.communicate(timeout=60)
+        if how == signal.SIGTERM:
+            assert process.returncode == 0 and "was interrupted and saved" in output, errors
+        else:
+            end = time.monotonic() + 15
+            while ray_processes() or list(Path("/tmp").glob("veldt-ray-*")):
+                assert time.monotonic() < end, ray_processes()
+                time.sleep(0.1)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _only_on_loopback(pid: int) -> None:
+    """Whatever belongs to the run listens on the loopback interface only."""
+    family = psutil.Process(pid).children(recursive=True)
+    listening = [c for process in family for c in process.net_connections("inet") if c.status == "LISTEN"]
+    assert len(listening) > 3
+    assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} <= {"127.0.0.1", "::1"}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "cluster", "message"),
+    [
+        ("ppo", "local", "--cluster is 'local', and ppo learns and acts in one process: take a recipe"),
+        ("apex-dqn", "somewhere", "it must be 'local', or the address of a running Ray as HOST:PORT"),
+        ("apex-dqn", "ray://1.2.3.4:5", "it must be 'local', or the address of a running Ray as HOST:PORT"),
+        ("apex-dqn", "127.0.0.1:9", r"no Ray answers there \(.*refused.*\): start one with `ray start --head`"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused(recipe: str, cluster: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", cluster=cluster, quiet=True)
+    assert not (tmp_path / "run").exists()
