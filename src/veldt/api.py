@@ -342,9 +342,7 @@ def _run(
     if assembly.config.roles is None:
         outcome = Synchronous(assembly, directory, progress, checkpoint).run()
     else:
-        outcome = Decoupled(
-            _graph_of(assembly), assembly, directory, progress, checkpoint, supervised
-        ).run()
+        outcome = Decoupled(_graph_of(assembly), assembly, directory, progress, checkpoint, supervised).run()
     return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import ray_processes
+from rays import ray_processes
 
 import veldt
 from veldt.errors import UsageError, VeldtError
@@ -64,10 +64,16 @@ def test_impala(tmp_path: Path, nothing_left: None) -> None:
     assert np.isfinite(run.summary["policy_lag_mean"])
 
 
-def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Path, nothing_left: None) -> None:
+def test_an_environment_that_fails_ends_the_run_with_its_traceback(
+    tmp_path: Path, nothing_left: None
+) -> None:
     with pytest.raises(VeldtError, match="the wheel came off") as caught:
         veldt.train(
-            "apex-dqn", env="environments:fails_after_a_while", run_dir=tmp_path / "run", cluster="local", **SMALL
+            "apex-dqn",
+            env="environments:fails_after_a_while",
+            run_dir=tmp_path / "run",
+            cluster="local",
+            **SMALL,
         )
     assert "environments.py" in caught.value.details  # type: ignore[attr-defined]
 
@@ -76,7 +82,17 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
 def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left: None) -> None:
     flags = ["--actors", "2", "--num-simulators", "4", "--batch", "16", "--learning-starts", "100"]
     flags += ["--hidden", "16", "--steps", "1000000000", "--replay-size", "5000", "--checkpoint-every", "300"]
-    command = [sys.executable, "-m", "veldt", "train", "apex-dqn", "--env", "CartPole-v1", "--cluster", "local"]
+    command = [
+        sys.executable,
+        "-m",
+        "veldt",
+        "train",
+        "apex-dqn",
+        "--env",
+        "CartPole-v1",
+        "--cluster",
+        "local",
+    ]
     process = subprocess.Popen(
         [*command, "--run-dir", "run", *flags],
         stdout=subprocess.PIPE,
@@ -119,7 +135,11 @@ def _only_on_loopback(pid: int) -> None:
         ("ppo", "local", "--cluster is 'local', and ppo learns and acts in one process: take a recipe"),
         ("apex-dqn", "somewhere", "it must be 'local', or the address of a running Ray as HOST:PORT"),
         ("apex-dqn", "ray://1.2.3.4:5", "it must be 'local', or the address of a running Ray as HOST:PORT"),
-        ("apex-dqn", "127.0.0.1:9", r"no Ray answers there \(.*refused.*\): start one with `ray start --head`"),
+        (
+            "apex-dqn",
+            "127.0.0.1:9",
+            r"no Ray answers there \(.*refused.*\): start one with `ray start --head`",
+        ),
     ],
 )
 def test_what_cannot_be_joined_is_refused(recipe: str, cluster: str, message: str, tmp_path: Path) -> None:

@@ -103,6 +103,10 @@ class Supervision(ABC):
     def begun(self, place: Place) -> Life:
         """Starts the place's next life."""
 
+    def can_begin(self, place: Place) -> bool:
+        """Whether there is room for its next life."""
+        return True
+
     @abstractmethod
     def wait(self, patience_s: float) -> None:
         """Sleeps until a role may have said something, or for so long."""
@@ -180,7 +184,7 @@ class Supervision(ABC):
             return []
         life = place.life
         if life is None:
-            if now >= place.due and not self.stopping:
+            if now >= place.due and not self.stopping and self.can_begin(place):
                 place.attempt += 1
                 self._begin(place)
             elif self.stopping:

@@ -86,8 +86,8 @@ def _check_room(cluster: Cluster, graph: Graph) -> None:
     what = " + ".join(f"{count} x {role.name}" for role, count in least if count)
     if has.get("CPU", 0) < cpus:
         raise UsageError(
-            f"the cluster has {has.get('CPU', 0):g} CPUs, and this run needs {cpus} at least, one for each of {what}: add "
-            "nodes, or leave out --cluster"
+            f"the cluster has {has.get('CPU', 0):g} CPUs, and this run needs {cpus} at least, one for each of {what}: "
+            "add nodes, or leave out --cluster"
         )
     if has.get("GPU", 0) < gpus:
         raise UsageError(

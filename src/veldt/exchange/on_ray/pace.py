@@ -8,7 +8,7 @@ together never exceeds it, however old their news is.
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 

@@ -1,10 +1,10 @@
 """The replay edge by mail: orders to shards, their rows back into the learner's memory.
 
-    learner --priorities by key; order number n: count, seed--> shard --rows of order n--> learner's place for that batch
+    learner --priorities by key; order n: count, seed--> shard --rows of order n--> learner's place for that batch
     shard --mass, rows, what was dropped--> learner's ledger
 
-A letter costs both sides as much as a small batch does, so several batches' orders, priorities and rows go together. An order that goes to a shard's former life is lost with it, and its batch dropped, as on one machine. Lives of the
-learner are told apart by the numbers of their orders.
+A letter costs both sides as much as a small batch does, so several batches' orders, priorities and rows go together. An
+order that goes to a shard's former life is lost with it, and its batch dropped, as on one machine. Lives of the learner are told apart by the numbers of their orders.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veldt.exchange.replay import Batch, Order, share_out, shard_seed
+from veldt.exchange.replay import Batch, Order, shard_seed, share_out
 from veldt.exchange.slots import awaited
 from veldt.runtime.on_ray.mail import Letter, Mail
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in
@@ -204,7 +204,9 @@ class ReplayBuyer:
     def _ask_again(self, ordered: _Ordered) -> None:
         if time.monotonic() - self._asked_at > _AGAIN_S:
             self._asked_at = time.monotonic()
-            for shard in np.flatnonzero(~self._written_S(ordered) & (self._now_S() == ordered.life_S)).tolist():
+            for shard in np.flatnonzero(
+                ~self._written_S(ordered) & (self._now_S() == ordered.life_S)
+            ).tolist():
                 again = _Letter()
                 again.orders.append(self._said(ordered, shard))
                 self._mail.send(self._shards[shard], self._edge, "work", *again.content())

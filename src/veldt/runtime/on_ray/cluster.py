@@ -111,7 +111,9 @@ class Cluster:
             reader.join(1.0)
             lines = errors.decode(errors="replace").strip().splitlines()
             why = lines[-1] if lines else f"it did not answer within {_START_S:g} s"
-            raise VeldtError(f"Ray could not be started on this machine ({why}); leave out --cluster to do without")
+            raise VeldtError(
+                f"Ray could not be started on this machine ({why}); leave out --cluster to do without"
+            )
         return address
 
 
@@ -154,14 +156,7 @@ def _check_answers(address: str) -> None:
 
 def _try(address: str) -> None:
     """Joins in another process first: Ray itself may wait for a minute, and then end the process that asked."""
-    code = (
-        "import sys, ray\n"
-        "try:\n"
-        "    ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')\n"
-        "    ray.shutdown()\n"
-        "except BaseException as error:\n"
-        "    sys.exit(f'veldt: {type(error).__name__}: {error}')\n"
-    )
+    code = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR')"
     try:
         done = subprocess.run(
             [sys.executable, "-c", code, address],
@@ -172,13 +167,16 @@ def _try(address: str) -> None:
             check=False,
             start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
+        said = (error.stderr or b"").decode(errors="replace")
+        if "uthenticat" in said:
+            raise UsageError(explained(address, said)) from None
         raise UsageError(
             f"--cluster is '{address}', and what listens there did not answer as a Ray within {_JOIN_S:g} s: check the "
-            "address (`ray status` on its head node), or take --cluster local"
+            f"address, and that this machine is one of its nodes (ray start --address={address} makes it one)"
         ) from None
     if done.returncode:
-        raise UsageError(explained(address, done.stderr.rpartition("veldt: ")[2] or done.stderr))
+        raise UsageError(explained(address, done.stderr))
 
 
 def explained(address: str, text: str) -> str:
@@ -187,18 +185,20 @@ def explained(address: str, text: str) -> str:
     if "Version mismatch" in text and len(versions) == 2:
         (theirs, their_python), (ours, our_python) = versions
         return (
-            f"the cluster at {address} runs Ray {theirs} on Python {their_python}, and this process Ray {ours} on Python "
-            f"{our_python}: both must be the same on all nodes; pip install ray=={theirs} with Python {their_python}"
+            f"the cluster at {address} runs Ray {theirs} on Python {their_python}, and this process Ray {ours} on "
+            f"Python {our_python}: both must be the same on all nodes; pip install ray=={theirs} with Python {their_python}"
         )
-    said = " ".join(text.split())[:300]
-    if "uthenticat" in text or "token" in text.lower():
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it gave no reason"]
+    refused = [line for line in lines if "uthenticat" in line]
+    said = (refused or lines)[-1].rpartition("] ")[2][:200]
+    if refused:
         return (
             f"the cluster at {address} does not let this process in ({said}): put its token in ~/.ray/auth_token or "
             "RAY_AUTH_TOKEN, or, where its network is trusted and it has none, set RAY_AUTH_MODE=disabled"
         )
     return (
-        f"--cluster is '{address}', and this process could not join it ({said}): this machine must be one of its nodes; "
-        f"ray start --address={address} makes it one"
+        f"--cluster is '{address}', and this process could not join it ({said}): this machine must be one of its "
+        f"nodes; ray start --address={address} makes it one"
     )
 
 

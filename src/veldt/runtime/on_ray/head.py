@@ -3,8 +3,8 @@
     python -m veldt.runtime.on_ray.head CPUS GPUS STORE_BYTES
 
 It says the address on its standard output. In a session of its own, it is not reached by what a terminal or a job
-scheduler sends to all processes of the run, which needs it for its last checkpoint; and when the run is killed, the pipe
-closes, and everything here is gone. (Should this process be killed instead, the kernel ends what it started.)
+scheduler sends to all processes of the run, which needs it for its last checkpoint; and when the run is killed, the
+pipe closes, and everything here is gone. (Should this process be killed instead, the kernel ends what it started.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def main(cpus: int, gpus: int, store_bytes: int) -> None:
     directory = tempfile.mkdtemp(prefix="veldt-ray-", dir="/tmp")
     try:
         quiet()
-        os.environ.setdefault("RAY_worker_niceness", "0")  # by itself, Ray lets everything else on a machine go before
+        os.environ.setdefault(
+            "RAY_worker_niceness", "0"
+        )  # by itself, Ray lets everything else on a machine go before
         import ray
 
         with on_loopback():

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import os
 import platform
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import ray
 
-import veldt
 from veldt.errors import VeldtError
 from veldt.runtime.messages import pack
 from veldt.runtime.on_ray.mail import Letter, Mail, Mailbox
@@ -46,14 +46,12 @@ class Gauge(Protocol):
 
 @dataclass(frozen=True)
 class Start:
-    """Which role a host is to be, and how it finds what is the driver's: modules, and relative paths."""
+    """Which role a host is to be."""
 
     who: Identity
     role: Callable[..., None]
     arguments: tuple[Any, ...]
     gauges: Mapping[int, Any]  # arguments that are `Gauge`s, by place, and what they are told first
-    paths: tuple[str, ...]
-    directory: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +74,11 @@ class Report:
     first: int
     messages: list[bytes]
     gauges: Mapping[int, Any]
+
+
+def installed() -> str:
+    """The version of veldt here."""
+    return importlib.metadata.version("veldt")
 
 
 class HostControl:
@@ -116,17 +119,17 @@ class Host:
         self._gauges: dict[int, Gauge] = {}
 
     @ray.method(concurrency_group="control")
-    def here(self) -> dict[str, Any]:
-        """Where this is, and what is installed here."""
+    def here(self, paths: Sequence[str], directory: str) -> dict[str, Any]:
+        """Where this is, and what is installed here; from now on modules and files are found as in the driver."""
+        sys.path.extend(path for path in paths if path not in sys.path)
+        with contextlib.suppress(OSError):  # a node that does not have it needs whole paths
+            os.chdir(directory)
         node = ray.get_runtime_context().get_node_id()
-        return {"veldt": veldt.__version__, "node": node, "name": platform.node(), "pid": os.getpid()}
+        return {"veldt": installed(), "node": node, "name": platform.node(), "pid": os.getpid()}
 
     @ray.method(concurrency_group="control")
     def begin(self, start: Start, peers: Peers) -> None:
         """Starts the role."""
-        sys.path.extend(path for path in start.paths if path not in sys.path)
-        with contextlib.suppress(OSError):  # a node that does not have it needs whole paths
-            os.chdir(start.directory)
         self._control = HostControl(start.who.attempt)
         self._mail = Mailbox(start.who.name, start.who.attempt, ray.put)
         self._meet(peers)
@@ -150,7 +153,9 @@ class Host:
             self._meet(news.peers)
         for place, value in news.gauges.items():
             self._gauges[place].told(value)
-        has_ended = self._thread is not None and not self._thread.is_alive()  # before what it has said is taken
+        has_ended = (
+            self._thread is not None and not self._thread.is_alive()
+        )  # before what it has said is taken
         gauges = {place: gauge.report() for place, gauge in self._gauges.items()}
         return Report(self._control.beats, has_ended, *self._control.unheard(news.heard), gauges)
 
@@ -181,6 +186,8 @@ class Host:
         except BaseException as error:
             details = getattr(error, "details", "") or traceback.format_exc()
             name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-            control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, VeldtError))
+            control.say(
+                "failed", error=f"{name}{error}", details=details, is_final=isinstance(error, VeldtError)
+            )
         else:
             control.say("ended")

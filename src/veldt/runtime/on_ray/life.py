@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,9 +16,8 @@ import psutil
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
-import veldt
 from veldt.errors import UsageError, VeldtError
-from veldt.runtime.on_ray.host import Host, News, Peers, Report, Start
+from veldt.runtime.on_ray.host import Host, News, Peers, Report, Start, installed
 
 _STACK_S = 1.0
 _BEGIN_S = 120.0  # for a host to load what its role is made of, from a slow disk too
@@ -27,7 +27,7 @@ _RemoteHost = ray.remote(concurrency_groups={"mail": 1, "control": 1}, max_resta
 
 
 class RayLife:
-    """See `supervision.Life`. `step` and `answered` are called by the thread that talks to hosts, the rest by the owner.
+    """See `supervision.Life`. One thread asks and takes answers; the rest is the owner's.
 
     Args:
         start: what the role is; made when its host has a place, with the newest state of its gauges.
@@ -35,7 +35,7 @@ class RayLife:
 
     def __init__(self, number: int, attempt: int, start: Callable[[], Start], gpus: int) -> None:
         self.number, self.attempt, self._start = number, attempt, start
-        self.handle: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()  # type: ignore[attr-defined]
+        self.handle: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()
         self.asked: Any = None  # the reference of the answer that is awaited
         self.where: dict[str, Any] | None = None
         self.has_begun = self.is_over = False
@@ -53,7 +53,7 @@ class RayLife:
     def ask(self, news: News, peers: Peers) -> None:
         """Sends what comes next: where it is, the role that it is to be, or what is new."""
         if self.where is None:
-            self.asked = self.handle.here.remote()
+            self.asked = self.handle.here.remote([path for path in sys.path if path], os.getcwd())
         elif not self.has_begun:
             self.asked = self.handle.begin.remote(self._start(), peers)
         else:
@@ -74,16 +74,16 @@ class RayLife:
             cause = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
             where = self.where["name"] if self.where else "a node"
             self.refused = VeldtError(
-                f"a role could not begin on {where} ({type(error).__name__}: {cause}): what its environment and network "
-                "need must be installed on every node of the cluster"
+                f"a role could not begin on {where} ({type(error).__name__}: {cause}): what its environment and "
+                "network need must be installed on every node of the cluster"
             )
             return None
         if isinstance(answer, dict):
             self.where, self._placed_at = answer, time.monotonic()
-            if answer["veldt"] != veldt.__version__:
+            if answer["veldt"] != installed():
                 self.refused = UsageError(
                     f"node {answer['name']} of the cluster has veldt {answer['veldt']}, and this process has "
-                    f"{veldt.__version__}: install the same version on all nodes"
+                    f"{installed()}: install the same version on all nodes"
                 )
         elif isinstance(answer, Report):
             with self._lock:
@@ -143,8 +143,8 @@ def _cause(text: str) -> str:
     text = " ".join(text.split())
     if "node has died" in text or "node was terminated" in text or "node died" in text:
         return "was lost with its node"
-    if "out of memory" in text.lower() or "oom" in text.lower().split():
+    if "low on memory" in text:
         return "was killed for want of memory on its node"
     if "creation task" in text:
         return f"could not be started ({text[-300:]})"
-    return "died (its process was killed, or failed in native code)"
+    return "died (killed by hand, or by the system for want of memory, or failed in native code)"

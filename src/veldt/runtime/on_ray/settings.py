@@ -7,6 +7,7 @@ import importlib
 import os
 import secrets
 from collections.abc import Iterator
+from typing import Any
 
 
 def quiet() -> None:
@@ -49,7 +50,7 @@ def on_loopback() -> Iterator[None]:
 
     (A node whose address is 127.0.0.1 is listened for on it only.)
     """
-    constants = importlib.import_module("ray._private.ray_constants")
+    constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = False
     try:

@@ -7,8 +7,6 @@ answer is one that gives no sign of life.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +24,9 @@ from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
 # Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
 _ASK_S, _ASK_EACH_S = 0.05, 0.0005
 _ROOM_S = 60.0  # for a role that the others cannot work without to be placed
-_SAY_S = 15.0  # that roles have waited before it is said: starting a process takes some of them
+_GIVE_S = 3.0  # before another's place is taken for it
+_COUNT_S = 1.0  # between two counts of what is free
+_SAY_S = 3.0  # from the start, until it is said who has no room
 
 
 class Shared(Protocol):
@@ -65,22 +65,23 @@ class RaySupervisor(Supervision):
 
     def __init__(self, plans: Sequence[HostedPlan]) -> None:
         super().__init__(plans)
-        self._has_room = ray.available_resources().get("CPU", 0) >= len(plans)
         self._plans = list(plans)
         self._told, self._lives, self._met = News(), dict[int, RayLife](), 0
         self._heard, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._talk, daemon=True, name="supervisor")
         self._failed: BaseException | None = None
-        self._waiting_since: dict[int, float] = {}
-        self._said_waiting: frozenset[int] = frozenset()
+        self._counted_at = self._gave_at = self._started_at = 0.0
+        self._said: frozenset[int] = frozenset()  # who was said to wait
 
     def start(self) -> None:
         self._thread.start()
+        self._started_at = time.monotonic()
+        free = _free_cpus()
         for place in self.places:
-            if self._has_room or self._plans[place.number].is_needed:
+            if self._plans[place.number].is_needed or free >= len(self.places):
                 self._begin(place)
             else:
-                place.due = float("inf")
+                place.attempt = -1  # its first life is still to come
 
     def begun(self, place: Place) -> RayLife:
         plan, number, attempt = self._plans[place.number], place.number, place.attempt
@@ -93,8 +94,6 @@ class RaySupervisor(Supervision):
                 plan.role,
                 plan.arguments,
                 {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
-                tuple(path for path in sys.path if path),
-                os.getcwd(),
             )
 
         life = RayLife(number, attempt, start, plan.gpus)
@@ -115,14 +114,17 @@ class RaySupervisor(Supervision):
         for life in self._lives.values():
             if life.refused is not None and not self.stopping:
                 raise life.refused
+        return messages + self._see_to_room(time.monotonic())
+
+    def can_begin(self, place: Place) -> bool:
+        """Roles that only join do not stand in Ray's queue, where they would be given the place of one that died."""
+        if self._plans[place.number].is_needed:
+            return True
         now = time.monotonic()
-        for place in self.places:
-            if isinstance(place.life, RayLife) and not place.life.has_room:
-                self._waiting_since.setdefault(place.number, now)
-            else:
-                self._waiting_since.pop(place.number, None)
-        self._begin_the_rest()
-        return messages + self._say_who_waits(now)
+        if self._without_room(needed=True) or now < self._counted_at + _COUNT_S:
+            return False
+        self._counted_at = now
+        return _free_cpus() - len(self._without_room(needed=False)) >= 1
 
     def kill(self) -> None:
         self._over.set()
@@ -130,33 +132,58 @@ class RaySupervisor(Supervision):
             self._thread.join()
         super().kill()
 
-    def _begin_the_rest(self) -> None:
-        """Roles that only join begin when those that are needed have their places."""
-        needed = [place for place in self.places if self._plans[place.number].is_needed]
-        if any(place.number in self._waiting_since or place.life is None for place in needed):
-            return
-        for place in self.places:
-            if place.due == float("inf") and not self.stopping:
-                place.due = 0.0
-                self._begin(place)
+    def _without_room(self, *, needed: bool) -> list[Place]:
+        """Roles that Ray has been asked to place, and has not yet."""
+        return [
+            place
+            for place in self.places
+            if isinstance(life := place.life, RayLife)
+            and not life.has_room
+            and self._plans[place.number].is_needed == needed
+        ]
 
-    def _say_who_waits(self, now: float) -> list[Message]:
-        for number, since in self._waiting_since.items():
-            if self._plans[number].is_needed and now - since > _ROOM_S and not self.stopping:
-                raise RoleError(
-                    f"no node of the cluster has had room for the {self._plans[number].name} for {_ROOM_S:g} s: it needs "
-                    f"a CPU{' and a GPU' if self._plans[number].gpus else ''}; {_room()}; add a node, or wait for other "
-                    "work on it to end"
-                )
-        waiting = frozenset(number for number, since in self._waiting_since.items() if now - since > _SAY_S)
-        before, self._said_waiting = self._said_waiting, waiting
+    def _see_to_room(self, now: float) -> list[Message]:
         texts = []
-        if new := waiting - before:
-            texts.append(f"{self._names(new)} without room: {_room()}; they join when nodes do")
-        if joined := before - self._waiting_since.keys():
-            texts.append(f"{self._names(joined)} joined")
-        self._said_waiting = waiting | (before & self._waiting_since.keys())
+        if waiting := [place for place in self._without_room(needed=True) if now - place.began > _GIVE_S]:
+            texts += self._given_up_for(waiting, now)
+        for place in self._without_room(needed=False):
+            if now - place.began > _ROOM_S:  # other work was given what was free
+                self._take_back(place, now)
+        here = {place.number for place in self.places if place.life is not None and place.beats > 0}
+        waiting_to_join = frozenset(
+            place.number
+            for place in self.places
+            if place.life is None and not self._plans[place.number].is_needed and not place.has_ended
+        )
+        if self._started_at + _SAY_S < now and not self.stopping:
+            if new := waiting_to_join - self._said:
+                texts.append(f"{self._names(new)} without room: {_room()}; they join when nodes do")
+            if joined := (self._said & here) - waiting_to_join:
+                texts.append(f"{self._names(joined)} joined")
+            self._said = waiting_to_join | (self._said - here)
         return [Message(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
+
+    def _given_up_for(self, waiting: list[Place], now: float) -> list[str]:
+        """Takes the place of a role that only joins for one that the others need; RoleError where none is left."""
+        place, plan = waiting[0], self._plans[waiting[0].number]
+        joined = [
+            one for one in self.places if one.life is not None and not self._plans[one.number].is_needed
+        ]
+        if joined and not self.stopping and now > self._gave_at + _GIVE_S:
+            self._gave_at = now
+            self._take_back(joined[-1], now)
+            return [f"the {joined[-1].plan.name} gave its place to the {plan.name}"]
+        if now - place.began > _ROOM_S and not self.stopping:
+            raise RoleError(
+                f"no node of the cluster has had room for the {plan.name} for {_ROOM_S:g} s: it needs a CPU"
+                f"{' and a GPU' if plan.gpus else ''}; {_room()}; add a node, or wait for other work on it to end"
+            )
+        return []
+
+    def _take_back(self, place: Place, now: float) -> None:
+        assert place.life is not None
+        place.life.kill()
+        place.life, place.due = None, now
 
     def _names(self, numbers: frozenset[int]) -> str:
         return ", ".join(self._plans[number].name for number in sorted(numbers))
@@ -216,6 +243,10 @@ class RaySupervisor(Supervision):
             for life in self._lives.values()
             if life.has_begun and not life.is_over and self._plans[life.number].name in names
         }
+
+
+def _free_cpus() -> float:
+    return float(ray.available_resources().get("CPU", 0))
 
 
 def _room() -> str:

@@ -1,0 +1,33 @@
+"""Roles that hosts on other nodes import by name."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from veldt.errors import VeldtError
+from veldt.runtime.roles import Control
+
+
+def works(control: Control, task: str) -> None:
+    control.say("working", {"attempt": np.array([control.attempt])}, attempt=control.attempt, task=task)
+    while not control.stopping:
+        control.beat()
+        time.sleep(0.01)
+    control.say("finishing")
+
+
+def fails(control: Control) -> None:
+    control.beat()
+    raise ValueError("two and two are five")
+
+
+def refuses(control: Control) -> None:
+    raise VeldtError("it cannot be")
+
+
+def hangs_at_first(control: Control) -> None:
+    if control.attempt:
+        works(control, "again")
+    time.sleep(1000)

@@ -1,0 +1,264 @@
+"""Several nodes on this machine, and roles on them: some killed, some added, while they work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+import ray
+from hosted_roles import fails, hangs_at_first, refuses, works
+from ray.cluster_utils import Cluster as Nodes
+from rays import private_ray
+
+from veldt.errors import RoleError, UsageError
+from veldt.exchange.pace import Pace
+from veldt.given import with_settings
+from veldt.recipe_book import find
+from veldt.runtime.on_ray.cluster import connected, explained
+from veldt.runtime.on_ray.supervisor import HostedPlan, RaySupervisor
+from veldt.runtime.supervision import Message
+from veldt.simulators.source import resolve
+from veldt.systems.apex import apex
+from veldt.systems.assembly import assemble
+from veldt.systems.on_cluster import supervised_on
+
+pytestmark = [pytest.mark.timeout(240)]
+DEADLINE_S = 90.0
+STORE = 80 * 2**20
+SETTINGS = {
+    "num_simulators": 6,
+    "actors": 3,
+    "shards": 2,
+    "flush": 16,
+    "insert_slack": 1000.0,
+    "evaluator_share": 0.0,
+    "pull_every": 20,
+    "batch": 16,
+    "training_intensity": 4.0,
+    "learning_starts": 100,
+    "replay_size": 1200,
+    "hidden": (16,),
+    "steps": 100_000,
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    """A head with room for a learner, two shards and an actor."""
+    with private_ray():
+        cluster = Nodes(
+            initialize_head=True,
+            head_node_args={"num_cpus": 4, "object_store_memory": STORE, "include_dashboard": False},
+        )
+        try:
+            yield cluster
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+
+
+class Running:
+    def __init__(self, supervisor: RaySupervisor, pace: Pace | None = None) -> None:
+        self.supervisor, self.heard = supervisor, list[Message]()
+        self.pace: Any = pace
+
+    def until(self, what: str, holds: Callable[[], object]) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < end, f"not in time: {what}; heard {self.of('restarted')}"
+            self.heard += self.supervisor.look(0.05)
+
+    def of(self, kind: str) -> list[Message]:
+        return [message for message in self.heard if message.kind == kind]
+
+    def next(self, kind: str, role: int = 0) -> Message:
+        def there() -> list[Message]:
+            return [message for message in self.of(kind) if message.role == role]
+
+        self.until(kind, there)
+        found = there()[0]
+        self.heard = [message for message in self.heard if message is not found]
+        return found
+
+
+@contextmanager
+def supervised(nodes: Nodes, *plans: HostedPlan) -> Iterator[Running]:
+    with connected(nodes.address):
+        supervisor = RaySupervisor(plans)
+        supervisor.start()
+        try:
+            yield Running(supervisor)
+        finally:
+            supervisor.kill()
+
+
+@contextmanager
+def training(nodes: Nodes) -> Iterator[Running]:
+    config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS)
+    assembly = assemble(config, resolve("CartPole-v1"))
+    with connected(nodes.address) as cluster:
+        supervisor, edges = supervised_on(cluster, apex(assembly))
+        supervisor.start()
+        try:
+            yield Running(supervisor, edges["pace"])
+        finally:
+            supervisor.kill()
+
+
+# ------------------------------------------------------------------------------------------ the supervisor
+
+
+def plan(
+    role: Callable[..., None], *arguments: Any, restarts: int = 0, deadline_s: float = 30.0
+) -> HostedPlan:
+    return HostedPlan(role.__name__, role, arguments, restarts, deadline_s)
+
+
+def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
+    plans = plan(works, "a", restarts=3), plan(works, "b"), plan(hangs_at_first, restarts=1, deadline_s=2.0)
+    with supervised(nodes, *plans) as run:
+        for role, task in ((0, "a"), (1, "b")):
+            said = run.next("working", role)
+            assert said.values == {"attempt": 0, "task": task} and said.arrays["attempt"].tolist() == [0]
+        os.kill(run.next("started", 0).values["pid"], signal.SIGKILL)
+        lost = run.next("restarted", 0)
+        assert lost.values["name"] == "works" and "died" in lost.values["why"]
+        assert run.next("working", 0).values == {"attempt": 1, "task": "a"}
+        os.kill(run.next("started", 0).values["pid"], signal.SIGSTOP)
+        lost = run.next("restarted", 2)
+        assert (
+            lost.values["why"] == "gave no sign of life for 2 s"
+            and "hangs_at_first" in lost.values["details"]
+        )
+        assert run.next("working", 2).values == {"attempt": 1, "task": "again"}
+        last = run.supervisor.stop(5.0)
+        assert sum(message.kind == "finishing" for message in last) == 2
+    run.supervisor.kill()
+
+
+def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
+    with supervised(nodes, plan(works, "a", restarts=1, deadline_s=2.0)) as run:
+        pid = run.next("started").values["pid"]
+        run.next("working")
+        os.kill(pid, signal.SIGSTOP)
+        assert run.next("restarted").values["why"] == "gave no sign of life for 2 s"
+        assert run.next("working").values["attempt"] == 1
+        run.until("the old one gone", lambda: not psutil.pid_exists(pid))
+
+
+@pytest.mark.parametrize(
+    ("role", "restarts", "message"),
+    [
+        (fails, 0, r"^the fails failed \(ValueError: two and two are five\)$"),
+        (fails, 2, r"five\) once more, after 2 restarts"),
+        (refuses, 5, r"^the refuses failed \(it cannot be\)$"),
+    ],
+)
+def test_errors_end_the_run_when_the_budget_is_used_up(
+    role: Callable[..., None], restarts: int, message: str, nodes: Nodes
+) -> None:
+    with supervised(nodes, plan(works, "a"), plan(role, restarts=restarts)) as run:
+        with pytest.raises(RoleError, match=message) as error:
+            run.next("never")
+        assert "raise" in error.value.details
+
+
+# ------------------------------------------------------------------------------------------------ training
+
+
+def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
+    """On four CPUs only one of three actors has room."""
+    with training(nodes) as run:
+        run.until("learning", lambda: run.pace.updates_L[0] >= 20)
+        assert (run.pace.steps_A > 0).sum() == 1
+        pace = run.pace
+        for role in (0, 1, 3):  # the learner, a shard, an actor
+            before = run.pace.steps_A.sum(), int(run.pace.updates_L[0])
+            os.kill(run.next("started", role).values["pid"], signal.SIGKILL)
+            run.next("restarted", role)
+            run.next("started", role)
+            run.until("acting again", lambda b=before: run.pace.steps_A.sum() > b[0] + 100)
+            run.until("learning again", lambda b=before: run.pace.updates_L[0] > b[1] + 20)
+        assert pace.due <= pace.samples + 1000 + 4.0 * 16 * 6
+        run.until("who waits to be said", lambda: run.of("note"))
+        assert (
+            "actor 1, actor 2 without room: the cluster has 4 CPUs (0 free)"
+            in run.of("note")[0].values["text"]
+        )
+
+
+def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
+    with training(nodes) as run:
+        run.until("learning", lambda: run.pace.updates_L[0] >= 20)
+        added = [nodes.add_node(num_cpus=1, object_store_memory=STORE) for _ in range(2)]
+        run.until("all actors", lambda: bool((run.pace.steps_A > 0).all()))
+        pids = {message.role: message.values["pid"] for message in run.of("started")}
+        assert {3, 4, 5} <= pids.keys()
+        nodes.remove_node(added[0], allow_graceful=False)
+        run.until("a loss", lambda: run.of("restarted"))
+        (lost,) = run.of("restarted")
+        assert lost.role in (4, 5) and "lost with its node" in lost.values["why"]
+        before = run.pace.steps_A.copy(), int(run.pace.updates_L[0])
+        run.until("learning goes on", lambda: run.pace.updates_L[0] >= before[1] + 50)
+        added.append(nodes.add_node(num_cpus=1, object_store_memory=STORE))
+        run.until("all actors again", lambda: bool((run.pace.steps_A > before[0]).all()))
+        for node in added[1:]:
+            nodes.remove_node(node, allow_graceful=False)
+
+
+def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS | {"shards": 3})
+    graph = apex(assemble(config, resolve("CartPole-v1")))
+    with connected(nodes.address) as cluster:
+        end = time.monotonic() + DEADLINE_S
+        while cluster.resources()["CPU"] != 4:  # nodes of other tests are on their way out
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        few = r"has 4 CPUs, and this run needs 5 at least, one for each of 1 x learner \+ 3 x replay \+ 1 x actor: add"
+        with pytest.raises(UsageError, match=few):
+            supervised_on(cluster, graph)
+    monkeypatch.setattr("veldt.runtime.on_ray.supervisor._ROOM_S", 2.0)
+    with (
+        supervised(nodes, *[plan(works, "a")] * 5) as run,
+        pytest.raises(RoleError, match="no node of the cluster has"),
+    ):
+        run.next("never")
+    monkeypatch.setattr("veldt.runtime.on_ray.life.installed", lambda: "9.9")
+    message = (
+        r"^node \S+ of the cluster has veldt \S+, and this process has 9.9: install the same version on all"
+    )
+    with supervised(nodes, plan(works, "a")) as run, pytest.raises(UsageError, match=message):
+        run.next("never")
+
+
+def test_another_version_and_another_token_are_explained(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray._private.utils import check_version_info
+
+    with pytest.raises(RuntimeError) as caught:
+        check_version_info({"ray_version": "2.1.0", "python_version": "3.8.1"}, "this")
+    text = explained("1.2.3.4:6379", f"RuntimeError: {caught.value}")
+    assert text.startswith(
+        "the cluster at 1.2.3.4:6379 runs Ray 2.1.0 on Python 3.8.1, and this process Ray 2."
+    )
+    assert "pip install ray==2.1.0 with Python 3.8.1" in text
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    with pytest.raises(UsageError, match="does not let this process in"), connected(nodes.address):
+        pass
+
+
+def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with (
+        pytest.raises(UsageError, match=r"Ray, which is not installed here: pip install 'veldt\[cluster\]'$"),
+        connected("local"),
+    ):
+        pass
