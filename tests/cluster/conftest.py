@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rays import ray_processes
+from rays import left
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
-    """Fails if a process, a file in /dev/shm or a directory of a Ray is there after the test that was not before."""
-
-    def there() -> set[str]:
-        shared = {path.name for path in Path("/dev/shm").glob("*") if not path.name.startswith("sem.")}
-        return {*ray_processes(), *shared, *(path.name for path in Path("/tmp").glob("veldt-ray-*"))}
-
-    before = there()
-    yield
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a Ray has its files; fails if any of them, or a process, is there after the test that was not before."""
+    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="vt"))
+    monkeypatch.setenv("TMPDIR", str(directory))
+    before = set(left(directory))
+    yield directory
     end = time.monotonic() + 20
-    while left := there() - before:
-        assert time.monotonic() < end, left
+    while found := set(left(directory)) - before:
+        assert time.monotonic() < end, found
         time.sleep(0.1)
+    shutil.rmtree(directory)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
 from veldt.runtime.on_ray.settings import quiet, token
 
+# By which processes of these tests are known, from those of others on this machine.
+_MARK = "VELDT_TESTS_RAY"
+os.environ[_MARK] = secrets.token_hex(8)
 
-def ray_processes() -> list[str]:
-    """What of Ray runs among this process's descendants, and in sessions of its own."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "ppid", "status"]):
+
+def left(directory: Path) -> list[str]:
+    """What there is of Rays of these tests: processes, and directories for temporary files in `directory`."""
+    found = [path.name for path in directory.glob("veldt-ray-*")]
+    for process in psutil.process_iter(["cmdline", "status"]):
         line = " ".join(process.info["cmdline"] or [])
-        if process.info["status"] != "zombie" and (
-            "ray::" in line or "raylet" in line or "gcs_server" in line
-        ):
-            found.append(f"{process.pid} {line[:80]}")
+        if process.info["status"] != "zombie" and ("ray" in line) and process.pid != os.getpid():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(_MARK) == os.environ[_MARK]:
+                    found.append(f"{process.pid} {line[:80]}")
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from rays import ray_processes
+from rays import left
 
 import veldt
 from veldt.errors import UsageError, VeldtError
@@ -39,7 +39,7 @@ def pace(run: Path) -> Any:
     return CheckpointStore(run / "checkpoints").newest(print).meta["pace"]
 
 
-def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothing_left: None) -> None:
+def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothing_left: Path) -> None:
     settings = SMALL | {"shards": 2, "evaluate_every": 1000, "evaluate_steps": 300}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
@@ -57,7 +57,7 @@ def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothi
     assert 0 <= due - updates[2] * 16 - counts[2]["excused"][0] <= slack + 2.0 * 4 * 25
 
 
-def test_impala(tmp_path: Path, nothing_left: None) -> None:
+def test_impala(tmp_path: Path, nothing_left: Path) -> None:
     settings = {"actors": 2, "num_simulators": 4, "hidden": (16,), "steps": 4000, "seed": 1, "quiet": True}
     run = veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
     assert run.reason == "steps" and pace(run.path)["updates"][0] > 5
@@ -65,7 +65,7 @@ def test_impala(tmp_path: Path, nothing_left: None) -> None:
 
 
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(
-    tmp_path: Path, nothing_left: None
+    tmp_path: Path, nothing_left: Path
 ) -> None:
     with pytest.raises(VeldtError, match="the wheel came off") as caught:
         veldt.train(
@@ -79,7 +79,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left: None) -> None:
+def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left: Path) -> None:
     flags = ["--actors", "2", "--num-simulators", "4", "--batch", "16", "--learning-starts", "100"]
     flags += ["--hidden", "16", "--steps", "1000000000", "--replay-size", "5000", "--checkpoint-every", "300"]
     command = [
@@ -113,8 +113,8 @@ def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left:
             assert process.returncode == 0 and "was interrupted and saved" in output, errors
         else:
             end = time.monotonic() + 15
-            while ray_processes() or list(Path("/tmp").glob("veldt-ray-*")):
-                assert time.monotonic() < end, ray_processes()
+            while found := left(nothing_left):
+                assert time.monotonic() < end, found
                 time.sleep(0.1)
     finally:
         process.kill()

@@ -4,7 +4,8 @@
     shard --mass, rows, what was dropped--> learner's ledger
 
 A letter costs both sides as much as a small batch does, so several batches' orders, priorities and rows go together. An
-order that goes to a shard's former life is lost with it, and its batch dropped, as on one machine. Lives of the learner are told apart by the numbers of their orders.
+order that goes to a shard's former life is lost with it, and its batch dropped, as on one machine. Lives of the learner
+are told apart by the numbers of their orders.
 """
 
 from __future__ import annotations

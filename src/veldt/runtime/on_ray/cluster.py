@@ -186,7 +186,8 @@ def explained(address: str, text: str) -> str:
         (theirs, their_python), (ours, our_python) = versions
         return (
             f"the cluster at {address} runs Ray {theirs} on Python {their_python}, and this process Ray {ours} on "
-            f"Python {our_python}: both must be the same on all nodes; pip install ray=={theirs} with Python {their_python}"
+            f"Python {our_python}: both must be the same on all nodes; pip install ray=={theirs} with Python "
+            f"{their_python}"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it gave no reason"]
     refused = [line for line in lines if "uthenticat" in line]

@@ -17,12 +17,15 @@ import tempfile
 
 from veldt.runtime.on_ray.settings import on_loopback, quiet
 
+_LONGEST = 16  # letters of a directory for temporary files
+
 
 def main(cpus: int, gpus: int, store_bytes: int) -> None:
     said = os.dup(1)
     os.dup2(2, 1)  # whatever Ray prints
     # Short, since the names of sockets are made of it.
-    directory = tempfile.mkdtemp(prefix="veldt-ray-", dir="/tmp")
+    usual = tempfile.gettempdir()
+    directory = tempfile.mkdtemp(prefix="veldt-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp")
     try:
         quiet()
         os.environ.setdefault(
