@@ -522,7 +522,7 @@ _IMPALA = Recipe(
     small={
         "steps": From(1_000_000, "measured here"),
         "actors": From(8, "measured here"),
-        "num_simulators": From(32, "measured here"),
+        "num_simulators": From(64, "measured here"),
         "horizon": From(16, "measured here"),
         "unrolls": From(16, "measured here"),
         "pull_every": From(1, f"{_ESPEHOLT}, section 3: before every unroll"),

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from veldt.errors import VeldtError
+from veldt.runtime.inbox import write_message
 from veldt.runtime.messages import pack
 from veldt.runtime.processes import exit_with_parent, leave_signals_to_parent, name_process
 from veldt.runtime.shared import Layout, SharedArrays
@@ -101,7 +102,7 @@ class LocalControl:
         time.sleep(seconds)
 
     def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
-        self._pipe.send_bytes(pack({"kind": kind, **values}, arrays))
+        write_message(self._pipe.fileno(), pack({"kind": kind, **values}, arrays))
 
 
 def run_role(

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from veldt.errors import RoleError
+from veldt.runtime.inbox import Inbox
 from veldt.runtime.messages import unpack
 from veldt.runtime.processes import Child
 from veldt.runtime.roles import Board, Identity, run_role
@@ -35,6 +36,7 @@ class RolePlan:
         restarts: how often it may be started again.
         deadline_s: seconds between beats.
         niceness: how far it stands back, where there are fewer cores than processes that could work.
+        group: roles of the same group (not "") are started again together, whichever of them was lost.
     """
 
     name: str
@@ -43,6 +45,7 @@ class RolePlan:
     restarts: int
     deadline_s: float = 30.0
     niceness: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class _Place:
     def __init__(self, plan: RolePlan, number: int) -> None:
         self.plan, self.number = plan, number
         self.child: Child | None = None
+        self.inbox: Inbox | None = None
         self.attempt, self.trace = 0, -1
         self.began = self.due = 0.0
         self.pause = _FIRST_PAUSE
@@ -127,26 +131,24 @@ class Supervisor:
         who = Identity(plan.name, place.number, place.attempt, plan.niceness)
         arguments = (self._board, who, plan.role, plan.arguments)
         place.child = Child(self._context, plan.name, run_role, *arguments)
+        place.inbox = Inbox(place.child.pipe.fileno())
         place.said, place.trace = None, -1
         place.began = place.beaten_at = time.monotonic()
         place.beats = int(self._board.beats[place.number])
 
     def _hear(self, place: _Place) -> list[Message]:
-        assert place.child is not None
+        assert place.inbox is not None
         heard = []
-        try:
-            while place.child.pipe.poll(0):
-                values, arrays = unpack(place.child.pipe.recv_bytes())
-                kind = values.pop("kind")
-                if kind == "started":
-                    place.trace = values["trace"]
-                elif kind == "failed":
-                    place.said = values
-                elif kind == "ended":
-                    place.has_ended = True
-                heard.append(Message(place.number, kind, values, arrays))
-        except (EOFError, OSError):
-            pass  # it is gone; `_see_to` finds it dead
+        for message in place.inbox.messages():
+            values, arrays = unpack(message)
+            kind = values.pop("kind")
+            if kind == "started":
+                place.trace = values["trace"]
+            elif kind == "failed":
+                place.said = values
+            elif kind == "ended":
+                place.has_ended = True
+            heard.append(Message(place.number, kind, values, arrays))
         return heard
 
     def _see_to(self, place: _Place, now: float) -> list[Message]:
@@ -161,9 +163,9 @@ class Supervisor:
             return []
         if not place.child.alive():
             heard = self._hear(place)
-            return (
-                heard if place.has_ended else [*heard, self._lost(place, now, place.child.cause_of_death())]
-            )
+            if place.has_ended:
+                return heard
+            return [*heard, self._lost(place, now, place.child.cause_of_death())]
         beats = int(self._board.beats[place.number])
         if beats != place.beats:
             place.beats, place.beaten_at = beats, now
@@ -189,5 +191,15 @@ class Supervisor:
         if now - place.began > _CALM:
             place.pause = _FIRST_PAUSE
         place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
+        self._end_group(place)
         values = {"name": plan.name, "why": why, "details": said["details"] if said else stack}
         return Message(place.number, "restarted", values, {})
+
+    def _end_group(self, lost: _Place) -> None:
+        """Ends the others of its group, which are started again when it is, as often as it was."""
+        for place in self._places:
+            if place is not lost and lost.plan.group and place.plan.group == lost.plan.group:
+                if place.child is not None:
+                    place.child.kill()
+                    place.child = None
+                place.attempt, place.due, place.pause = lost.attempt, lost.due, lost.pause
