@@ -1,0 +1,225 @@
+"""What a supervisor decides, wherever roles run: which are heard, which are started again, and when a run must end.
+
+A role that dies, or has not beaten within its deadline (then it is killed), is started again with the same number and
+arguments after a pause that doubles each time, as often as its budget allows. A role that has none, or has used it up,
+ends the run with its traceback; so does one whose error veldt itself explains, since the same would happen again.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from veldt.errors import RoleError
+from veldt.runtime.messages import unpack
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is started again
+_CALM = 30.0  # seconds of life after which a role's pauses begin anew
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """One process of the graph.
+
+    Args:
+        name: what it is called in messages: "actor 3".
+        role: a function of a module, called with a `Control` and `arguments` (edges, settings) in the process.
+        restarts: how often it may be started again.
+        deadline_s: seconds between beats.
+        niceness: how far it stands back, where there are fewer cores than processes that could work.
+        group: roles of the same group (not "") are started again together, whichever of them was lost.
+    """
+
+    name: str
+    role: Callable[..., None]
+    arguments: tuple[Any, ...]
+    restarts: int
+    deadline_s: float = 30.0
+    niceness: int = 0
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a role said, or (kind "restarted") what became of it."""
+
+    role: int
+    kind: str
+    values: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+class Life(Protocol):
+    """A role's process, from one start to its end."""
+
+    @property
+    def beats(self) -> int:
+        """How often the role has beaten, in whichever life."""
+
+    def heard(self) -> list[bytes]:
+        """Packed messages that have come since the last call."""
+
+    def alive(self) -> bool: ...
+
+    def cause_of_death(self) -> str:
+        """What is known of it, as the end of a sentence."""
+
+    def stack(self, trace: int) -> str:
+        """Where the role is, asked within a second or so; `trace` is what it said when it started. "" if unknown."""
+
+    def kill(self) -> None:
+        """Ends it at once."""
+
+
+class Place:
+    """One role, through all its lives."""
+
+    def __init__(self, plan: RolePlan, number: int) -> None:
+        self.plan, self.number = plan, number
+        self.life: Life | None = None
+        self.attempt, self.trace = 0, -1
+        self.began = self.due = 0.0
+        self.pause = _FIRST_PAUSE
+        self.beats, self.beaten_at = -1, 0.0
+        self.has_ended = False
+        self.said: dict[str, Any] | None = None  # the error that it reported itself
+
+
+class Supervision(ABC):
+    """Everything happens in `look`, which the owner calls often."""
+
+    def __init__(self, plans: Sequence[RolePlan]) -> None:
+        self.places = [Place(plan, number) for number, plan in enumerate(plans)]
+        self.stopping, self._snapshots = False, 0
+
+    @abstractmethod
+    def begun(self, place: Place) -> Life:
+        """Starts the place's next life."""
+
+    @abstractmethod
+    def wait(self, patience_s: float) -> None:
+        """Sleeps until a role may have said something, or for so long."""
+
+    @abstractmethod
+    def tell(self, *, stopping: bool, snapshot: int) -> None:
+        """What all roles are to know, those that are still to start too."""
+
+    def start(self) -> None:
+        for place in self.places:
+            self._begin(place)
+
+    def look(self, patience_s: float) -> list[Message]:
+        """Waits up to `patience_s` for messages, and sees to the dead and the hung. RoleError where a run must end."""
+        self.wait(patience_s)
+        messages = [message for place in self.places for message in self._hear(place)]
+        now = time.monotonic()
+        for place in self.places:
+            messages += self._see_to(place, now)
+        return messages
+
+    def want_snapshot(self) -> int:
+        """Asks roles, those that are still to start too, for their state; returns the number of that snapshot."""
+        self._snapshots += 1
+        self.tell(stopping=self.stopping, snapshot=self._snapshots)
+        return self._snapshots
+
+    def has_snapshot(self) -> None:
+        """No snapshot is wanted any more."""
+        self.tell(stopping=self.stopping, snapshot=0)
+
+    @property
+    def all_ended(self) -> bool:
+        return all(place.has_ended for place in self.places)
+
+    def stop(self, patience_s: float) -> list[Message]:
+        """Asks all roles to end, hears what they still say, and kills those that have not ended in time."""
+        self.stopping = True
+        self.tell(stopping=True, snapshot=0)
+        end, messages = time.monotonic() + patience_s, []
+        while not self.all_ended and time.monotonic() < end:
+            messages += self.look(0.05)
+        self.kill()
+        return messages
+
+    def kill(self) -> None:
+        """Ends all roles at once."""
+        for place in self.places:
+            if place.life is not None:
+                place.life.kill()
+                place.life = None
+
+    def _begin(self, place: Place) -> None:
+        place.life = self.begun(place)
+        place.said, place.trace = None, -1
+        place.began = place.beaten_at = time.monotonic()
+        place.beats = place.life.beats
+
+    def _hear(self, place: Place) -> list[Message]:
+        heard = []
+        for message in place.life.heard() if place.life is not None else ():
+            values, arrays = unpack(message)
+            kind = values.pop("kind")
+            if kind == "started":
+                place.trace = values["trace"]
+            elif kind == "failed":
+                place.said = values
+            elif kind == "ended":
+                place.has_ended = True
+            heard.append(Message(place.number, kind, values, arrays))
+        return heard
+
+    def _see_to(self, place: Place, now: float) -> list[Message]:
+        if place.has_ended:
+            return []
+        life = place.life
+        if life is None:
+            if now >= place.due and not self.stopping:
+                place.attempt += 1
+                self._begin(place)
+            elif self.stopping:
+                place.has_ended = True
+            return []
+        if not life.alive():
+            heard = self._hear(place)
+            return heard if place.has_ended else [*heard, self._lost(place, now, life.cause_of_death())]
+        beats = life.beats
+        if beats != place.beats:
+            place.beats, place.beaten_at = beats, now
+        elif now - place.beaten_at > place.plan.deadline_s:
+            cause = f"gave no sign of life for {place.plan.deadline_s:g} s"
+            return [self._lost(place, now, cause, life.stack(place.trace))]
+        return []
+
+    def _lost(self, place: Place, now: float, cause: str, stack: str = "") -> Message:
+        """What is to be done about a role that is dead or hung."""
+        plan, said = place.plan, place.said
+        assert place.life is not None
+        place.life.kill()
+        place.life = None
+        why = f"failed ({said['error']})" if said else cause
+        is_final = said is not None and said["is_final"]
+        if place.attempt >= plan.restarts or is_final or self.stopping:
+            place.has_ended = True
+            if not self.stopping:
+                used_up = f" once more, after {place.attempt} restarts" if place.attempt else ""
+                raise RoleError(f"the {plan.name} {why}{used_up}", details=said["details"] if said else stack)
+        if now - place.began > _CALM:
+            place.pause = _FIRST_PAUSE
+        place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
+        self._end_group(place)
+        values = {"name": plan.name, "why": why, "details": said["details"] if said else stack}
+        return Message(place.number, "restarted", values, {})
+
+    def _end_group(self, lost: Place) -> None:
+        """Ends the others of its group, which are started again when it is, as often as it was."""
+        for place in self.places:
+            if place is not lost and lost.plan.group and place.plan.group == lost.plan.group:
+                if place.life is not None:
+                    place.life.kill()
+                    place.life = None
+                place.attempt, place.due, place.pause = lost.attempt, lost.due, lost.pause
