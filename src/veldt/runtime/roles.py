@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -116,6 +117,8 @@ def run_role(
     exit_with_parent()
     leave_signals_to_parent()
     name_process(who.name)
+    # Learners that meet by Gloo listen here only: nobody else has business with them.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     os.nice(who.niceness)
     control = LocalControl(pipe, board, who)
     control.say("started", trace=offer_trace(), pid=os.getpid())

@@ -27,6 +27,7 @@ from veldt.runs.progress import Progress
 from veldt.runs.segments import SegmentStore
 from veldt.runtime.supervisor import Message
 from veldt.systems.assembly import Assembly
+from veldt.systems.common_roles import MEETING
 from veldt.systems.episodes import Scores
 from veldt.systems.evaluator import Evaluation, play_steps
 from veldt.systems.game_messages import heard_games
@@ -64,7 +65,7 @@ class Decoupled:
         self._pace: Pace = edges["pace"]
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]
-        keeping = [number for number, (role, _) in enumerate(roles) if role.keeps]
+        keeping = [number for number, (role, index) in enumerate(roles) if role.keeps_at(index)]
         self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
         self._scores = Scores()
         self._clock = StageClock()
@@ -115,7 +116,7 @@ class Decoupled:
                 while reason is None:
                     self._hear(self._supervisor.look(_LOOK_S))
                     reason = reason_to_stop(self._config.run, self._monitor, self._scores, stop)
-                    self._log(force=reason is not None)
+                    self._log(force=False)
                     self._see_to_snapshots()
                 self._end(reason, stop)
             return Outcome(reason, self._monitor.summary(reason))
@@ -124,6 +125,8 @@ class Decoupled:
             raise
         finally:
             self._supervisor.kill()
+            for left in self._directory.path.glob(f"{MEETING}*"):
+                left.unlink(missing_ok=True)
             self._monitor.close()
 
     def _hear(self, messages: list[Message]) -> None:
@@ -244,6 +247,7 @@ class Decoupled:
                 )
             self._hear(self._supervisor.look(_LOOK_S))
         self._hear(self._supervisor.stop(_STOP_S))
+        self._log(force=True)
         if self._evaluation_is_due(reason):
             self._evaluate(stop)
         self._writer.finish()
