@@ -16,7 +16,6 @@ from veldt.systems.evaluator_role import EvaluatorPlan, run_evaluator
 from veldt.systems.learner_role import LearnerPlan
 
 MEETING = ".learners-"  # so begin the names of the files by which several learners find each other
-_EVALUATOR_WIDTH = 32
 _COMPILE_S = 300.0  # the first update may compile the network
 # Where cores are short, the learner goes before actors, which must wait for it anyway.
 _ACTOR_NICENESS = 5
@@ -113,7 +112,7 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
         assembly.spec,
         assembly.network_factory,
         first=config.simulation.num_simulators,
-        width=_EVALUATOR_WIDTH,
+        width=config.simulation.num_simulators,
         share=share,
         evaluated_at=checkpoint.meta["evaluated_at"] if checkpoint else 0,
         lives=_lives(checkpoint).get("evaluator", 0),
