@@ -47,7 +47,13 @@ def test_every_value_has_the_type_of_its_setting(recipe: Recipe, env: str) -> No
     config = recipe.config(env)
     replay = None if config.replay is None else ReplayConfig()
     defaults = TrainConfig(
-        recipe="", algorithm=recipe.algorithm, env="", learn=type(config.learn)(), replay=replay
+        recipe="",
+        algorithm=recipe.algorithm,
+        system=recipe.system,
+        env="",
+        learn=type(config.learn)(),
+        replay=replay,
+        roles=None if config.roles is None else type(config.roles)(),
     )
     for name, setting in recipe.settings(env).items():
         assert type(setting.value) is type(owners(defaults, name)[0]), name

@@ -94,7 +94,7 @@ def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
     assert again.summary["steps"] >= 4000
     (note,) = (text for text in events(run.path, "resume") if "replay memory is empty" in text)
     assert "the checkpoint holds none" in note and "100 steps" in note
-    assert 0.8 < metrics(run.path)[-1]["training_intensity"] <= 2.0
+    assert 0.5 < metrics(run.path)[-1]["training_intensity"] <= 2.0
 
 
 def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:
