@@ -109,6 +109,8 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
         veldt.train("apex-dqn", env="environments:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
     assert isinstance(caught.value, RoleError) and "actor" in str(caught.value)
     assert "environments.py" in caught.value.details
+    checkpoint = CheckpointStore(tmp_path / "run" / "checkpoints").newest(print)
+    assert checkpoint.groups["weights"], "what was learned before is not lost"
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,10 @@ class Supervision(ABC):
         """No snapshot is wanted any more."""
         self.tell(stopping=self.stopping, snapshot=0)
 
+    def has_ended(self, role: int) -> bool:
+        """Whether the role of this number has ended, and will not be started again."""
+        return self.places[role].has_ended
+
     @property
     def all_ended(self) -> bool:
         return all(place.has_ended for place in self.places)
