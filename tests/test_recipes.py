@@ -47,7 +47,13 @@ def test_every_value_has_the_type_of_its_setting(recipe: Recipe, env: str) -> No
     config = recipe.config(env)
     replay = None if config.replay is None else ReplayConfig()
     defaults = TrainConfig(
-        recipe="", algorithm=recipe.algorithm, env="", learn=type(config.learn)(), replay=replay
+        recipe="",
+        algorithm=recipe.algorithm,
+        system=recipe.system,
+        env="",
+        learn=type(config.learn)(),
+        replay=replay,
+        roles=None if config.roles is None else type(config.roles)(),
     )
     for name, setting in recipe.settings(env).items():
         assert type(setting.value) is type(owners(defaults, name)[0]), name
@@ -117,3 +123,22 @@ def test_recipes_are_found_by_name_and_suggested() -> None:
     assert find("ppo") is RECIPES["ppo"]
     with pytest.raises(UsageError, match=r"no recipe 'pppo' \(did you mean 'ppo'\?\): known are a2c, ppo"):
         find("pppo")
+
+
+def test_another_algorithm_in_a_recipe_s_system() -> None:
+    """What the recipe sets of both stays, and what only the other one has is as its own recipe says."""
+    apex, c51 = find("apex-dqn"), find("c51")
+    for env in ENVS:
+        config, own, other = apex.config(env, "c51"), apex.config(env), c51.config(env)
+        assert (config.recipe, config.algorithm, config.system) == ("apex-dqn", "c51", "apex")
+        assert config.learn.batch == own.learn.batch and config.learn.n_step == own.learn.n_step  # type: ignore[union-attr]
+        assert config.learn.atoms == other.learn.atoms  # type: ignore[union-attr]
+        assert config.learn.value_min == other.learn.value_min  # type: ignore[union-attr]
+        assert config.roles == own.roles and config.replay == own.replay
+        assert {row[0] for row in apex.table(config)} >= {"atoms", "actors", "n_step"}
+
+
+def test_what_does_not_fit_a_system_is_refused() -> None:
+    for recipe, algorithm in (("apex-dqn", "a2c"), ("impala", "dqn"), ("impala", "ppo"), ("dqn", "nothing")):
+        with pytest.raises(UsageError, match=algorithm):
+            find(recipe).config("CartPole-v1", algorithm)

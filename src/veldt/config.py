@@ -163,6 +163,8 @@ class TrainConfig:
             )
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
             _check_sizes(self.learn, self.replay, self.simulation.num_simulators, self.roles is None)
+        if self.roles is not None and isinstance(self.learn, OffPolicyConfig):
+            _check_shares(self.learn.batch, self.roles.learners)
         if self.roles is not None:
             self.roles.check_simulators(self.simulation.num_simulators)
         if self.network.lstm:
@@ -197,6 +199,14 @@ def check_fits(system: System, algorithm: str) -> None:
                 else "transitions, and in the system impala it gets unrolls"
             )
             + ": take vtrace there, which corrects for the difference"
+        )
+
+
+def _check_shares(batch: int, learners: int) -> None:
+    if batch % learners:
+        raise UsageError(
+            f"--batch is {batch:,} and --learners is {learners}: each learner must get as many; take a multiple of "
+            f"{learners}"
         )
 
 

@@ -155,7 +155,7 @@ def test_what_one_reward_can_be_is_between_the_atoms_of_distributions() -> None:
 def test_what_follows_is_told() -> None:
     config = find("c51").config(PONG).learn
     assert isinstance(config, C51Config)
-    told = {name: (value, unit) for name, value, unit, _ in config.derived(16)}
+    told = {name: (value, unit) for name, value, unit, _ in config.derived(16, in_phases=True)}
     assert told == {
         "steps per phase": ("1", "steps/simulator"),
         "updates per phase": ("4", "updates"),
@@ -163,4 +163,8 @@ def test_what_follows_is_told() -> None:
         "step size": ("0.00025", "per update"),
         "Adam's ε": ("0.0003125", "gradient"),  # 0.01 / 32
     }
-    assert {row[0]: row[1] for row in RainbowConfig(batch=512).derived(16)}["steps per phase"] == "4"
+    apart = {name: (value, unit) for name, value, unit, _ in config.derived(16, in_phases=False)}
+    assert apart == {name: row for name, row in told.items() if "phase" not in name}
+    assert {row[0]: row[1] for row in RainbowConfig(batch=512).derived(16, in_phases=True)}[
+        "steps per phase"
+    ] == "4"

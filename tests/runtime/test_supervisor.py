@@ -102,6 +102,31 @@ def test_a_killed_role_is_started_again_as_what_it_was() -> None:
             assert again.role == 0 and again.values == {"attempt": attempt, "task": "a"}
 
 
+def test_a_group_lives_and_dies_together() -> None:
+    members = [RolePlan(f"member {n}", works, ("a",), 3, group="members") for n in range(2)]
+    with supervised(*members, plan(works, "alone", restarts=1)) as (_, hear):
+        started = hear("started", 3)
+        hear("working", 3)
+        os.kill(next(m for m in started if m.role == 1).values["pid"], signal.SIGKILL)
+        assert hear("restarted")[0].role == 1
+        again = hear("working", 2)
+        assert sorted((m.role, m.values["attempt"]) for m in again) == [(0, 1), (1, 1)]
+
+
+def says_half(control: Control) -> None:
+    os.write(control._pipe.fileno(), (100).to_bytes(8, "little") + b"half")  # type: ignore[attr-defined]
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_nobody_waits_for_the_rest_of_a_message() -> None:
+    with supervised(plan(says_half, restarts=0, deadline_s=1.0), plan(works, "a")) as (_, hear):
+        hear("working")
+        began = time.monotonic()
+        with pytest.raises(RoleError, match="says_half gave no sign of life"):
+            hear("never")
+        assert time.monotonic() - began < 30.0
+
+
 def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:
     with supervised(plan(works, "a"), plan(fails)) as (_, hear):
         with pytest.raises(

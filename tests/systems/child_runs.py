@@ -51,6 +51,17 @@ def descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
+def roles(pid: int) -> dict[str, psutil.Process]:
+    """The processes of a run below `pid` by the names of their roles."""
+    found = {}
+    for process in descendants(pid):
+        try:
+            found[process.name()] = process
+        except psutil.NoSuchProcess:
+            continue
+    return {name: process for name, process in found.items() if "python" not in name}
+
+
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
     """Returns as soon as `condition` holds; fails after `seconds`."""
     end = time.monotonic() + seconds

@@ -71,7 +71,7 @@ def running(recipe: str) -> Iterator[Running]:
     supervisor, edges = supervised_here(graph)
     supervisor.start()
     try:
-        yield Running(supervisor, edges["pace"], edges["batches"], edges["weights"], assembly.weights(), [])
+        yield Running(supervisor, edges["pace"], edges["batches 0"], edges["weights"], assembly.weights(), [])
     finally:
         supervisor.kill()
 

@@ -78,8 +78,9 @@ class Role:
         edges: names of the edges that each of them gets, in the order of its arguments.
         restarts: how often each may be started again.
         deadline_s: seconds after which one that gives no sign of life counts as hung.
-        keeps: whether it has a part in checkpoints.
+        keeps: whether each has a part in checkpoints, or, of those that are together, the first.
         niceness: see `runtime.supervision.RolePlan`.
+        together: whether all are started again when one is lost.
         gpus: how many each needs, where they are shared out.
         least: how many have to be there for the others to work; the rest join when there is room. None: all.
     """
@@ -93,8 +94,13 @@ class Role:
     deadline_s: float
     keeps: bool = False
     niceness: int = 0
+    together: bool = False
     gpus: int = 0
     least: int | None = None
+
+    def keeps_at(self, index: int) -> bool:
+        """Whether the one of this index has a part in checkpoints."""
+        return self.keeps and (index == 0 or not self.together)
 
     def named(self, index: int) -> str:
         return f"{self.name} {index}" if len(self.plans) > 1 else self.name

@@ -21,7 +21,7 @@ class Pace:
         actors, learners: how many count.
         intensity: samples for each step; 0 leaves both sides free.
         starts: steps before the first update.
-        batch: samples of an update.
+        batch: samples of an update of one learner.
         slack: samples that may be due and not done.
     """
 
@@ -83,10 +83,13 @@ class Pace:
     def may_act(self) -> bool:
         return self.intensity == 0 or self.due <= self.samples + self.slack
 
-    def may_learn(self) -> bool:
+    def may_learn(self, learner: int = 0) -> bool:
+        """Whether its next update is due, which all learners make together."""
         if self.intensity == 0:
             return self.steps >= self.starts
-        return self.samples + self.batch <= self.due
+        others = len(self.updates_L)
+        done = int(self.updates_L[learner]) * others * self.batch + int(self.excused_L.sum())
+        return done + others * self.batch <= self.due
 
 
 def least_slack(*, intensity: float, batch: int, steps_at_once: int, steps_kept_back: int) -> float:

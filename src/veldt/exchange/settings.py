@@ -16,6 +16,8 @@ class RolesConfig:
 
     actors: Annotated[int, Unit("processes")] = 0
     """Processes that act, each with its share of the simulators; 0 takes one for each core that may be used."""
+    learners: Annotated[int, Unit("processes")] = 1
+    """Processes that learn: each from its part of every batch, and all apply the mean of their gradients."""
     pull_every: Annotated[int, Unit("steps")] = 100
     """Steps that an actor makes before it looks for newer weights."""
     publish_every: Annotated[int, Unit("updates")] = 1
@@ -28,7 +30,7 @@ class RolesConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
-        for name in ("pull_every", "publish_every"):
+        for name in ("learners", "pull_every", "publish_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         if self.actors < 0:
@@ -76,16 +78,21 @@ class ImpalaConfig(RolesConfig):
         if not self.actors:
             return
         width, unrolls = simulators // self.actors, self.batch_unrolls(simulators)
-        if unrolls % width:
+        least = width * self.learners
+        if unrolls % least:
             raise UsageError(
-                f"--unrolls is {unrolls}, and each actor hands over those of its {width} simulators together: take a "
-                f"multiple of {width}"
+                f"--unrolls is {unrolls}, and actors hand over those of their {width} simulators together, to "
+                f"{self.learners} learners alike: take a multiple of {least}"
             )
-        fresh = unrolls // width - round(self.replay_share * unrolls / width)
+        if self.actors < self.learners:
+            raise UsageError(
+                f"--learners is {self.learners}, and there are {self.actors} actors: take at least an actor for each"
+            )
+        fresh = unrolls // least - round(self.replay_share * unrolls / least)
         if fresh < 1:
             raise UsageError(
                 f"--replay-share is {self.replay_share}, which leaves nothing new in a batch of {unrolls} unrolls that "
-                f"come {width} at a time: take less, or more --unrolls"
+                f"come {least} at a time: take less, or more --unrolls"
             )
         if self.replay_share and self.replay_unrolls < unrolls:
             raise UsageError(

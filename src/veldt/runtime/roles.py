@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from veldt.errors import VeldtError
+from veldt.runtime.inbox import write_message
 from veldt.runtime.messages import pack
 from veldt.runtime.processes import exit_with_parent, leave_signals_to_parent, name_process
 from veldt.runtime.shared import Layout, SharedArrays
@@ -101,7 +103,7 @@ class LocalControl:
         time.sleep(seconds)
 
     def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
-        self._pipe.send_bytes(pack({"kind": kind, **values}, arrays))
+        write_message(self._pipe.fileno(), pack({"kind": kind, **values}, arrays))
 
 
 def run_role(
@@ -115,6 +117,8 @@ def run_role(
     exit_with_parent()
     leave_signals_to_parent()
     name_process(who.name)
+    # Learners that meet by Gloo listen here only: nobody else has business with them.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     os.nice(who.niceness)
     control = LocalControl(pipe, board, who)
     control.say("started", trace=offer_trace(), pid=os.getpid())

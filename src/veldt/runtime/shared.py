@@ -92,7 +92,7 @@ def _check_fits(nbytes: int) -> None:
         return
     if nbytes > free:
         raise UsageError(
-            f"the trajectory buffer needs {nbytes / 2**20:,.0f} MiB of shared memory and /dev/shm has "
-            f"{free / 2**20:,.0f} MiB free: use fewer simulators, a shorter --horizon, or enlarge /dev/shm "
-            "(in Docker: --shm-size)"
+            f"what processes share needs {nbytes / 2**20:,.0f} MiB more of shared memory and /dev/shm has "
+            f"{free / 2**20:,.0f} MiB free: use fewer simulators, a shorter --horizon or fewer --batches-ahead, or "
+            "enlarge /dev/shm (in Docker: --shm-size)"
         )

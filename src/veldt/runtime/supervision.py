@@ -32,6 +32,7 @@ class RolePlan:
         restarts: how often it may be started again.
         deadline_s: seconds between beats.
         niceness: how far it stands back, where there are fewer cores than processes that could work.
+        group: roles of the same group (not "") are started again together, whichever of them was lost.
     """
 
     name: str
@@ -40,6 +41,7 @@ class RolePlan:
     restarts: int
     deadline_s: float = 30.0
     niceness: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,10 @@ class Supervision(ABC):
         """No snapshot is wanted any more."""
         self.tell(stopping=self.stopping, snapshot=0)
 
+    def has_ended(self, role: int) -> bool:
+        """Whether the role of this number has ended, and will not be started again."""
+        return self.places[role].has_ended
+
     @property
     def all_ended(self) -> bool:
         return all(place.has_ended for place in self.places)
@@ -217,5 +223,15 @@ class Supervision(ABC):
         if now - place.began > _CALM:
             place.pause = _FIRST_PAUSE
         place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
+        self._end_group(place)
         values = {"name": plan.name, "why": why, "details": said["details"] if said else stack}
         return Message(place.number, "restarted", values, {})
+
+    def _end_group(self, lost: Place) -> None:
+        """Ends the others of its group, which are started again when it is, as often as it was."""
+        for place in self.places:
+            if place is not lost and lost.plan.group and place.plan.group == lost.plan.group:
+                if place.life is not None:
+                    place.life.kill()
+                    place.life = None
+                place.attempt, place.due, place.pause = lost.attempt, lost.due, lost.pause

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 
+from veldt.runtime.inbox import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.roles import Board, Identity, run_role
 from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
@@ -40,6 +41,7 @@ class _LocalLife:
 
     def __init__(self, child: Child, board: Board, number: int) -> None:
         self.child, self._board, self._number = child, board, number
+        self._inbox = Inbox(child.pipe.fileno())
 
     @property
     def waits(self) -> bool:
@@ -50,13 +52,7 @@ class _LocalLife:
         return int(self._board.beats[self._number])
 
     def heard(self) -> list[bytes]:
-        heard = []
-        try:
-            while self.child.pipe.poll(0):
-                heard.append(self.child.pipe.recv_bytes())
-        except (EOFError, OSError):
-            pass  # it is gone, and will be found dead
-        return heard
+        return self._inbox.messages()
 
     def alive(self) -> bool:
         return self.child.alive()

@@ -20,13 +20,11 @@ from veldt.runtime.shared import Layout
 from veldt.simulators.trajectory import row_layouts
 from veldt.systems.apex_learner import run_apex_learner
 from veldt.systems.assembly import Assembly
-from veldt.systems.common_roles import actors, evaluators, learner_gpus, weights_edge
-from veldt.systems.learner_role import LearnerPlan
+from veldt.systems.common_roles import actors, evaluators, learners, weights_edge
 from veldt.systems.replay_shard import ShardPlan, batch_layouts, run_shard
 
 _DEPTH = 3  # slots of each actor: one is written, one is stored, and one is ready
 _RESTORE_S = 300.0  # a shard that begins in mid-run reads its memory from the disk
-_COMPILE_S = 300.0  # the first update may compile the network
 
 
 def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
@@ -59,10 +57,10 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
             f"counts of steps and samples: {algorithm.intensity:g} samples for each step",
             PaceSpec(
                 count,
-                1,
+                settings.learners,
                 algorithm.intensity,
                 algorithm.learning_starts,
-                algorithm.batch,
+                algorithm.batch // settings.learners,
                 settings.insert_slack or 2 * least,
             ),
         ),
@@ -74,28 +72,21 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
             f"slots of {rows} x {width} steps with first priorities, {_DEPTH} for each actor, full ones block",
             SlotsSpec(slot, len(members[shard]), _DEPTH),
         )
-    edges["batches"] = Edge(
-        "replay",
-        "learner",
-        f"batches of {algorithm.batch:,}, {settings.batches_ahead} ahead; new priorities back",
-        ReplaySpec(
-            batch_layouts(spec, algorithm.batch),
-            algorithm.batch,
-            settings.batches_ahead,
-            tuple(f"steps {shard}" for shard in range(shards)),
-        ),
-    )
-    learner = Role(
-        "learner",
-        f"learns on {config.run.device}, {config.run.threads} threads",
-        run_apex_learner,
-        [LearnerPlan(config, spec, assembly.network_factory, settings.publish_every, run)],
-        [("weights", "batches", "pace")],
-        settings.restarts,
-        _COMPILE_S,
-        keeps=True,
-        gpus=learner_gpus(assembly),
-    )
+    share = algorithm.batch // settings.learners
+    batches = [f"batches {rank}" for rank in range(settings.learners)]
+    for name in batches:
+        edges[name] = Edge(
+            "replay",
+            "learner",
+            f"batches of {share:,}, {settings.batches_ahead} ahead; new priorities back",
+            ReplaySpec(
+                batch_layouts(spec, share),
+                share,
+                settings.batches_ahead,
+                tuple(f"steps {shard}" for shard in range(shards)),
+            ),
+        )
+    learner = learners(assembly, run_apex_learner, run, [("weights", name, "pace") for name in batches])
     replay = Role(
         "replay",
         f"stores {config.replay.replay_size // shards:,} transitions, draws, renews priorities",
@@ -113,7 +104,7 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
             )
             for shard in range(shards)
         ],
-        [(f"steps {shard}", "batches") for shard in range(shards)],
+        [(f"steps {shard}", *batches) for shard in range(shards)],
         settings.restarts,
         _RESTORE_S,
         keeps=keeps is not None,

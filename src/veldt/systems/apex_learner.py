@@ -40,12 +40,11 @@ class _ApexLearner(LearnerRole):
 
     def step(self) -> None:
         self._order()
-        if self._pace.may_learn():
+        if self._pace.may_learn(self._plan.rank):
             self._learn()
         else:  # acting is to catch up first
             with self._clock("wait"):
                 self._control.sleep(_SLEEP_S)
-        self.say_how_it_goes()
 
     def experience(self) -> dict[str, float]:
         return {
@@ -56,19 +55,24 @@ class _ApexLearner(LearnerRole):
 
     def _order(self) -> None:
         with self._clock("replay"):
-            while self._client.order(derive_seed(self._plan.config.run.seed, REPLAY, self._ordered), 0.0):
+            while self._client.order(self._seed(0, self._ordered), 0.0):
                 self._ordered += 1
+
+    def _seed(self, purpose: int, number: int) -> int:
+        return derive_seed(self._plan.config.run.seed, REPLAY, number, purpose, self._plan.rank)
 
     def _learn(self) -> None:
         with self._clock("wait"):
             batch = self._client.take(_WAIT_S)
         if batch is None:
             if not self._client.rows:
-                self._pace.excuse(0)  # else actors that are ahead would wait for this one, which has no data
+                self._pace.excuse(
+                    self._plan.rank
+                )  # else actors that are ahead would wait for this one, which has no data
             return
         with self._clock("replay"):
             sample = _sample(batch, self._plan.spec)
-            seed = derive_seed(self._plan.config.run.seed, REPLAY, self._learner.updates, 1)
+            seed = self._seed(1, self._learner.updates)
             beta = self._replay.beta(self.progress)
             transitions = to_transitions(sample, self._plan.spec, beta, self._noise, seed, self._device)
         with self._clock("train"):

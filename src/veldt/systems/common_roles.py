@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from veldt.exchange.graph import Edge, Role, WeightsSpec
 from veldt.runs.checkpoint_files import Checkpoint
@@ -10,8 +13,10 @@ from veldt.runtime.shared import Layout
 from veldt.systems.actor import ActorPlan, run_actor
 from veldt.systems.assembly import Assembly
 from veldt.systems.evaluator_role import EvaluatorPlan, run_evaluator
+from veldt.systems.learner_role import LearnerPlan
 
-_EVALUATOR_WIDTH = 32
+MEETING = ".learners-"  # so begin the names of the files by which several learners find each other
+_COMPILE_S = 300.0  # the first update may compile the network
 # Where cores are short, the learner goes before actors, which must wait for it anyway.
 _ACTOR_NICENESS = 5
 
@@ -20,6 +25,45 @@ def weights_edge(assembly: Assembly) -> Edge:
     """From the learner to all who act."""
     layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in assembly.weights().items()}
     return Edge("learner", "actor", "weights, two copies that none waits for", WeightsSpec(layouts))
+
+
+def learners(
+    assembly: Assembly,
+    entry: Callable[..., None],
+    run: Path | None,
+    edges: Sequence[Sequence[str]],
+    make_plan: Callable[..., LearnerPlan] = LearnerPlan,
+) -> Role:
+    """As many as the configuration says; `make_plan` gets what all learners' plans have by name."""
+    config = assembly.config
+    assert config.roles is not None
+    count, threads = config.roles.learners, config.run.threads
+    meeting = (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
+    plans = [
+        make_plan(
+            config=config,
+            spec=assembly.spec,
+            network=assembly.network_factory,
+            publish_every=config.roles.publish_every,
+            run=run,
+            rank=rank,
+            learners=count,
+            meeting=meeting,
+        )
+        for rank in range(count)
+    ]
+    return Role(
+        "learner",
+        f"learns on {config.run.device}, {threads} {'thread' if threads == 1 else 'threads'}",
+        entry,
+        plans,
+        edges,
+        config.roles.restarts,
+        _COMPILE_S,
+        keeps=True,
+        together=True,
+        gpus=int(assembly.device.type == "cuda"),
+    )
 
 
 def actors(assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None) -> Role:
@@ -70,7 +114,7 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
         assembly.spec,
         assembly.network_factory,
         first=config.simulation.num_simulators,
-        width=_EVALUATOR_WIDTH,
+        width=config.simulation.num_simulators,
         share=share,
         evaluated_at=checkpoint.meta["evaluated_at"] if checkpoint else 0,
         lives=_lives(checkpoint).get("evaluator", 0),
@@ -86,11 +130,6 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
         least=0,
     )
     return (role,)
-
-
-def learner_gpus(assembly: Assembly) -> int:
-    """GPUs that a learner needs."""
-    return int(assembly.device.type == "cuda")
 
 
 def _lives(checkpoint: Checkpoint | None) -> dict[str, int]:

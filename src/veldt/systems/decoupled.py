@@ -7,6 +7,7 @@ Nothing of acting or learning happens here. The edges between roles carry everyt
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from veldt.algorithms.off_policy import OffPolicyConfig
-from veldt.errors import VeldtError
+from veldt.errors import RoleError, VeldtError
 from veldt.exchange.graph import Graph
 from veldt.exchange.pace import Pace
 from veldt.runs.checkpoint_files import Checkpoint
@@ -27,6 +28,7 @@ from veldt.runs.progress import Progress
 from veldt.runs.segments import SegmentStore
 from veldt.runtime.supervision import Message, Supervision
 from veldt.systems.assembly import Assembly
+from veldt.systems.common_roles import MEETING
 from veldt.systems.episodes import Scores
 from veldt.systems.evaluator import Evaluation, play_steps
 from veldt.systems.game_messages import heard_games
@@ -41,6 +43,7 @@ from veldt.systems.stages import StageClock
 
 _LOOK_S = 0.1
 _STOP_S = 30.0  # for roles to end by themselves
+_LAST_WORDS_S = 20.0  # the same, when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to be there
 
 MakeGraph = Callable[[Assembly, Path, Checkpoint | None], Graph]
@@ -66,7 +69,7 @@ class Decoupled:
         self._pace: Pace = edges["pace"]
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]
-        keeping = [number for number, (role, _) in enumerate(roles) if role.keeps]
+        keeping = [number for number, (role, index) in enumerate(roles) if role.keeps_at(index)]
         self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
         self._scores = Scores()
         self._clock = StageClock()
@@ -117,15 +120,20 @@ class Decoupled:
                 while reason is None:
                     self._hear(self._supervisor.look(_LOOK_S))
                     reason = reason_to_stop(self._config.run, self._monitor, self._scores, stop)
-                    self._log(force=reason is not None)
+                    self._log(force=False)
                     self._see_to_snapshots()
                 self._end(reason, stop)
             return Outcome(reason, self._monitor.summary(reason))
+        except RoleError as error:
+            self._save_what_is_left(error)
+            raise
         except VeldtError:
             self._finish_writing()
             raise
         finally:
             self._supervisor.kill()
+            for left in self._directory.path.glob(f"{MEETING}*"):
+                left.unlink(missing_ok=True)
             self._monitor.close()
 
     def _hear(self, messages: list[Message]) -> None:
@@ -248,6 +256,7 @@ class Decoupled:
                 )
             self._hear(self._supervisor.look(_LOOK_S))
         self._hear(self._supervisor.stop(_STOP_S))
+        self._log(force=True)
         if self._evaluation_is_due(reason):
             self._evaluate(stop)
         self._writer.finish()
@@ -269,6 +278,23 @@ class Decoupled:
             self._evaluated_at = self._monitor.steps
             self._monitor.evaluation(result, steps)
             self._log(force=True)
+
+    def _save_what_is_left(self, error: RoleError) -> None:
+        """A last checkpoint of a run that a role has ended, if those that have parts in it are still there."""
+        self._begin_snapshot()
+        end = time.monotonic() + _LAST_WORDS_S
+        while self._parts.missing and time.monotonic() < end:
+            if any(self._supervisor.has_ended(role) for role in self._parts.missing):
+                break
+            with contextlib.suppress(RoleError):  # what ended one actor soon ends another
+                self._hear(self._supervisor.look(_LOOK_S))
+        try:
+            self._writer.finish()
+            if self._parts.is_whole:
+                self._write_parts()
+                self._writer.finish()
+        except VeldtError as also:
+            raise error from also
 
     def _finish_writing(self) -> None:
         """At the end of a run that failed: a checkpoint that could not be written is only mentioned."""

@@ -22,6 +22,7 @@ from veldt.networks.recurrent import memory_of
 from veldt.runtime.roles import Control
 from veldt.simulators.choose import Plan, make_simulators
 from veldt.simulators.seeding import EVALUATION, derive_seed
+from veldt.simulators.settings import SimulationConfig
 from veldt.simulators.simulator import StepperSettings
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
@@ -51,24 +52,30 @@ class EvaluatorPlan:
 
 
 def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace: Pace) -> None:
-    """The role: plays all the time, or as much of it as its share is; and evaluates when that is due."""
+    """The role: plays as much of the time as its share is, and evaluates by the protocol when that is due."""
     torch.set_num_threads(1)
-    evaluator = _Evaluator(control, plan, weights)
+    policy = _NewestPolicy(plan, weights)
+    player = _Player(control, plan, policy) if plan.share else None
     every, evaluated_at = plan.config.run.evaluate_every, plan.evaluated_at
     try:
         while not control.stopping:
             control.beat()
+            if not policy.renew():
+                control.sleep(_WAIT_S)
+                continue
             if every and pace.steps // every > evaluated_at // every:
                 evaluated_at = pace.steps
-                evaluator.evaluate(evaluated_at)
-            began = time.monotonic()
-            if plan.share and evaluator.play():
+                _evaluate(control, plan, policy, evaluated_at)
+            if player is None:
+                control.sleep(_WAIT_S)
+            else:
+                began = time.monotonic()
+                player.play()
                 took = time.monotonic() - began
                 _rest(control, took / plan.share - took)
-            else:
-                control.sleep(_WAIT_S)
     finally:
-        evaluator.close()
+        if player is not None:
+            player.close()
 
 
 def _rest(control: Control, seconds: float) -> None:
@@ -78,81 +85,89 @@ def _rest(control: Control, seconds: float) -> None:
         control.sleep(min(left, _WAIT_S))
 
 
-class _Evaluator:
-    def __init__(self, control: Control, plan: EvaluatorPlan, weights: Weights) -> None:
-        self._control, self._plan, self._weights = control, plan, weights
-        config, spec = plan.config, plan.spec
-        simulation = dataclasses.replace(
-            config.simulation,
-            num_simulators=plan.width,
-            simulators="in-process",
-            processes=0,
-            alternate="off",
-            decorrelate=0,
-        )
-        self._network = make_network(config, spec, plan.network)
-        self._parameters = apply_precision(self._network, config.run.precision, torch.device("cpu"))
-        self._arrays, self._version = self._parameters.arrays(), -1
+def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step: int) -> None:
+    """Plays by the protocol of `veldt evaluate`."""
+    config = dataclasses.replace(plan.config, simulation=_in_process(plan))
+    agent = Agent(
+        config,
+        plan.source,
+        plan.spec,
+        policy.network,
+        path=Path(),
+        step=step,
+        device=torch.device("cpu"),
+    )
+
+    def stopped() -> bool:
+        control.beat()
+        return control.stopping
+
+    steps, seed = config.run.evaluate_steps, config.run.seed
+    result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stopped)
+    if not control.stopping:
+        control.say("evaluation", step=step, scores=result.scores, lengths=result.lengths)
+
+
+def _in_process(plan: EvaluatorPlan) -> SimulationConfig:
+    return dataclasses.replace(
+        plan.config.simulation,
+        num_simulators=plan.width,
+        simulators="in-process",
+        processes=0,
+        alternate="off",
+        decorrelate=0,
+    )
+
+
+class _NewestPolicy:
+    """A network with the newest weights; `version` is theirs, -1 before there are any."""
+
+    def __init__(self, plan: EvaluatorPlan, weights: Weights) -> None:
+        self.network = make_network(plan.config, plan.spec, plan.network)
+        precision = plan.config.run.precision
+        self._parameters = apply_precision(self.network, precision, torch.device("cpu"))
+        self._arrays, self._weights, self.version = self._parameters.arrays(), weights, -1
         weights.check(self._arrays)
-        self._config = dataclasses.replace(config, simulation=simulation)
-        algorithm = config.make_algorithm(spec.action)
+
+    def renew(self) -> bool:
+        """Takes newer weights, if there are any; False while there have never been any."""
+        version = self._weights.pull_if_newer(self.version, self._arrays)
+        if version != self.version:
+            self.version = version
+            self._parameters.refresh()
+        return version >= 0
+
+
+class _Player:
+    """Games that are played by whatever policy is the newest, one after another."""
+
+    def __init__(self, control: Control, plan: EvaluatorPlan, policy: _NewestPolicy) -> None:
+        self._control, self._plan, self._policy = control, plan, policy
+        config = plan.config
+        algorithm = config.make_algorithm(plan.spec.action)
         self._seed = derive_seed(config.run.seed, EVALUATION, plan.lives + control.attempt)
-        settings = StepperSettings(plan.source, self._seed, simulation, config.atari)
+        settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari)
         here = Plan("in-process", 0, 1, (), "an evaluator's own")
-        self._simulators = make_simulators(settings, spec, _ROWS, here, stacks=True)
+        self._simulators = make_simulators(settings, plan.spec, _ROWS, here, stacks=True)
         self._book = EpisodeBook(plan.width, self._simulators.start())
         self._sampler = Sampler(
             self._simulators,
             algorithm,
-            self._network,
+            policy.network,
             torch.device("cpu"),
             self._seed,
             StageClock(),
-            noise=algorithm.action_noise(self._network),
-            memory=memory_of(self._network),
+            noise=algorithm.action_noise(policy.network),
+            memory=memory_of(policy.network),
         )
 
-    def play(self) -> bool:
-        """A few steps of every game; False while there are no weights to play by."""
-        if not self._pull():
-            return False
+    def play(self) -> None:
+        """A few steps of every game."""
+        self._sampler.version = self._policy.version
         self._sampler.sample(None)
         if games := self._book.add(self._sampler.trajectory):
             say_games(self._control, games, self._seed, self._plan.first)
         self._sampler.carry_over()
-        return True
-
-    def evaluate(self, step: int) -> None:
-        """Plays by the protocol of `evaluate`."""
-        if not self._pull():
-            return
-        plan = self._plan
-        agent = Agent(
-            self._config,
-            plan.source,
-            plan.spec,
-            self._network,
-            path=Path(),
-            step=step,
-            device=torch.device("cpu"),
-        )
-
-        def stopped() -> bool:
-            self._control.beat()
-            return self._control.stopping
-
-        result = play_steps(
-            agent, self._config.run.evaluate_steps, seed=self._config.run.seed, greedy=False, stopped=stopped
-        )
-        if not self._control.stopping:
-            self._control.say("evaluation", step=step, scores=result.scores, lengths=result.lengths)
 
     def close(self) -> None:
         self._simulators.close()
-
-    def _pull(self) -> bool:
-        version = self._weights.pull_if_newer(self._version, self._arrays)
-        if version != self._version:
-            self._version = self._sampler.version = version
-            self._parameters.refresh()
-        return version >= 0

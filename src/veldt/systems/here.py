@@ -19,5 +19,8 @@ def supervised_here(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
         for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
             arguments = (plan, *(edges[name] for name in names))
             name = role.named(index)
-            plans.append(RolePlan(name, role.entry, arguments, role.restarts, role.deadline_s, role.niceness))
+            group = role.name if role.together else ""
+            plans.append(
+                RolePlan(name, role.entry, arguments, role.restarts, role.deadline_s, role.niceness, group)
+            )
     return Supervisor(context, plans), edges

@@ -10,17 +10,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from veldt.algorithms.vtrace import VTrace
-from veldt.exchange.graph import Edge, Graph, PaceSpec, Role, SlotsSpec
+from veldt.exchange.graph import Edge, Graph, PaceSpec, SlotsSpec
 from veldt.exchange.settings import ImpalaConfig
 from veldt.networks.recurrent import memory_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.systems.assembly import Assembly
-from veldt.systems.common_roles import actors, evaluators, learner_gpus, weights_edge
+from veldt.systems.common_roles import actors, evaluators, learners, weights_edge
 from veldt.systems.impala_learner import ImpalaLearnerPlan, run_impala_learner
 from veldt.systems.unrolls import unroll_layouts
 
 _DEPTH = 2  # slots of each actor: one is written while one is learned from; more would only be older
-_COMPILE_S = 300.0  # the first update may compile the network
 
 
 def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
@@ -39,35 +38,26 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
             "learner",
             "actor",
             "counts of steps and updates",
-            PaceSpec(settings.actors, 1, 0.0, 0, steps * unrolls, 0.0),
+            PaceSpec(settings.actors, settings.learners, 0.0, 0, steps * unrolls // settings.learners, 0.0),
         ),
-        "unrolls": Edge(
+    }
+    names = [f"unrolls {rank}" for rank in range(settings.learners)]
+    for rank, name in enumerate(names):
+        edges[name] = Edge(
             "actor",
             "learner",
             f"unrolls of {steps} x {width} steps with the policy that acted, {_DEPTH} for each actor, full ones block",
-            SlotsSpec(slot, settings.actors, _DEPTH),
-        ),
-    }
-    learner = Role(
-        "learner",
-        f"learns from {unrolls} unrolls of {steps} on {config.run.device}, {config.run.threads} threads",
+            SlotsSpec(slot, len(range(rank, settings.actors, settings.learners)), _DEPTH),
+        )
+    share = unrolls // settings.learners
+    learner = learners(
+        assembly,
         run_impala_learner,
-        [
-            ImpalaLearnerPlan(
-                config,
-                spec,
-                assembly.network_factory,
-                settings.publish_every,
-                run,
-                slot=slot,
-                batch=unroll_layouts(spec, steps, unrolls, parameters, memory),
-            )
-        ],
-        [("weights", "unrolls", "pace")],
-        settings.restarts,
-        _COMPILE_S,
-        keeps=True,
-        gpus=learner_gpus(assembly),
+        run,
+        [("weights", name, "pace") for name in names],
+        lambda **common: ImpalaLearnerPlan(
+            **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, memory)
+        ),
     )
-    acting = actors(assembly, steps, ["unrolls"], checkpoint)
+    acting = actors(assembly, steps, names, checkpoint)
     return Graph((learner, acting, *evaluators(assembly, checkpoint)), edges)

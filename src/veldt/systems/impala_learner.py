@@ -62,7 +62,6 @@ class _ImpalaLearner(LearnerRole):
                 self._incoming.release(taken.ring)
             if self._column == self._columns - self._from_replay * self._width:
                 self._learn()
-        self.say_how_it_goes()
 
     def experience(self) -> dict[str, float]:
         return {"replay/unrolls": float(len(self._old) * self._width)} if self._from_replay else {}
@@ -75,7 +74,7 @@ class _ImpalaLearner(LearnerRole):
 
     def _learn(self) -> None:
         with self._clock("replay"):
-            seed = derive_seed(self._plan.config.run.seed, REPLAY, self._learner.updates)
+            seed = derive_seed(self._plan.config.run.seed, REPLAY, self._learner.updates, self._plan.rank)
             for slot in self._old.drawn(self._from_replay, seed):
                 self._batch.put(self._column, slot)
                 self._column += self._width

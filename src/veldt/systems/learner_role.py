@@ -15,7 +15,7 @@ from torch import Tensor
 from veldt.agent import make_network
 from veldt.algorithms.base import Forward, Loss
 from veldt.config import TrainConfig
-from veldt.exchange.gradients import OneLearner
+from veldt.exchange.gradients import AllReduce, GradientEdge, OneLearner
 from veldt.exchange.pace import Pace
 from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
@@ -33,13 +33,19 @@ _SAY_S = 0.5  # seconds between messages with figures
 
 @dataclass(frozen=True)
 class LearnerPlan:
-    """`publish_every` counts updates. `run` is the run's directory, whose newest checkpoint it goes on from."""
+    """`publish_every` counts updates. `run` is the run's directory, whose newest checkpoint it goes on from.
+
+    Of several learners the one of rank 0 publishes and keeps; they meet at a file whose name begins with `meeting`.
+    """
 
     config: TrainConfig
     spec: SimulatorSpec
     network: TorsoFactory | None
     publish_every: int
     run: Path | None = None
+    rank: int = 0
+    learners: int = 1
+    meeting: Path | None = None
 
 
 class LearnerRole(ABC):
@@ -50,30 +56,37 @@ class LearnerRole(ABC):
         self._control, self._plan, self._weights, self._pace = control, plan, weights, pace
         config = plan.config
         torch.set_num_threads(max(1, config.run.threads))
-        self._device = torch.device(config.run.device)
+        self._device = _device(config.run.device, plan.rank)
         self._algorithm = config.make_algorithm(plan.spec.action)
         self._network, self._parameters = self._made()
         target, target_parameters = self._made() if self._algorithm.target else (None, None)
         self._forward = self._compiled(self._network)
         self._target = None if target is None else self._compiled(target)
-        self._learner = Learner(
-            self._algorithm, self._forward, self._parameters, OneLearner(), target_parameters
-        )
+        edge = self._gradient_edge()
+        self._learner = Learner(self._algorithm, self._forward, self._parameters, edge, target_parameters)
         self._clock, self._figures, self._said_snapshot = StageClock(), _Figures(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
             groups = checkpoint.groups
             self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
         # Versions only grow: updates that were lost with a former life are counted, too.
-        self._learner.updates = int(pace.updates_L[0])
-        weights.publish(self._learner.updates, self._parameters.arrays())
+        self._learner.updates = pace.updates_L[plan.rank] = int(pace.updates_L.max())
+        if plan.rank == 0:
+            weights.publish(self._learner.updates, self._parameters.arrays())
 
     def run(self) -> None:
         """Learns until it is told to stop."""
-        while not self._control.stopping:
-            self._control.beat()
-            self._say_part()
-            self.step()
+        try:
+            while not self._control.stopping:
+                self._control.beat()
+                self._say_part()
+                self.step()
+                self._say_how_it_goes(is_due=self._figures.is_due)
+            self._say_how_it_goes(is_due=self._figures.has_any)
+        except RuntimeError:
+            # Of another learner that has ended already.
+            if self._plan.learners == 1 or not self._control.stopping:
+                raise
 
     @abstractmethod
     def step(self) -> None:
@@ -93,14 +106,13 @@ class LearnerRole(ABC):
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
         self._figures.add(loss.figures, self._learner.updates - 1 - version_N, rate)
-        self._pace.updates_L[0] += 1
-        if self._learner.updates % self._plan.publish_every == 0:
+        self._pace.updates_L[self._plan.rank] += 1
+        if self._plan.rank == 0 and self._learner.updates % self._plan.publish_every == 0:
             self._weights.publish(self._learner.updates, self._parameters.arrays())
         return loss
 
-    def say_how_it_goes(self) -> None:
-        """Says figures, now and then."""
-        if self._figures.is_due():
+    def _say_how_it_goes(self, *, is_due: bool) -> None:
+        if self._plan.rank == 0 and is_due:
             self._control.say(
                 "figures",
                 **self._figures.taken(),
@@ -112,7 +124,7 @@ class LearnerRole(ABC):
     def _say_part(self) -> None:
         """Its part of a snapshot that is wanted."""
         number = self._control.snapshot
-        if number in (0, self._said_snapshot):
+        if number in (0, self._said_snapshot) or self._plan.rank:
             return
         self._said_snapshot = number
         groups = {
@@ -123,6 +135,15 @@ class LearnerRole(ABC):
         arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
         self._control.say("part", arrays, number=number)
 
+    def _gradient_edge(self) -> GradientEdge:
+        plan = self._plan
+        if plan.learners == 1:
+            return OneLearner()
+        assert plan.meeting is not None
+        # They are all started again together, and meet anew.
+        meeting = plan.meeting.with_name(f"{plan.meeting.name}-{self._control.attempt}")
+        return AllReduce(plan.rank, plan.learners, meeting, self._device.type != "cpu")
+
     def _made(self) -> tuple[Network, FlatParameters]:
         network = make_network(self._plan.config, self._plan.spec, self._plan.network)
         return network, apply_precision(network, self._plan.config.run.precision, self._device)
@@ -131,6 +152,14 @@ class LearnerRole(ABC):
         if not self._plan.config.run.compile:
             return network
         return CompiledForward(network, lambda text: self._control.say("note", about="note", text=text))
+
+
+def _device(name: str, rank: int) -> torch.device:
+    """Learners on accelerators take one each, in turn."""
+    device = torch.device(name)
+    if device.type != "cuda" or rank == 0:
+        return device
+    return torch.device("cuda", ((device.index or 0) + rank) % torch.cuda.device_count())
 
 
 class _Figures:
@@ -153,8 +182,13 @@ class _Figures:
         self._lag_sum += float(lag_N.mean())
         self._lag_min, self._lag_max = min(self._lag_min, lag_N.min()), max(self._lag_max, lag_N.max())
 
+    @property
+    def has_any(self) -> bool:
+        return self._count > 0
+
+    @property
     def is_due(self) -> bool:
-        return self._count > 0 and time.monotonic() - self._said_at > _SAY_S
+        return self.has_any and time.monotonic() - self._said_at > _SAY_S
 
     def taken(self) -> dict[str, Any]:
         """Sums over `count` updates, and the last step size."""

@@ -56,6 +56,7 @@ def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[s
                     role.restarts,
                     role.deadline_s,
                     role.niceness,
+                    role.name if role.together else "",
                     gpus=role.gpus,
                     is_needed=role.least is None or index < role.least,
                     peers=tuple({other for end in ends for other in end.others}),

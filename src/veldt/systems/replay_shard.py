@@ -71,30 +71,34 @@ def batch_layouts(spec: SimulatorSpec, rows: int) -> dict[str, Layout]:
     }
 
 
-def run_shard(control: Control, plan: ShardPlan, slots: Slots, edge: ReplayEnds) -> None:
-    """The role: stores, draws and renews priorities until it is told to stop."""
+def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnds) -> None:
+    """The role: stores, and draws and renews priorities for each of the learners, until it is told to stop."""
     replay = plan.config.replay
     assert replay is not None
     share = dataclasses.replace(replay, replay_size=max(1, replay.replay_size // plan.shards))
     memory = Replay(plan.spec, plan.width, share, plan.returns)
     keeper = None if plan.run is None else _Keeper(control, plan, plan.run, memory)
-    server, incoming = edge.server(plan.number), slots.consumer()
+    servers, incoming = [edge.server(plan.number) for edge in edges], slots.consumer()
     while not control.stopping:
         control.beat()
         if keeper is not None:
             keeper.look()
-        taken, found = incoming.take(0.0), server.take()
+        taken = incoming.take(0.0)
         if taken is not None:
             rows = Rows(plan.spec, taken.arrays)
             if keeper is not None:
                 keeper.before(rows.steps)
             memory.append(rows, taken.arrays["priority"], plan.first[taken.ring])
             incoming.release(taken.ring)
-        if found is not None:
-            _carry_out(found[0], memory)
-            server.done(*found)
-        server.state(memory.index.mass if len(memory) else 0.0, len(memory), memory.dropped)
-        if taken is None and found is None:
+        is_idle = taken is None
+        for server in servers:
+            found = server.take()
+            if found is not None:
+                _carry_out(found[0], memory)
+                server.done(*found)
+                is_idle = False
+            server.state(memory.index.mass if len(memory) else 0.0, len(memory), memory.dropped)
+        if is_idle:
             incoming.wait(_WAIT_S)
 
 

@@ -31,6 +31,8 @@ def main(cpus: int, gpus: int, store_bytes: int) -> None:
         os.environ.setdefault(
             "RAY_worker_niceness", "0"
         )  # by itself, Ray lets everything else on a machine go before
+        # Learners that meet by Gloo listen here only: nobody else has business with them.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
         import ray
 
         with on_loopback():

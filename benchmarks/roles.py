@@ -1,0 +1,151 @@
+"""Acting and learning apart: what each role does beside the others, against what it does alone on the same cores.
+
+    python benchmarks/roles.py weights beside solve [--env CartPole-v1] [--seconds 10]
+
+Needs two cores: the learner (and nothing else) on one, actors and replay shard on the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import psutil
+from running import train
+
+from veldt.exchange.graph import Graph
+from veldt.exchange.weights import SharedWeights
+from veldt.given import with_settings
+from veldt.recipe_book import find
+from veldt.runtime.cores import allowed_cores
+from veldt.runtime.processes import PRELOAD_ROLES, forkserver
+from veldt.runtime.shared import Layout
+from veldt.simulators.source import resolve
+from veldt.systems.apex import apex
+from veldt.systems.assembly import assemble
+from veldt.systems.here import supervised_here
+
+
+def weights() -> None:
+    """What the learner pays for a version of 4 M parameters, and an actor for a look that finds nothing new."""
+    arrays = {"w": np.zeros((2000, 2000), np.float32)}
+    layouts = {name: Layout(array.shape, "float32") for name, array in arrays.items()}
+    edge = SharedWeights(layouts, forkserver(PRELOAD_ROLES))
+    times = [_timed(lambda n=n: edge.publish(n, arrays)) for n in range(50)][2:]
+    newest = edge.pull_if_newer(-1, arrays)
+    looks = _timed(lambda: [edge.pull_if_newer(newest, arrays) for _ in range(10_000)]) / 10_000
+    print(
+        f"publish 4 M parameters: {1e3 * statistics.median(times):.2f} ms; nothing new: {1e6 * looks:.2f} µs"
+    )
+
+
+def beside(env: str, seconds: float) -> None:
+    """Updates and steps per second of a whole Ape-X, of its learner alone, and of its actors alone."""
+    config = find("apex-dqn").config(env)
+    changes = {"actors": 2, "num_simulators": 16, "evaluator_share": 0.0, "evaluate_every": 0, "threads": 1}
+    config = with_settings(config, changes | {"learning_starts": max(1000, config.learn.batch)})
+    graph = apex(assemble(config, resolve(env)))
+    together = _rates(graph, seconds)
+    learner = _rates(graph, seconds, stops=("actor",))
+    actors = _rates(graph, seconds, stops=("learner",))
+    print(
+        f"{env}, batch {config.learn.batch:,}: learner {together[0]:,.1f} updates/s beside actors, ", end=""
+    )
+    print(f"{learner[0]:,.1f} without: {together[0] / learner[0]:.2f}")
+    print(f"{env}: actors {together[1]:,.0f} SPS beside the learner, {actors[1]:,.0f} without: ", end="")
+    print(f"{together[1] / actors[1]:.2f}")
+
+
+def solve(recipes: Sequence[str]) -> None:
+    """Seconds from process start to a mean of 475 over 100 games of CartPole-v1, five seeds."""
+    for recipe in recipes:
+        found = []
+        for seed in range(1, 6):
+            settings = ("--env", "CartPole-v1", "--until", "475", "--seed", str(seed))
+            run = train(recipe, *settings)
+            found.append(run["process_seconds"] if run["reason"] == "until" else float("inf"))
+        seconds = " · ".join(f"{value:.1f}" for value in found)
+        print(f"{recipe}: median {statistics.median(found):.1f} s ({seconds})", flush=True)
+
+
+def _rates(graph: Graph, seconds: float, stops: Sequence[str] = ()) -> tuple[float, float]:
+    """Updates and steps per second; roles named in `stops` are stopped after the memory has been filled."""
+    supervisor, edges = supervised_here(graph)
+    pace = edges["pace"]
+    pace.intensity = 0.0  # neither waits for the other
+    supervisor.start()
+    try:
+        with _pinned(supervisor):
+            _look_until(supervisor, lambda: pace.updates_L.sum() > 20)
+            for process in _processes():
+                if process.name().startswith(tuple(stops)) and stops:
+                    process.suspend()
+            _look_for(supervisor, 1.0)
+            before = int(pace.updates_L.sum()), pace.steps, time.perf_counter()
+            _look_for(supervisor, seconds)
+            took = time.perf_counter() - before[2]
+            return (int(pace.updates_L.sum()) - before[0]) / took, (pace.steps - before[1]) / took
+    finally:
+        supervisor.kill()
+
+
+@contextlib.contextmanager
+def _pinned(supervisor: Any) -> Iterator[None]:
+    """The learner on the last core, the others on the rest."""
+    *others, last = allowed_cores()
+    _look_until(supervisor, lambda: any(process.name() == "learner" for process in _processes()))
+    _look_for(supervisor, 1.0)
+    for process in _processes():
+        process.cpu_affinity([last] if process.name() == "learner" else others)
+    yield
+
+
+def _processes() -> list[psutil.Process]:
+    """The roles' processes."""
+    family = psutil.Process().children(recursive=True)
+    return [process for process in family if process.name().split()[0] in ("learner", "replay", "actor")]
+
+
+def _look_until(supervisor: Any, holds: Any) -> None:
+    end = time.monotonic() + 120
+    while not holds():
+        supervisor.look(0.05)
+        if time.monotonic() > end:
+            raise SystemExit("nothing happens")
+
+
+def _look_for(supervisor: Any, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        supervisor.look(0.1)
+
+
+def _timed(work: Any) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="+", choices=("weights", "beside", "solve"))
+    parser.add_argument("--env", default="CartPole-v1")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--recipes", nargs="+", default=["impala", "apex-dqn"])
+    asked = parser.parse_args()
+    for what in asked.what:
+        if what == "weights":
+            weights()
+        elif what == "beside":
+            beside(asked.env, asked.seconds)
+        else:
+            solve(asked.recipes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""What a run has written, as rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a JSON-lines file; none of one that is not there."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    return rows(run / "metrics.jsonl")
+
+
+def learning(run: Path) -> list[dict[str, Any]]:
+    """The rows of metrics in whose time something was learned."""
+    return [row for row in metrics(run) if "loss/total" in row]
+
+
+def episodes(run: Path) -> list[dict[str, Any]]:
+    return rows(run / "episodes.jsonl")
+
+
+def events(run: Path, kind: str) -> list[str]:
+    return [event["text"] for event in rows(run / "events.jsonl") if event["kind"] == kind]

@@ -1,0 +1,71 @@
+"""IMPALA from the outside: whole runs, resumed, with old unrolls, a memory, and several learners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_rows import episodes, learning
+
+import veldt
+from veldt.errors import UsageError
+from veldt.runs.checkpoints import CheckpointStore
+
+SMALL: dict[str, Any] = {
+    "num_simulators": 8,
+    "actors": 2,
+    "unrolls": 8,
+    "horizon": 5,
+    "hidden": (16,),
+    "steps": 4000,
+    "seed": 3,
+    "log_every": 0.2,
+    "quiet": True,
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"replay_share": 0.5, "replay_unrolls": 40}, {"lstm": 8, "shared": True}, {"learners": 2}],
+    ids=lambda settings: "-".join(settings) or "plain",
+)
+def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path: Path) -> None:
+    run = veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    assert run.reason == "steps" and run.summary["steps"] >= 4000
+    assert (run.summary["algorithm"], run.summary["system"]) == ("vtrace", "impala")
+    last = learning(run.path)[-1]
+    fresh = 4 if "replay_share" in settings else 8
+    assert last["updates"] == pytest.approx(last["step"] / (fresh * 5), rel=0.2)
+    assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
+    if not settings:
+        assert last["policy_lag_mean"] < 20, "a few slots at most are under way"
+    assert np.isfinite(last["loss/total"]) and 0 < last["vtrace/rho_mean"] <= 1.0
+    assert run.summary["episodes"] == len(episodes(run.path)), "all games count"
+    again = veldt.resume(run.path, steps=6000, quiet=True)
+    after = CheckpointStore(run.path / "checkpoints").newest(print)
+    assert again.summary["steps"] >= 6000 and sum(after.meta["pace"]["steps"]) >= 6000
+    assert not list(run.path.glob(".learners-*"))
+    assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"algorithm": "a2c"}, "a2c would take what it learns from for its own policy's"),
+        ({"algorithm": "ppo"}, "take vtrace there, which corrects"),
+        ({"algorithm": "dqn"}, "it gets unrolls"),
+        ({"unrolls": 6}, "--unrolls is 6, .* take a multiple of 4"),
+        ({"unrolls": 4, "learners": 2}, "take a multiple of 8"),
+        ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
+        ({"replay_share": 0.9}, "leaves nothing new"),
+        ({"replay_share": 0.5, "replay_unrolls": 4}, "it must be at least a batch, 8"),
+        ({"shards": 2}, "no setting 'shards'"),
+        ({"processes": 2}, "--actors says how many processes act"),
+    ],
+)
+def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,78 @@
+"""Unrolls of several actors side by side: what a learner reads is what each actor lived through."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from veldt.simulators.choose import Plan, make_simulators, probe_spec
+from veldt.simulators.settings import AtariConfig, SimulationConfig
+from veldt.simulators.simulator import StepperSettings
+from veldt.simulators.source import resolve
+from veldt.simulators.trajectory import STEP_FLAGS
+from veldt.systems.observations import slot_observations
+from veldt.systems.unrolls import Unrolls, unroll_layouts
+
+WIDTH, PARAMETERS, MEMORY = 2, 3, 4
+
+
+@pytest.mark.parametrize(("env", "steps"), [("CartPole-v1", 30), ("ALE/Pong-v5", 6)])
+def test_columns_are_the_slots(env: str, steps: int) -> None:
+    source, atari = resolve(env), AtariConfig(max_episode_steps=4)
+    spec = probe_spec(source, atari)
+    rng = np.random.default_rng(0)
+    batch = Unrolls(spec, unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, MEMORY), torch.device("cpu"))
+    expected, wanted = [], []
+    for number in range(3):
+        simulation = SimulationConfig(num_simulators=WIDTH, simulators="in-process")
+        simulators = make_simulators(
+            StepperSettings(source, number, simulation, atari),
+            spec,
+            steps,
+            Plan("in-process", 0, 1, (), ""),
+            stacks=True,
+        )
+        slot = simulators.trajectory
+        simulators.start()
+        observations = slot_observations(slot, torch.device("cpu"))
+        for _ in range(2):  # the second begins in the middle of games
+            slot.action[:] = spec.action.sample(rng, steps * WIDTH).reshape(slot.action.shape)
+            rows = []
+            for t in range(steps):
+                rows.append(observations.row(t, slice(0, WIDTH)).clone())
+                simulators.step(0, t)
+                simulators.wait(0, t)
+            rows.append(observations.last().clone())
+            arrays = {
+                "policy": rng.random((steps, WIDTH, PARAMETERS), np.float32),
+                "memory": rng.random((WIDTH, MEMORY), np.float32),
+            }
+            full = arrays | {
+                name: np.empty(layout.shape, layout.dtype)
+                for name, layout in unroll_layouts(spec, steps, WIDTH, 0, 0).items()
+                if name != "policy"
+            }
+            slot.copy_to(full)
+            batch.put(number * WIDTH, full)
+            flags = {name: getattr(slot, name).copy() for name in (*STEP_FLAGS, "action", "reward")}
+            begins = slot.age == 0
+            simulators.carry_over()
+        simulators.close()
+        expected.append(torch.stack(rows))
+        wanted.append((flags, arrays, begins))
+    rollout = batch.rollout()
+    observed_SBx = torch.cat(expected, 1)
+    assert torch.equal(rollout.observations.rows(None), observed_SBx[:-1].flatten(0, 1))
+    assert torch.equal(rollout.observations.last(), observed_SBx[-1])
+    some = torch.tensor([0, 5, 3 * WIDTH * steps - 1])
+    assert torch.equal(rollout.observations.rows(some), observed_SBx[:-1].flatten(0, 1)[some])
+    assert rollout.memory is not None
+    for number, (flags, arrays, begins) in enumerate(wanted):
+        part = slice(number * WIDTH, (number + 1) * WIDTH)
+        for name, array in flags.items():
+            assert np.array_equal(getattr(rollout, name)[:, part].numpy(), array), name
+        assert np.array_equal(rollout.extras["policy"][:, part].numpy(), arrays["policy"])
+        assert np.array_equal(rollout.memory.first_BM[part].numpy(), arrays["memory"])
+        assert np.array_equal(rollout.memory.begins_SB[:, part].numpy(), begins)
+    assert any(flags["truncated"].any() or flags["terminated"].any() for flags, _, _ in wanted)
