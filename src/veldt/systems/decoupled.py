@@ -185,8 +185,9 @@ class Decoupled:
         self._writer.check()
         if self._parts.is_whole and self._writer.is_done:
             self._write_parts()
-        every = self._config.run.checkpoint_every
-        if not self._parts.is_expected and self._monitor.steps - self._saved_at >= every:
+        # Only when the one before is on the disk: what it does not name is removed then, even what is being written.
+        can_begin = not self._parts.is_expected and self._writer.is_done
+        if can_begin and self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
             self._begin_snapshot()
             self._saved_at = self._monitor.steps
 
@@ -242,6 +243,7 @@ class Decoupled:
     def _end(self, reason: str, stop: threading.Event) -> None:
         """The last checkpoint, and then the last evaluation, for which all cores are free."""
         if not self._parts.is_expected:
+            self._writer.finish()
             self._begin_snapshot()
         end = time.monotonic() + _PARTS_S
         while not self._parts.is_whole:
@@ -277,6 +279,7 @@ class Decoupled:
 
     def _save_what_is_left(self, error: RoleError) -> None:
         """A last checkpoint of a run that a role has ended, if those that have parts in it are still there."""
+        self._finish_writing()
         self._begin_snapshot()
         end = time.monotonic() + _LAST_WORDS_S
         while self._parts.missing and time.monotonic() < end:
