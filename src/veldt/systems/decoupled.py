@@ -281,6 +281,7 @@ class Decoupled:
 
     def _save_what_is_left(self, error: RoleError) -> None:
         """A last checkpoint of a run that a role has ended, if those that have parts in it are still there."""
+        self._finish_writing()
         self._begin_snapshot()
         end = time.monotonic() + _LAST_WORDS_S
         while self._parts.missing and time.monotonic() < end:
