@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 
 from veldt.runtime.on_ray.settings import quiet, token
 
+_OF_RAY = re.compile(r"ray::|/raylet|gcs_server|on_ray|site-packages/ray/")
 # By which processes of these tests are known, from those of others on this machine.
 _MARK = "VELDT_TESTS_RAY"
 os.environ[_MARK] = secrets.token_hex(8)
@@ -22,7 +24,12 @@ def left(directory: Path) -> list[str]:
     found = [path.name for path in directory.glob("veldt-ray-*")]
     for process in psutil.process_iter(["cmdline", "status"]):
         line = " ".join(process.info["cmdline"] or [])
-        if process.info["status"] != "zombie" and ("ray" in line) and process.pid != os.getpid():
+        if (
+            process.info["status"] != "zombie"
+            and _OF_RAY.search(line)
+            and "multiprocessing" not in line
+            and process.pid != os.getpid()
+        ):
             with contextlib.suppress(psutil.Error):
                 if process.environ().get(_MARK) == os.environ[_MARK]:
                     found.append(f"{process.pid} {line[:80]}")

@@ -16,7 +16,7 @@ import pytest
 from rays import left
 
 import veldt
-from veldt.errors import UsageError, VeldtError
+from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
 
 pytestmark = [pytest.mark.timeout(240)]
@@ -62,20 +62,6 @@ def test_impala(tmp_path: Path, nothing_left: Path) -> None:
     run = veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
     assert run.reason == "steps" and pace(run.path)["updates"][0] > 5
     assert np.isfinite(run.summary["policy_lag_mean"])
-
-
-def test_an_environment_that_fails_ends_the_run_with_its_traceback(
-    tmp_path: Path, nothing_left: Path
-) -> None:
-    with pytest.raises(VeldtError, match="the wheel came off") as caught:
-        veldt.train(
-            "apex-dqn",
-            env="environments:fails_after_a_while",
-            run_dir=tmp_path / "run",
-            cluster="local",
-            **SMALL,
-        )
-    assert "environments.py" in caught.value.details  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

@@ -30,13 +30,15 @@ from veldt.systems.on_cluster import supervised_on
 
 pytestmark = [pytest.mark.timeout(240)]
 DEADLINE_S = 90.0
+# Ray itself gives a node half a minute.
+QUICK = {"health_check_period_ms": 500, "health_check_timeout_ms": 3000, "health_check_failure_threshold": 2}
 STORE = 80 * 2**20
 SETTINGS = {
     "num_simulators": 6,
     "actors": 3,
     "shards": 2,
     "flush": 16,
-    "insert_slack": 1000.0,
+    "insert_slack": 2000.0,
     "evaluator_share": 0.0,
     "pull_every": 20,
     "batch": 16,
@@ -55,7 +57,12 @@ def nodes() -> Iterator[Nodes]:
     with private_ray():
         cluster = Nodes(
             initialize_head=True,
-            head_node_args={"num_cpus": 4, "object_store_memory": STORE, "include_dashboard": False},
+            head_node_args={
+                "num_cpus": 4,
+                "object_store_memory": STORE,
+                "include_dashboard": False,
+                "_system_config": QUICK,
+            },
         )
         try:
             yield cluster
@@ -186,7 +193,7 @@ def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
             run.next("started", role)
             run.until("acting again", lambda b=before: run.pace.steps_A.sum() > b[0] + 100)
             run.until("learning again", lambda b=before: run.pace.updates_L[0] > b[1] + 20)
-        assert pace.due <= pace.samples + 1000 + 4.0 * 16 * 6
+        assert pace.due <= pace.samples + 2000 + 4.0 * 16 * 6
         run.until("who waits to be said", lambda: run.of("note"))
         assert (
             "actor 1, actor 2 without room: the cluster has 4 CPUs (0 free)"
@@ -253,6 +260,7 @@ def test_another_version_and_another_token_are_explained(
     )
     assert "pip install ray==2.1.0 with Python 3.8.1" in text
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    monkeypatch.setattr("veldt.runtime.on_ray.cluster._JOIN_S", 6.0)
     with pytest.raises(UsageError, match="does not let this process in"), connected(nodes.address):
         pass
 
