@@ -21,7 +21,8 @@ from veldt.exchange.pace import Pace
 from veldt.given import with_settings
 from veldt.recipe_book import find
 from veldt.runtime.on_ray.cluster import connected, explained
-from veldt.runtime.on_ray.supervisor import HostedPlan, RaySupervisor
+from veldt.runtime.on_ray.plans import HostedPlan
+from veldt.runtime.on_ray.supervisor import RaySupervisor
 from veldt.runtime.supervision import Message
 from veldt.simulators.source import resolve
 from veldt.systems.apex import apex

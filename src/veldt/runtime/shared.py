@@ -80,6 +80,11 @@ def arrays_in(block: Any, layouts: Mapping[str, Layout]) -> dict[str, np.ndarray
     return views
 
 
+def rows_of(layouts: Mapping[str, Layout], rows: int) -> dict[str, Layout]:
+    """The same arrays with so many rows."""
+    return {name: Layout((rows, *layout.shape[1:]), layout.dtype) for name, layout in layouts.items()}
+
+
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 

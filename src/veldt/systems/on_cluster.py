@@ -10,7 +10,8 @@ from veldt.exchange.on_ray.ends import EdgeFor, store_bytes
 from veldt.exchange.on_ray.pace import PaceBook
 from veldt.exchange.pace import Pace
 from veldt.runtime.on_ray.cluster import Cluster
-from veldt.runtime.on_ray.supervisor import HostedPlan, RaySupervisor
+from veldt.runtime.on_ray.plans import HostedPlan
+from veldt.runtime.on_ray.supervisor import RaySupervisor
 
 
 def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[str, Any]]:

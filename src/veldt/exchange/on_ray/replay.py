@@ -21,7 +21,7 @@ import numpy as np
 from veldt.exchange.replay import Batch, Order, shard_seed, share_out
 from veldt.exchange.slots import awaited
 from veldt.runtime.on_ray.mail import Letter, Mail
-from veldt.runtime.shared import Layout, SharedArrays, arrays_in
+from veldt.runtime.shared import Layout, SharedArrays, arrays_in, rows_of
 
 _AGAIN_S = 10.0  # until an order whose rows have not come is sent again
 _STATE_S = 0.1  # between two words of a shard on what it holds
@@ -69,7 +69,7 @@ class ReplaySeller:
                 self._orders.append((Order(0, 0, None, key_N, priority_N), 0))
         for number, place, count, seed in orders:
             if number not in self._blocks:
-                layouts = _of(self._layouts, count)
+                layouts = rows_of(self._layouts, count)
                 rows = SharedArrays(layouts, None)
                 self._blocks[number] = rows.block
                 out = {name: rows[name] for name in layouts}
@@ -243,12 +243,7 @@ class ReplayBuyer:
             if ordered is None:
                 return  # its batch was dropped, or it was another life's
             part = slice(*ordered.part_S[shard : shard + 2].tolist())
-            layouts = _of(self._layouts, part.stop - part.start)
+            layouts = rows_of(self._layouts, part.stop - part.start)
             for name, array in arrays_in(block, layouts).items():
                 self._places[place][name][part] = array
             self._written_SP[shard, place] = number
-
-
-def _of(layouts: Mapping[str, Layout], rows: int) -> dict[str, Layout]:
-    """The arrays of so many rows of a batch."""
-    return {name: Layout((rows, *layout.shape[1:]), layout.dtype) for name, layout in layouts.items()}

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import ray
 
 from veldt.errors import RoleError
 from veldt.runtime.on_ray.host import News, Peers, Report, Start
 from veldt.runtime.on_ray.life import RayLife
+from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.roles import Identity
-from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
+from veldt.runtime.supervision import Message, Place, Supervision
 
 # Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
 _ASK_S, _ASK_EACH_S = 0.05, 0.0005
@@ -27,37 +26,6 @@ _ROOM_S = 60.0  # for a role that the others cannot work without to be placed
 _GIVE_S = 3.0  # before another's place is taken for it
 _COUNT_S = 1.0  # between two counts of what is free
 _SAY_S = 3.0  # from the start, until it is said who has no room
-
-
-class Shared(Protocol):
-    """The supervisor's side of a `Gauge`."""
-
-    def told(self, role: int) -> Any:
-        """What the role of this number is to know."""
-
-    def begins(self, role: int) -> None:
-        """Called before the role's next life is told anything."""
-
-    def heard(self, role: int, report: Any) -> None: ...
-
-    def lost(self, role: int) -> None: ...
-
-
-@dataclass(frozen=True)
-class HostedPlan(RolePlan):
-    """See `RolePlan`.
-
-    Args:
-        gpus: how many it needs.
-        is_needed: whether the others wait for it; else it joins them when there is room.
-        peers: names of the roles that it sends to.
-        gauges: places among its arguments of edges that are exchanged with the supervisor, and the other sides of them.
-    """
-
-    gpus: int = 0
-    is_needed: bool = True
-    peers: tuple[str, ...] = ()
-    gauges: Mapping[int, Shared] | None = None
 
 
 class RaySupervisor(Supervision):
