@@ -34,6 +34,7 @@ SETTINGS = {
     "insert_slack": 1000.0,
     "evaluator_share": 0.0,
     "pull_every": 20,
+    "n_step": 3,
     "batch": 16,
     "training_intensity": 4.0,
     "learning_starts": 100,

@@ -40,14 +40,16 @@ def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_pa
     assert run.reason == "steps" and run.summary["steps"] >= 3000
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "apex")
     last = learning(run.path)[-1]
-    assert last["updates"] == pytest.approx((last["step"] - 100) * 2.0 / 16, rel=0.6)
     assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
     assert np.isfinite(last["loss/total"]) and last["role_restarts"] == 0
+    last = metrics(run.path)[-1]
     shares = [last[f"actors/{stage}_share"] for stage in ("simulate", "infer", "replay", "wait")]
     assert sum(shares) == pytest.approx(1.0)
     result = veldt.evaluate(run.path, episodes=3)
     assert len(result.scores) == 3
     checkpoint = CheckpointStore(run.path / "checkpoints").newest(print)
+    pace = checkpoint.meta["pace"]
+    assert 0.5 < pace["updates"][0] * 16 / (sum(pace["steps"]) - 100) <= 2.0, "actors are ahead by the slack"
     assert set(checkpoint.meta["shards"]) == {"shard-0", "shard-1"}
     rows = sum(segment["end"][0] for segment in checkpoint.meta["shards"]["shard-0"])
     assert rows > 0

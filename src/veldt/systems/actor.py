@@ -68,6 +68,7 @@ def run_actor(control: Control, plan: ActorPlan, weights: Weights, slots: Slots,
                 actor.act()
             else:
                 actor.wait()
+        actor.say_how_it_goes()
     finally:
         actor.close()
 
@@ -128,14 +129,14 @@ class _Actor:
         self._since_pull += steps
         self._phantoms += slot.valid.size - steps
         self._say_games()
-        self._say_how_it_goes()
+        self._say_now_and_then()
         self._sampler.carry_over()
 
     def wait(self) -> None:
         """Learning is to catch up first."""
         with self._clock("wait"):
             self._control.sleep(_WAIT_S)
-        self._say_how_it_goes()
+        self._say_now_and_then()
 
     def close(self) -> None:
         self._simulators.close()
@@ -161,15 +162,19 @@ class _Actor:
             self._parameters.refresh()
         return version >= 0
 
-    def _say_how_it_goes(self) -> None:
+    def say_how_it_goes(self) -> None:
+        """Says where the time went, and what happened to simulators."""
+        self._said_at = time.monotonic()
         for text in self._simulators.notes():
             self._control.say("note", about="restart", text=text)
+        restarts = int(self._slot.restarts.sum())
+        self._control.say(
+            "actor", seconds=self._clock.seconds, phantoms=self._phantoms, simulator_restarts=restarts
+        )
+
+    def _say_now_and_then(self) -> None:
         if time.monotonic() - self._said_at > _SAY_S:
-            self._said_at = time.monotonic()
-            restarts = int(self._slot.restarts.sum())
-            self._control.say(
-                "actor", seconds=self._clock.seconds, phantoms=self._phantoms, simulator_restarts=restarts
-            )
+            self.say_how_it_goes()
 
     def _say_games(self) -> None:
         if games := self._book.add(self._slot):
