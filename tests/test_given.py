@@ -50,6 +50,8 @@ def test_layers_for_a_network_without_any(network: str | None, tmp_path: Path) -
     image = functools.partial(image_rows_columns_channels)
     with pytest.raises(veldt.UsageError, match="--hidden is 8, and no part of this network is an MLP"):
         veldt.train("ppo", env=image, run_dir=tmp_path / "run", network=network, hidden=(8,), **QUICK)
+    with pytest.raises(veldt.UsageError, match="--layer-norm is on, and no part of this network is an MLP"):
+        veldt.train("ppo", env=image, run_dir=tmp_path / "run", network=network, layer_norm=True, **QUICK)
     assert not (tmp_path / "run").exists()
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes a virtual environment with pinned versions for each peer named, or for all of them:
 #
-#     benchmarks/peers/setup.sh [envpool] [sb3] [sample-factory] [cpprb]
+#     benchmarks/peers/setup.sh [envpool] [sb3] [sample-factory] [cpprb] [ray]
 #
 # They go into $VELDT_PEERS (~/.cache/veldt-peers), made with $PYTHON (python3): the pins are for 3.11. An
 # environment is finished when its stamp holds its pins: running this again does nothing, and a changed pin is
@@ -30,14 +30,17 @@ pins() {
     cpprb)
         echo numpy==2.4.6 cpprb==11.0.0
         ;;
+    ray)
+        echo torch==2.13.0 numpy==2.4.6 'ray[rllib]==2.60.0' gymnasium==1.2.2 cpprb==11.0.0
+        ;;
     *)
-        echo "setup.sh: no peer is called '$1': the peers are envpool, sb3, sample-factory and cpprb" >&2
+        echo "setup.sh: no peer is called '$1': the peers are envpool, sb3, sample-factory, cpprb and ray" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- envpool sb3 sample-factory cpprb
+[ $# -gt 0 ] || set -- envpool sb3 sample-factory cpprb ray
 
 for peer; do
     pins="$(pins "$peer")"

@@ -25,7 +25,7 @@ from veldt.given import (
     given_again,
     refuse_unread,
     refuse_unread_compression,
-    refuse_unread_hidden,
+    refuse_unread_mlp,
     with_settings,
 )
 from veldt.networks.build import TorsoFactory, is_own
@@ -138,8 +138,8 @@ def train_config(
     """
     source, given = source or resolve(config.env, config.env_kwargs), given or {}
     assembly = assemble(config, source, network)
-    if "hidden" in given:
-        refuse_unread_hidden(config, make_network(assembly.config, assembly.spec, network))
+    if not given.keys().isdisjoint({"hidden", "layer_norm"}):
+        refuse_unread_mlp(given, config, make_network(assembly.config, assembly.spec, network))
     refuse_unread_compression(given, assembly.spec)
     resolved, recorded = to_dict(assembly.config), dict(given)
     if network is not None:

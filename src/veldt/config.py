@@ -53,6 +53,8 @@ class NetworkConfig:
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
     """Layers of the MLP (auto: for vectors). Only for a network that has one."""
+    layer_norm: bool = False
+    """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
     """Units of an LSTM on the torso, with which a policy remembers what it saw in an episode; 0: none."""
 

@@ -113,14 +113,16 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
         )
 
 
-def refuse_unread_hidden(config: TrainConfig, network: nn.Module) -> None:
-    """UsageError if `--hidden`, which was given, shapes no part of `network`."""
+def refuse_unread_mlp(names: Collection[str], config: TrainConfig, network: nn.Module) -> None:
+    """UsageError if one of the settings in `names` is about MLPs, and no part of `network` is one."""
     from veldt.networks.torsos import MLP
 
-    if not any(isinstance(part, MLP) for part in network.modules()):
+    unread = sorted({"hidden", "layer_norm"} & set(names))
+    if unread and not any(isinstance(part, MLP) for part in network.modules()):
+        value = getattr(config.network, unread[0])
+        text = " ".join(map(str, value)) if isinstance(value, tuple) else "on" if value else "off"
         raise UsageError(
-            f"--hidden is {' '.join(map(str, config.network.hidden))}, and no part of this network is an MLP: leave it "
-            "out, or take --network mlp"
+            f"{flag(unread[0])} is {text}, and no part of this network is an MLP: leave it out, or take --network mlp"
         )
 
 

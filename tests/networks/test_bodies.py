@@ -9,6 +9,8 @@ from specs import ATARI, COLOUR, TINY, VECTOR, single, spec
 from torch import Tensor, nn
 
 from veldt.networks.build import Custom, Fields, Images, build_torso
+from veldt.networks.deterministic import DeterministicActorCritic
+from veldt.networks.q_network import QNetwork
 from veldt.networks.torsos import MLP, Activation, dqn_net
 from veldt.simulators.spec import ArraySpec
 
@@ -53,6 +55,35 @@ def test_an_mlp_body_and_its_top_are_the_torso(activation: Activation, function:
     assert (torso.features, torso.top_width) == (HIDDEN[-1], 0)
     assert torch.equal(features, function(F.linear(given, weights["layers.0.weight"])))  # type: ignore[operator]
     assert torch.equal(function(F.linear(features, **top)), torso(given))  # type: ignore[operator]
+
+
+def test_an_mlps_units_are_normalised_before_the_activation() -> None:
+    torso = build_torso("mlp", single(VECTOR), HIDDEN, activation="relu", layer_norm=True)
+    x_NF = observations(VECTOR)
+    for layer in torso.layers:  # type: ignore[union-attr]
+        y_NF = F.linear(x_NF, layer.weight, layer.bias)
+        deviation_N1 = (y_NF.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+        x_NF = ((y_NF - y_NF.mean(1, keepdim=True)) / deviation_N1).relu()
+    torch.testing.assert_close(torso(observations(VECTOR)), x_NF)
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_what_stands_on_a_normalised_body_is_normalised(dueling: bool) -> None:
+    def build() -> nn.Module:
+        return build_torso("mlp", single(VECTOR), HIDDEN, top=False, layer_norm=True)
+
+    streams = 2 if dueling else 1
+    q = QNetwork(build, 3, dueling=dueling, noisy=False)
+    assert sum(isinstance(part, nn.LayerNorm) for part in q.modules()) == 1 + streams
+    # The scale of a normalised layer's weights does not matter.
+    before = q(observations(VECTOR))
+    with torch.no_grad():
+        for part in (q.torso.layers[0], q.advantage.top):  # type: ignore[index]
+            part.weight *= 8.0  # type: ignore[union-attr, operator]
+            part.bias *= 8.0  # type: ignore[union-attr, operator]
+    torch.testing.assert_close(q(observations(VECTOR)), before, rtol=1e-3, atol=1e-3)
+    critic = DeterministicActorCritic(build, 2)
+    assert sum(isinstance(part, nn.LayerNorm) for part in critic.modules()) == 4
 
 
 def test_an_mlp_has_tanh_unless_said_otherwise() -> None:

@@ -49,6 +49,7 @@ class Images(nn.Module):
         self.torso.scale = scale  # type: ignore[assignment]
         self.features = int(self.torso.features)  # type: ignore[arg-type]
         self.top_width = int(self.torso.top_width)  # type: ignore[arg-type]
+        self.layer_norm = bool(self.torso.layer_norm)
 
     def forward(self, image: Tensor) -> Tensor:
         if image.ndim == 3:
@@ -70,6 +71,7 @@ class Fields(nn.Module):
         self.torsos = nn.ModuleList(torsos.values())
         self.features: int = sum(int(torso.features) for torso in torsos.values())  # type: ignore[arg-type, misc]
         self.top_width: int = sum(int(torso.top_width) for torso in torsos.values())  # type: ignore[arg-type, misc]
+        self.layer_norm = any(bool(torso.layer_norm) for torso in torsos.values())
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
         pairs = zip(self.names, self.torsos, strict=True)
@@ -82,7 +84,7 @@ class Custom(nn.Module):
     Which of its layers is the last is not known: it is taken whole, as a torso and as a body alike.
     """
 
-    top_width = 0
+    top_width, layer_norm = 0, False
 
     def __init__(self, module: nn.Module, spec: SimulatorSpec, name: str) -> None:
         super().__init__()
@@ -120,8 +122,9 @@ def build_torso(
     *,
     top: bool = True,
     activation: Activation = "tanh",
+    layer_norm: bool = False,
 ) -> nn.Module:
-    """The torso for `spec`: a module with `features` and `top_width`.
+    """The torso for `spec`: a module with `features`, `top_width` and `layer_norm`.
 
     Args:
         network: a name of `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
@@ -129,6 +132,7 @@ def build_torso(
         hidden: units of each layer of an MLP.
         top: whether the last fully connected layer is there; without it, the torso's body (see `torsos`).
         activation: of an MLP. Convolutional torsos have ReLU.
+        layer_norm: whether an MLP's units are normalised.
 
     Raises:
         UsageError: there is no such network, or it does not fit the observation.
@@ -155,7 +159,7 @@ def build_torso(
             f"network '{network}' is for images, and this environment's observation has the shape {shapes_text}: "
             "use --network auto or mlp"
         )
-    mlp = functools.partial(MLP, hidden=hidden, activation=activation, top=top)
+    mlp = functools.partial(MLP, hidden=hidden, activation=activation, top=top, layer_norm=layer_norm)
     torsos = {name: _field_torso(network, field, mlp, top) for name, field in spec.observation.items()}
     return Fields(torsos) if spec.is_dict else torsos[""]
 

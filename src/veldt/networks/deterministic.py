@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from veldt.networks.torsos import orthogonal
+from veldt.networks.torsos import norm, orthogonal
 
 
 class DeterministicActorCritic(nn.Module):
@@ -51,6 +51,7 @@ class _Part(nn.Module):
         self.body = body
         inputs, width = int(body.features) + extra, int(body.top_width)  # type: ignore[arg-type]
         self.top = orthogonal(nn.Linear(inputs, width)) if width else None
+        self.norm = norm(width, self.top is not None and bool(body.layer_norm))
         self.last = nn.Linear(width or inputs, outputs)
         for parameter in self.last.parameters():
             # The first actions and values are near zero (section 7 of the paper).
@@ -60,4 +61,4 @@ class _Part(nn.Module):
         x = self.body(observation).float()
         if action is not None:
             x = torch.cat([x, action], -1)
-        return self.last(x if self.top is None else F.relu(self.top(x)))
+        return self.last(x if self.top is None else F.relu(self.norm(self.top(x))))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from veldt.networks.noisy import NoisyLinear
-from veldt.networks.torsos import orthogonal
+from veldt.networks.torsos import norm, orthogonal
 
 _DUELING_GRADIENT = 1.0 / math.sqrt(2.0)
 
@@ -95,13 +95,14 @@ class _Stream(nn.Module):
             self.top = orthogonal(nn.Linear(features, width)) if width else None
             # dqn_zoo and CleanRL draw weights from U(±1/√inputs), whose rows have 0.58 of this norm.
             self.last = orthogonal(nn.Linear(width or features, outputs), 1.0)
+        self.norm = norm(width, self.top is not None and bool(body.layer_norm))
         self.noise_width = _noise_width(self.top) + _noise_width(self.last)
 
     def forward(self, features: Tensor, noise: Tensor | None) -> Tensor:
         for_top, for_last = _split(noise, _noise_width(self.top))
         x = features
         if self.top is not None:
-            x = F.relu(_apply(self.top, x.to(self.top.weight.dtype), for_top))
+            x = F.relu(self.norm(_apply(self.top, x.to(self.top.weight.dtype), for_top).float()))
         return _apply(self.last, x.float(), for_last)
 
 

@@ -30,6 +30,11 @@ def orthogonal(layer: _Layer, gain: float = _RELU_GAIN) -> _Layer:
     return layer
 
 
+def norm(width: int, is_wanted: bool) -> nn.Module:
+    """What comes between a layer and its activation."""
+    return nn.LayerNorm(width) if is_wanted else nn.Identity()
+
+
 def _dtype(module: nn.Module) -> torch.dtype:
     """The precision a module computes in."""
     return next((parameter.dtype for parameter in module.parameters()), torch.float32)
@@ -44,6 +49,8 @@ class ConvolutionalTorso(nn.Module):
         width: units of the fully connected layer.
         top: whether that layer is there.
     """
+
+    layer_norm = False
 
     def __init__(
         self,
@@ -106,7 +113,11 @@ def small_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
 
 
 class MLP(nn.Module):
-    """Fully connected layers with an activation between and after. The body of one layer is its input, scaled."""
+    """Fully connected layers with an activation between and after. The body of one layer is its input, scaled.
+
+    With `layer_norm` each layer's units are normalised before the activation (Ba et al. 2016, equation 4), those of a
+    top that the body lacks, too.
+    """
 
     def __init__(
         self,
@@ -116,10 +127,13 @@ class MLP(nn.Module):
         *,
         activation: Activation,
         top: bool,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         sizes = [inputs, *(hidden if top else hidden[:-1])]
         self.layers = nn.ModuleList(orthogonal(nn.Linear(a, b)) for a, b in itertools.pairwise(sizes))
+        self.norms = nn.ModuleList(norm(width, layer_norm) for width in sizes[1:])
+        self.layer_norm = layer_norm
         self.features, self.scale, self.activation = sizes[-1], scale, activation
         self.top_width = 0 if top else hidden[-1]
 
@@ -128,8 +142,8 @@ class MLP(nn.Module):
         x = vector.flatten(1).to(dtype=_dtype(self))
         if self.scale != 1.0:
             x = x * self.scale
-        for layer in self.layers:
-            x = layer(x)
+        for layer, normalised in zip(self.layers, self.norms, strict=True):
+            x = normalised(layer(x))
             x = x.tanh() if self.activation == "tanh" else F.relu(x)
         return x
 
@@ -149,6 +163,8 @@ class ImpalaTorso(nn.Module):
 
     Three stages of 16, 32 and 32 channels, each a convolution, a max-pooling by 2 and two residual blocks.
     """
+
+    layer_norm = False
 
     def __init__(self, shape: Sequence[int], width: int = 256, top: bool = True) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from veldt.systems.learner_role import LearnerPlan
 MEETING = ".learners-"  # so begin the names of the files by which several learners find each other
 _COMPILE_S = 300.0  # the first update may compile the network
 # Where cores are short, the learner goes before actors, which must wait for it anyway.
-_ACTOR_NICENESS = 5
+_ACTOR_NICENESS = 10
 
 
 def weights_edge(assembly: Assembly) -> Edge:

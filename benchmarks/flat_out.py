@@ -1,0 +1,49 @@
+"""Roles at the ends of a replay memory that neither act nor learn: they show what the memory itself can do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veldt.exchange.pace import Pace
+from veldt.exchange.replay import ReplayEnds
+from veldt.exchange.slots import Slots
+from veldt.exchange.weights import Weights
+from veldt.runtime.roles import Control
+from veldt.systems.actor import ActorPlan
+from veldt.systems.learner_role import LearnerPlan
+
+
+def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: Pace) -> None:
+    """In the place of an actor."""
+    out, rng = slots.producer(plan.ring), np.random.default_rng(plan.number)
+    template: dict[str, np.ndarray] = {}
+    while not control.stopping:
+        control.beat()
+        arrays = out.slot(0.1)
+        if arrays is None:
+            continue
+        if not template:
+            template = {name: np.zeros_like(array) for name, array in arrays.items()}
+            template["flags"][:, -1] = True  # valid
+            template["age"][...] = 100
+            template["priority"][...] = rng.random(template["priority"].shape)
+            for name, array in template.items():
+                if name.startswith("observation"):
+                    array[...] = rng.integers(0, 256, array.shape)
+        for name, array in template.items():
+            np.copyto(arrays[name], array)
+        out.commit()
+        pace.steps_A[plan.number] += template["reward"].size
+
+
+def draw(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: Pace) -> None:
+    """In the place of the learner."""
+    client, rng, ordered = edge.client(), np.random.default_rng(0), 0
+    while not control.stopping:
+        control.beat()
+        while client.rows and client.order(ordered, 0.0):
+            ordered += 1
+        batch = client.take(0.1)
+        if batch is not None:
+            client.update(batch, rng.random(len(batch.arrays["key"])), 0.1)
+            pace.updates_L[0] += 1
