@@ -23,8 +23,8 @@ class RolesConfig:
     publish_every: Annotated[int, Unit("updates")] = 1
     """Updates between two versions of the weights that actors can have."""
     evaluator_share: Annotated[float, Unit("of a core")] = 0.0
-    """A process plays games by the newest policy as in evaluation, this part of the time: they are then the run's
-    score. 0: no such process, and the games of the half of the simulators that explores least are."""
+    """A process plays games by the newest policy as in evaluation, with so much of a core's time: they are then the
+    run's score. 0: no such process, and the games of the half of the simulators that explores least are."""
     restarts: Annotated[int, Unit("restarts")] = 100
     """How often each process that dies or hangs may be started again, before the run ends."""
 
