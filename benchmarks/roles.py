@@ -1,6 +1,6 @@
 """Acting and learning apart: what each role does beside the others, against what it does alone on the same cores.
 
-    python benchmarks/roles.py weights beside solve [--env CartPole-v1] [--seconds 10]
+    python benchmarks/roles.py weights beside solve rllib [--env CartPole-v1] [--seconds 10]
 
 Needs two cores: the learner (and nothing else) on one, actors and replay shard on the other.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from running import train
+from running import peer, sps_of_learning, train
 
 from veldt.exchange.graph import Graph
 from veldt.exchange.weights import SharedWeights
@@ -71,6 +71,20 @@ def solve(recipes: Sequence[str]) -> None:
             found.append(run["process_seconds"] if run["reason"] == "until" else float("inf"))
         seconds = " · ".join(f"{value:.1f}" for value in found)
         print(f"{recipe}: median {statistics.median(found):.1f} s ({seconds})", flush=True)
+
+
+def rllib(env: str) -> None:
+    """Steps per second of IMPALA with 8 actors while it learns, against the best that RLlib's does."""
+    tried = {}
+    for stack in ("new", "old"):
+        for simulators in ("1", "8", "32"):
+            settings = ("--env", env, "--actors", "8", "--envs", simulators, "--stack", stack)
+            tried[f"{stack}, {simulators}"] = peer("ray", "rllib_impala.py", *settings)["sps"]
+    ours = sps_of_learning(train("impala", "--env", env, "--actors", "8", "--steps", "500000")["rows"], 500)
+    best = max(tried, key=tried.__getitem__)
+    print(
+        f"{env}: impala {ours:,.0f} SPS; RLlib {tried[best]:,.0f} ({best}); {ours / tried[best]:.1f}; all: {tried}"
+    )
 
 
 def _rates(graph: Graph, seconds: float, stops: Sequence[str] = ()) -> tuple[float, float]:
@@ -133,7 +147,7 @@ def _timed(work: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="+", choices=("weights", "beside", "solve"))
+    parser.add_argument("what", nargs="+", choices=("weights", "beside", "solve", "rllib"))
     parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--recipes", nargs="+", default=["impala", "apex-dqn"])
@@ -143,6 +157,8 @@ def main() -> None:
             weights()
         elif what == "beside":
             beside(asked.env, asked.seconds)
+        elif what == "rllib":
+            rllib(asked.env)
         else:
             solve(asked.recipes)
 
