@@ -31,8 +31,9 @@ def make_network(
     # An orthogonal matrix comes out differently with another number of threads.
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
-        settings = config.network
-        build = functools.partial(build_torso, chosen, spec, settings.hidden, layer_norm=settings.layer_norm)
+        build = functools.partial(
+            build_torso, chosen, spec, config.network.hidden, layer_norm=config.network.layer_norm
+        )
         if isinstance(algorithm, OnPolicy):
             return algorithm.network(build, config.network.lstm)
         return algorithm.network(build)
