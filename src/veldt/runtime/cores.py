@@ -53,6 +53,15 @@ def taking_turns(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
         os.sched_setaffinity(0, before)
 
 
+def interrupt_nobody() -> None:
+    """From now on this thread, when there is work for it, lets whoever has the core go on for their turn.
+
+    For work that is done ahead of need in small pieces: each would cost the other a change of the core's hands.
+    """
+    if hasattr(os, "sched_setscheduler"):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
 def offer_core() -> None:
     """Lets another process run on this core first, if one is waiting for it."""
     os.sched_yield()

@@ -73,7 +73,10 @@ class InProcessSimulators:
         )
         try:
             with self._watched():
-                self._steppers = [Stepper(settings, trajectory, part, self._progress) for part in self.groups]
+                self._steppers = [
+                    Stepper(settings, trajectory, part, self._progress, offers_core=False)
+                    for part in self.groups
+                ]
         except BaseException:
             self._watchdog.close()
             raise

@@ -20,7 +20,7 @@ from veldt.simulators.simulator import Simulator, StepperSettings, make_simulato
 from veldt.simulators.step_rows import step_rows
 from veldt.simulators.trajectory import Trajectory
 
-# Inference may be waiting for this core, with all other simulators waiting for it; so a process whose steps take this
+# Inference may be waiting for this core, with all other simulators waiting for it; so a worker whose steps take this
 # many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
 _SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
@@ -33,14 +33,23 @@ class Stepper:
     Stepping is single-threaded and in order. `progress` int64 [3] is written before a simulator is touched, so that
     whoever waits can name the one that hangs: the simulator, the episode if it begins one, and a number that grows with
     every row and with the steps that fill none (decorrelation, replay), so that much work does not look like a hang.
+
+    Args:
+        offers_core: whether another process infers, and may be waiting for this one's core.
     """
 
     def __init__(
-        self, settings: StepperSettings, slot: Trajectory, part: slice, progress: np.ndarray
+        self,
+        settings: StepperSettings,
+        slot: Trajectory,
+        part: slice,
+        progress: np.ndarray,
+        *,
+        offers_core: bool,
     ) -> None:
         self._settings, self._slot = settings, slot
         self._first, self._part = part.start, part
-        self._slow = False
+        self._offers_core, self._slow = offers_core, False
         self._progress = progress
         self._patience = Patience()
         self._restarts_on_error = settings.simulation.on_env_error == "restart"
@@ -104,7 +113,7 @@ class Stepper:
                     progress[1] = row.episode[index]
                 self._failed(index, t, error)
                 index += 1
-        self._slow = time.perf_counter() - begin > _SLOW * len(simulators)
+        self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(simulators)
         # A sum of squares is NaN if and only if a number is: the quickest way to ask.
         if any(math.isnan(flat.dot(flat)) for flat in (reward, *row.next_floats)):
             self._mend_numbers(t, rows)

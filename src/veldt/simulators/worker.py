@@ -55,7 +55,7 @@ def run(
     progress = wiring.board["progress"][wiring.worker]
     trace = offer_trace()
     try:
-        steppers = [Stepper(settings, slot, part, progress) for part in parts]
+        steppers = [Stepper(settings, slot, part, progress, offers_core=True) for part in parts]
     except Exception as error:
         pipe.send_bytes(_failure(error))
         return

@@ -22,6 +22,7 @@ from veldt.exchange.slots import Arrays, Slots
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.n_step import NStep
 from veldt.runs.directory import RunDirectory
+from veldt.runtime.cores import interrupt_nobody
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.simulators.spec import SimulatorSpec
@@ -73,6 +74,7 @@ def batch_layouts(spec: SimulatorSpec, rows: int) -> dict[str, Layout]:
 
 def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnds) -> None:
     """The role: stores, and draws and renews priorities for each of the learners, until it is told to stop."""
+    interrupt_nobody()  # batches are drawn ahead, and actors have a slot to fill while one is stored
     replay = plan.config.replay
     assert replay is not None
     share = dataclasses.replace(replay, replay_size=max(1, replay.replay_size // plan.shards))
