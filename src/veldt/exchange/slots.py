@@ -144,24 +144,25 @@ class Consumer:
         self._next = 0
 
     def take(self, deadline_s: float) -> Taken | None:
-        if not awaited(lambda: bool(self._full().any()), self._rings.filled, deadline_s):
+        if not awaited(lambda: len(self._full()) > 0, self._rings.filled, deadline_s):
             return None
-        full = np.roll(self._full(), -self._next)
-        ring = (self._next + int(full.argmax())) % self._rings.count
+        full = self._full()
+        ring = int(full[np.searchsorted(full, self._next) % len(full)])
         self._next = ring + 1
         place = int(self._taken[ring]) % self._rings.depth
         self._taken[ring] += 1
         return Taken(ring, self._slots[ring][place])
 
     def wait(self, seconds: float) -> None:
-        self._rings.filled.acquire(True, seconds)
+        _woken(self._rings.filled, seconds)
 
     def release(self, ring: int) -> None:
         self._counts[ring, _READ] += 1
         self._rings._freed[ring].release()
 
     def _full(self) -> np.ndarray:
-        return self._counts[:, _WRITTEN] > self._taken
+        """Rings that have a full slot, in order."""
+        return np.flatnonzero(self._counts[:, _WRITTEN] > self._taken)
 
 
 class Wakes(Protocol):
@@ -177,7 +178,12 @@ def awaited(condition: Callable[[], bool], semaphore: Wakes, deadline_s: float) 
         left = end - time.monotonic()
         if left <= 0:
             return False
-        if semaphore.acquire(True, min(left, _LOOK_S)):
-            while semaphore.acquire(False):  # of what happened while nobody waited
-                pass
+        _woken(semaphore, min(left, _LOOK_S))
     return True
+
+
+def _woken(semaphore: Wakes, seconds: float) -> None:
+    """Sleeps until something happens, or for so long; what happened while nobody slept wakes nobody twice."""
+    if semaphore.acquire(True, seconds):
+        while semaphore.acquire(False):
+            pass
