@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -144,7 +145,73 @@ def precision() -> list[Trial]:
     ]
 
 
+def roles_small() -> list[Trial]:
+    """Actors and learner apart, to the score at which it counts as solved."""
+    return _to_solve([("impala", "CartPole-v1"), ("apex-dqn", "CartPole-v1"), ("apex-ddpg", "Pendulum-v1")])
+
+
+def learners() -> list[Trial]:
+    """Two learners that share each batch, against one (`roles_small`)."""
+    return [
+        dataclasses.replace(trial, label=f"{trial.label} 2 learners", flags=(*trial.flags, "--learners", "2"))
+        for trial in roles_small()
+        if trial.recipe != "apex-ddpg"
+    ]
+
+
+# As Young & Tian's DQN where that can be, with Ape-X's own exponents and ladder.
+_APEX_MINATAR = _flags(
+    "--network small --batch 128 --learning-rate 2.5e-4 --n-step 3 --discount 0.99 --replay-size 100000 "
+    "--learning-starts 5000 --ladder-epsilon 0.4 --priority-exponent 0.6 --evaluator-share 0.1 "
+    "--checkpoint-replay none --threads 1"
+)
+
+
+def roles_minatar() -> list[Trial]:
+    """MinAtar's Breakout by both systems; Young & Tian's DQN has 8.3 after half a million steps."""
+    shape = _flags("--actors 2 --num-simulators 32")
+    kinds = {
+        "impala": (*shape, *_flags("--network small --threads 1 --steps 2000000")),
+        "apex-dqn": (
+            *shape,
+            *_APEX_MINATAR,
+            *_flags("--steps 500000 --training-intensity 16 --target-every 4000"),
+        ),
+    }
+    return [
+        Trial(f"{recipe} MinAtar breakout", recipe, "minatar_env:breakout", seed, flags)
+        for seed in range(1, 6)
+        for recipe, flags in kinds.items()
+    ]
+
+
+def actors() -> list[Trial]:
+    """Ape-X with 1 to 8 actors of 8 simulators each, at equal updates: more actors bring more and fresher data."""
+    updates, batch, starts = 8_000, 128, 5_000
+    trials = []
+    for seed in (1, 2, 3):
+        for count in (1, 2, 4, 8):
+            steps = starts + 40_000 * count
+            intensity = updates * batch / (steps - starts)
+            sizes = {
+                "actors": count,
+                "num-simulators": 8 * count,
+                "steps": steps,
+                "training-intensity": intensity,
+                "target-every": round(500 * batch / intensity),  # the same updates
+            }
+            flags = [text for name, value in sizes.items() for text in (f"--{name}", f"{value:g}")]
+            trials.append(
+                Trial(f"{count} actors", "apex-dqn", "minatar_env:breakout", seed, (*_APEX_MINATAR, *flags))
+            )
+    return trials
+
+
 EXPERIMENTS = {
+    "roles_small": roles_small,
+    "learners": learners,
+    "roles_minatar": roles_minatar,
+    "actors": actors,
     "small": small,
     "q_small": q_small,
     "minatar": minatar,
