@@ -74,17 +74,23 @@ def solve(recipes: Sequence[str]) -> None:
 
 
 def rllib(env: str) -> None:
-    """Steps per second of IMPALA with 8 actors while it learns, against the best that RLlib's does."""
-    tried = {}
-    for stack in ("new", "old"):
-        for simulators in ("1", "8", "32"):
-            settings = ("--env", env, "--actors", "8", "--envs", simulators, "--stack", stack)
-            tried[f"{stack}, {simulators}"] = peer("ray", "rllib_impala.py", *settings)["sps"]
-    ours = sps_of_learning(train("impala", "--env", env, "--actors", "8", "--steps", "500000")["rows"], 500)
-    best = max(tried, key=tried.__getitem__)
+    """Steps per second of IMPALA with 8 actors while it learns, and of RLlib's with as many simulators."""
     print(
-        f"{env}: impala {ours:,.0f} SPS; RLlib {tried[best]:,.0f} ({best}); {ours / tried[best]:.1f}; all: {tried}"
+        "| simulators of each of 8 actors | impala, SPS | RLlib, new API | RLlib, old API | of the better |"
     )
+    print("| --- " * 5 + "|")
+    for count in (1, 8, 32):
+        sizes = ("--num-simulators", str(8 * count), "--unrolls", str(max(8, count)))
+        run = train(
+            "impala", "--env", env, "--actors", "8", *sizes, "--steps", str(max(200_000, 30_000 * count))
+        )
+        ours = sps_of_learning(run["rows"], 300)
+        settings = ("--env", env, "--actors", "8", "--envs", str(count))
+        theirs = [
+            peer("ray", "rllib_impala.py", *settings, "--stack", stack)["sps"] for stack in ("new", "old")
+        ]
+        both = " | ".join(f"{sps:,.0f}" for sps in theirs)
+        print(f"| {count} | {ours:,.0f} | {both} | {ours / max(theirs):.1f} |", flush=True)
 
 
 def _rates(graph: Graph, seconds: float, stops: Sequence[str] = ()) -> tuple[float, float]:
