@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from veldt.agent import make_network
 from veldt.algorithms.base import Forward, Loss
-from veldt.config import TrainConfig
+from veldt.config import TrainConfig, to_dict
 from veldt.exchange.gradients import AllReduce, GradientEdge, OneLearner
 from veldt.exchange.pace import Pace
 from veldt.exchange.weights import Weights
@@ -69,6 +71,9 @@ class LearnerRole(ABC):
         if checkpoint is not None:
             groups = checkpoint.groups
             self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+        weights_bytes = b"".join(array.tobytes() for array in self._parameters.arrays().values())
+        settings_bytes = json.dumps(to_dict(config), sort_keys=True).encode()
+        edge.agree({"settings": _digest(settings_bytes), "weights": _digest(weights_bytes)})
         # Versions only grow: updates that were lost with a former life are counted, too.
         self._learner.updates = pace.updates_L[plan.rank] = int(pace.updates_L.max())
         if plan.rank == 0:
@@ -142,7 +147,7 @@ class LearnerRole(ABC):
         assert plan.meeting is not None
         # They are all started again together, and meet anew.
         meeting = plan.meeting.with_name(f"{plan.meeting.name}-{self._control.attempt}")
-        return AllReduce(plan.rank, plan.learners, meeting, self._device.type != "cpu")
+        return AllReduce(plan.rank, plan.learners, meeting, self._device)
 
     def _made(self) -> tuple[Network, FlatParameters]:
         network = make_network(self._plan.config, self._plan.spec, self._plan.network)
@@ -152,6 +157,10 @@ class LearnerRole(ABC):
         if not self._plan.config.run.compile:
             return network
         return CompiledForward(network, lambda text: self._control.say("note", about="note", text=text))
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:8], "little", signed=True)
 
 
 def _device(name: str, rank: int) -> torch.device:

@@ -1,0 +1,48 @@
+"""Several learners: the mean of their gradients, and what they must have in common."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEARNER = """
+import sys
+from pathlib import Path
+import torch
+from veldt.errors import UsageError
+from veldt.exchange.gradients import AllReduce
+
+rank, count, meeting, weights = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+edge = AllReduce(rank, count, meeting, torch.device("cpu"))
+gradient_P = torch.arange(3.0) * (rank + 1)
+edge.reduce(gradient_P)
+print(gradient_P.tolist())
+try:
+    edge.agree({"settings": -(2**62), "weights": weights})
+except UsageError as error:
+    print(error)
+"""
+
+
+def learn(meeting: Path, weights: list[int]) -> list[list[str]]:
+    """Lines of each learner, whose weights have these digests."""
+    arguments = [[str(rank), str(len(weights)), str(meeting), str(own)] for rank, own in enumerate(weights)]
+    learners = [
+        subprocess.Popen([sys.executable, "-c", LEARNER, *own], stdout=subprocess.PIPE, text=True)
+        for own in arguments
+    ]
+    return [learner.communicate(timeout=60)[0].splitlines() for learner in learners]
+
+
+def test_all_get_the_mean(tmp_path: Path) -> None:
+    assert learn(tmp_path / "meeting", [7, 7, 7]) == [["[0.0, 2.0, 4.0]"]] * 3
+
+
+@pytest.mark.parametrize("weights", [[7, 8], [7, -7]])
+def test_learners_that_differ(weights: list[int], tmp_path: Path) -> None:
+    first, second = learn(tmp_path / "meeting", weights)
+    assert first[1].startswith("learners 0 and 1 differ in their weights: all of them must have the same")
+    assert second[1].startswith("learners 1 and 0 differ in their weights")
