@@ -175,3 +175,35 @@ def test_no_shard_is_asked_for_a_batch_that_another_has_no_room_to_be_asked_for(
         first.work()
     assert not client.order(2, 0.0)
     assert edge.orders[0].waiting[0] == 0
+
+
+def test_orders_of_a_former_learner_are_left_out() -> None:
+    edge = edge_of(1)
+    shard = Shard(edge, 0, np.ones(4))
+    former = ReplayClient(edge)
+    while former.order(1, 0.0):
+        pass
+    client = ReplayClient(edge)
+    assert client.order(2, 0.0)
+    assert shard.work() == 1, "the one order of the learner that is there"
+    assert client.take(0.0) is not None
+    assert client.order(3, 0.0)
+    assert client.take(0.0) is None, "its rows are still to be written"
+
+
+def test_priorities_that_nobody_gets_are_counted() -> None:
+    edge = edge_of(1, ahead=1)
+    shard, client = Shard(edge, 0, np.ones(4)), ReplayClient(edge)
+    client.order(1, 0.0)
+    shard.work()
+    batch = client.take(0.0)
+    assert batch is not None
+    sent = 0
+    while client.dropped == 0:
+        client.update(batch, np.ones(ROWS), 0.0)
+        sent += 1
+    assert client.dropped == ROWS, "there was no room for the last"
+    assert shard.work() == sent - 1
+    Shard(edge, 0, np.ones(4))
+    client.update(batch, np.ones(ROWS), 0.0)
+    assert client.dropped == 2 * ROWS, "they were the former shard's"

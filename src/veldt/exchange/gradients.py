@@ -24,6 +24,9 @@ class GradientEdge(Protocol):
     def reduce(self, gradient_P: Tensor) -> None:
         """Replaces the local gradient, float32 [P], by the mean over all learners, in place."""
 
+    def largest(self, value: float) -> float:
+        """Of the values that all learners give, once each."""
+
     def agree(self, digests: Mapping[str, int]) -> None:
         """UsageError if another learner has another int64 by one of these names: the same for all, or nothing fits."""
 
@@ -33,6 +36,9 @@ class OneLearner:
 
     def reduce(self, gradient_P: Tensor) -> None:
         pass
+
+    def largest(self, value: float) -> float:
+        return value
 
     def agree(self, digests: Mapping[str, int]) -> None:
         pass
@@ -63,6 +69,11 @@ class AllReduce:
     def reduce(self, gradient_P: Tensor) -> None:
         torch.distributed.all_reduce(gradient_P)
         gradient_P /= self._count
+
+    def largest(self, value: float) -> float:
+        value_1 = torch.tensor([value], dtype=torch.float64, device=self._device)
+        torch.distributed.all_reduce(value_1, torch.distributed.ReduceOp.MAX)
+        return float(value_1)
 
     def agree(self, digests: Mapping[str, int]) -> None:
         own_D = torch.tensor(list(digests.values()), dtype=torch.int64, device=self._device)

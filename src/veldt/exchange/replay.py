@@ -5,6 +5,8 @@
                          ^                                      |
                          +---------- orders, priorities --------+
 
+A learner that was started again numbers its orders from where no former one's can be: shards leave those out.
+
 Each shard keeps the mass of what it holds on a ledger. The learner cuts the total mass into N equal pieces with one
 draw in each, as one memory would, and orders from each shard the rows that fall to it, several batches ahead. A batch
 is there when every shard has written its part. New priorities go back the way orders come.
@@ -28,6 +30,7 @@ from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
 from veldt.runtime.shared import Layout, SharedArrays
 
 _SAMPLE, _UPDATE = 0, 1
+_LIVES = 2**32  # orders of one life of a learner, at the most
 _LEDGER = {"mass": "float64", "rows": "int64", "life": "int64", "dropped": "int64"}
 
 
@@ -101,6 +104,7 @@ class ReplayEdge:
         arrays |= {name: Layout((self.shards, 8), dtype) for name, dtype in _LEDGER.items()}
         # The numbers of the last orders that were done.
         arrays["written"] = Layout((self.shards, self.places), "int64")
+        arrays["clients"] = Layout((1,), "int64")
         self._shared = SharedArrays(arrays, context)
         order = {
             "head": Layout((7,), "int64"),
@@ -123,6 +127,11 @@ class ReplayEdge:
     @property
     def written_SP(self) -> np.ndarray:
         return self._shared["written"]
+
+    @property
+    def clients_1(self) -> np.ndarray:
+        """How many learners there have been, int64 [1]."""
+        return self._shared["clients"]
 
     def arrays(self, place: int) -> Arrays:
         return {name: self._shared[f"{place}/{name}"] for name in self._names}
@@ -158,7 +167,8 @@ class ReplayServer:
             if taken is None:
                 return None
             kind, place, first, count, number, life, seed = taken.arrays["head"].tolist()
-            if life == self._life:
+            is_of_former = kind == _SAMPLE and number // _LIVES != self._edge.clients_1[0]
+            if life == self._life and not is_of_former:
                 break
             self._orders.release(0)
         key_N, priority_N = taken.arrays["key"][:count], taken.arrays["priority"][:count]
@@ -197,8 +207,10 @@ class ReplayClient:
         self._edge = edge
         self._orders = [Producer(rings, 0) for rings in edge.orders]
         self._free, self._under_way = deque(range(edge.places)), deque[_Ordered]()
-        self._number = int(edge.written_SP.max())
+        edge.clients_1[0] += 1
+        self._number = int(edge.clients_1[0]) * _LIVES
         self._in_use: _Ordered | None = None
+        self._lost = 0  # priorities that never were sent
 
     @property
     def rows(self) -> int:
@@ -206,13 +218,15 @@ class ReplayClient:
 
     @property
     def dropped(self) -> int:
-        return int(self._edge.ledger("dropped").sum())
+        return int(self._edge.ledger("dropped").sum()) + self._lost
 
     def order(self, seed: int, deadline_s: float) -> bool:
+        life_S = self._edge.ledger(
+            "life"
+        ).copy()  # first: a shard that begins meanwhile leaves this order out
         mass_S = self._edge.ledger("mass").copy()
         if not self._free or not mass_S.any():
             return False
-        life_S = self._edge.ledger("life").copy()
         counts_S = share_out(mass_S, self._edge.rows, seed)
         asked = np.flatnonzero(counts_S).tolist()
         # All or none: a shard that was asked for a batch that is not to be would write into another one's place.
@@ -246,9 +260,15 @@ class ReplayClient:
     def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
         for shard in range(self._edge.shards):
             part = slice(*batch.part_S[shard : shard + 2].tolist())
-            if part.stop > part.start:
-                head = (_UPDATE, 0, 0, part.stop - part.start, 0, batch.life_S[shard], 0)
-                self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
+            count = part.stop - part.start
+            if count == 0:
+                continue
+            head = (_UPDATE, 0, 0, count, 0, batch.life_S[shard], 0)
+            is_there = self._edge.ledger("life")[shard] == batch.life_S[shard]
+            if not (
+                is_there and self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
+            ):
+                self._lost += count
 
     def _is_settled(self, ordered: _Ordered) -> bool:
         """Whether every shard has written its rows, or has died since it was asked for them."""

@@ -19,6 +19,7 @@ from veldt.errors import RoleError
 from veldt.runtime.messages import unpack
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is started again
+_STALLED = 1.0  # seconds between two looks: for what is beyond, everybody may have been stopped
 _CALM = 30.0  # seconds of life after which a role's pauses begin anew
 
 
@@ -100,6 +101,8 @@ class Supervision(ABC):
     def __init__(self, plans: Sequence[RolePlan]) -> None:
         self.places = [Place(plan, number) for number, plan in enumerate(plans)]
         self.stopping, self._snapshots = False, 0
+        self._looked_at = time.monotonic()
+        self._unsaid: list[Message] = []  # what was heard in a look that failed
 
     @abstractmethod
     def begun(self, place: Place) -> Life:
@@ -124,10 +127,19 @@ class Supervision(ABC):
     def look(self, patience_s: float) -> list[Message]:
         """Waits up to `patience_s` for messages, and sees to the dead and the hung. RoleError where a run must end."""
         self.wait(patience_s)
-        messages = [message for place in self.places for message in self._hear(place)]
+        messages, self._unsaid = self._unsaid, []
         now = time.monotonic()
-        for place in self.places:
-            messages += self._see_to(place, now)
+        stalled = max(0.0, now - self._looked_at - patience_s - _STALLED)
+        self._looked_at = now
+        try:
+            for place in self.places:
+                place.beaten_at += stalled
+                messages += self._hear(place)
+            for place in self.places:
+                messages += self._see_to(place, now)
+        except BaseException:
+            self._unsaid = messages + self._unsaid
+            raise
         return messages
 
     def want_snapshot(self) -> int:
@@ -198,40 +210,51 @@ class Supervision(ABC):
             return []
         if not life.alive():
             heard = self._hear(place)
-            return heard if place.has_ended else [*heard, self._lost(place, now, life.cause_of_death())]
+            return heard if place.has_ended else heard + self._lost(place, now, life.cause_of_death())
         beats = life.beats
         if beats != place.beats or life.waits:
             place.beats, place.beaten_at = beats, now
         elif now - place.beaten_at > place.plan.deadline_s:
             cause = f"gave no sign of life for {place.plan.deadline_s:g} s"
-            return [self._lost(place, now, cause, life.stack(place.trace))]
+            return self._lost(place, now, cause, life.stack(place.trace))
         return []
 
-    def _lost(self, place: Place, now: float, cause: str, stack: str = "") -> Message:
+    def _lost(self, place: Place, now: float, cause: str, stack: str = "") -> list[Message]:
         """What is to be done about a role that is dead or hung."""
+        heard = []
+        for other in self._group(place):
+            heard += self._hear(other)
+            if other.life is not None and other.said is not None and other.said["is_final"]:
+                place = other  # the others only miss it
         plan, said = place.plan, place.said
         assert place.life is not None
         place.life.kill()
         place.life = None
         why = f"failed ({said['error']})" if said else cause
         is_final = said is not None and said["is_final"]
-        if place.attempt >= plan.restarts or is_final or self.stopping:
+        if self.stopping:
             place.has_ended = True
-            if not self.stopping:
-                used_up = f" once more, after {place.attempt} restarts" if place.attempt else ""
-                raise RoleError(f"the {plan.name} {why}{used_up}", details=said["details"] if said else stack)
+            return heard
+        if place.attempt >= plan.restarts or is_final:
+            place.has_ended, self._unsaid = True, heard
+            used_up = f" once more, after {place.attempt} restarts" if place.attempt else ""
+            raise RoleError(f"the {plan.name} {why}{used_up}", details=said["details"] if said else stack)
         if now - place.began > _CALM:
             place.pause = _FIRST_PAUSE
         place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
         self._end_group(place)
         values = {"name": plan.name, "why": why, "details": said["details"] if said else stack}
-        return Message(place.number, "restarted", values, {})
+        return [*heard, Message(place.number, "restarted", values, {})]
+
+    def _group(self, one: Place) -> list[Place]:
+        """The others that are started again with it."""
+        group = one.plan.group
+        return [place for place in self.places if group and place is not one and place.plan.group == group]
 
     def _end_group(self, lost: Place) -> None:
         """Ends the others of its group, which are started again when it is, as often as it was."""
-        for place in self.places:
-            if place is not lost and lost.plan.group and place.plan.group == lost.plan.group:
-                if place.life is not None:
-                    place.life.kill()
-                    place.life = None
-                place.attempt, place.due, place.pause = lost.attempt, lost.due, lost.pause
+        for place in self._group(lost):
+            if place.life is not None:
+                place.life.kill()
+                place.life = None
+            place.attempt, place.due, place.pause = lost.attempt, lost.due, lost.pause

@@ -26,7 +26,7 @@ class Supervisor(Supervision):
         return _LocalLife(Child(self._context, plan.name, run_role, *arguments), self._board, place.number)
 
     def wait(self, patience_s: float) -> None:
-        lives = [place.life for place in self.places]
+        lives = [place.life for place in self.places if not place.has_ended]
         pipes = [life.child.pipe for life in lives if isinstance(life, _LocalLife)]
         if pipes:
             wait(pipes, patience_s)

@@ -104,6 +104,7 @@ class _Actor:
             noise=noise,
             memory=memory_of(network),
             act=self._annotations.act,
+            beat=control.beat,
         )
         self._version, self._since_pull = -1, plan.pull_every
 

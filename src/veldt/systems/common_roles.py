@@ -66,8 +66,13 @@ def learners(
     )
 
 
-def actors(assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None) -> Role:
-    """As many as the configuration says, which hand over `steps` rows at once to the edges `slots` in turn."""
+def actors(
+    assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None, least: int = 1
+) -> Role:
+    """As many as the configuration says, which hand over `steps` rows at once to the edges `slots` in turn.
+
+    The others cannot work without `least` of them.
+    """
     config = assembly.config
     assert config.roles is not None
     simulators, count = config.simulation.num_simulators, config.roles.actors
@@ -97,7 +102,7 @@ def actors(assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Che
         config.roles.restarts,
         max(30.0, config.simulation.env_timeout),
         niceness=_ACTOR_NICENESS,
-        least=1,
+        least=least,
     )
 
 

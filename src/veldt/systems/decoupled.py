@@ -102,7 +102,8 @@ class Decoupled:
             why = "the checkpoint holds none" if not meta["shards"] else "by --checkpoint-replay none"
             assert isinstance(self._config.learn, OffPolicyConfig)
             waits = self._config.learn.learning_starts
-            pace.starts, pace.excused_L[0] = pace.steps + waits, -int(pace.updates_L.sum()) * pace.batch
+            pace.starts, pace.excused_L[:] = pace.steps + waits, 0
+            pace.excused_L[0] = -int(pace.updates_L.sum()) * pace.batch
             self._monitor.note(
                 f"the replay memory is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
                 "filled it anew",
@@ -200,6 +201,8 @@ class Decoupled:
         self._supervisor.has_snapshot()
         groups, segments = self._groups(parts)
         pace = self._pace
+        # Those that the weights have, which were said before the memory was on the disk.
+        updates = next(part.values["updates"] for part in parts.values() if "updates" in part.values)
         meta = {
             "monitor": self._monitor.counters(),
             "recipe": self._config.recipe,
@@ -209,7 +212,7 @@ class Decoupled:
             "scores": {"games": self._scores.games, "recent": list(self._scores.recent)},
             "pace": {
                 "steps": pace.steps_A.tolist(),
-                "updates": pace.updates_L.tolist(),
+                "updates": [updates] * len(pace.updates_L),
                 "excused": pace.excused_L.tolist(),
                 "starts": int(pace.starts),
             },

@@ -159,6 +159,7 @@ class _Player:
             StageClock(),
             noise=algorithm.action_noise(policy.network),
             memory=memory_of(policy.network),
+            beat=control.beat,
         )
 
     def play(self) -> None:

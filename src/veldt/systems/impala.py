@@ -59,5 +59,7 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
             **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, memory)
         ),
     )
-    acting = actors(assembly, steps, names, checkpoint)
+    acting = actors(
+        assembly, steps, names, checkpoint, least=settings.learners
+    )  # each has unrolls of its own
     return Graph((learner, acting, *evaluators(assembly, checkpoint)), edges)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
+from veldt.errors import VeldtError
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
-    """The newest whole checkpoint of the run in this directory; None before there is one."""
+    """The newest whole checkpoint of the run in this directory; None before there is one.
+
+    VeldtError where there is no such directory: a role on another node would begin anew, and nobody would notice.
+    """
+    if not run.is_dir():
+        raise VeldtError(
+            f"the run's directory {run} is not there on {platform.node()}: roles read checkpoints there, so it must be "
+            "on storage that all nodes share, under the same path"
+        )
     store = CheckpointStore(RunDirectory(run).checkpoints)
     return store.newest(lambda _: None) if store.has_any() else None

@@ -30,6 +30,7 @@ from veldt.systems.latest import newest_checkpoint
 from veldt.systems.learner import Learner
 from veldt.systems.stages import StageClock
 
+_AGREE_EVERY = 16  # updates between agreements of several learners on how far the run is
 _SAY_S = 0.5  # seconds between messages with figures
 
 
@@ -74,8 +75,12 @@ class LearnerRole(ABC):
         weights_bytes = b"".join(array.tobytes() for array in self._parameters.arrays().values())
         settings_bytes = json.dumps(to_dict(config), sort_keys=True).encode()
         edge.agree({"settings": _digest(settings_bytes), "weights": _digest(weights_bytes)})
-        # Versions only grow: updates that were lost with a former life are counted, too.
-        self._learner.updates = pace.updates_L[plan.rank] = int(pace.updates_L.max())
+        # Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
+        # none of the versions that are there.
+        lived = 1 if control.attempt else 0
+        self._learner.updates = int(edge.largest(float(pace.updates_L.max()))) + lived
+        pace.updates_L[plan.rank] = self._learner.updates
+        self._edge, self._shared_progress, self._first_update = edge, 0.0, self._learner.updates
         if plan.rank == 0:
             weights.publish(self._learner.updates, self._parameters.arrays())
 
@@ -105,9 +110,17 @@ class LearnerRole(ABC):
     def progress(self) -> float:
         return min(1.0, self._pace.steps / self._plan.config.run.steps)
 
+    def _common_progress(self) -> float:
+        """As far as the learners have agreed now and then: steps of different sizes would part them for good."""
+        if self._plan.learners == 1:
+            return self.progress
+        if (self._learner.updates - self._first_update) % _AGREE_EVERY == 0:
+            self._shared_progress = self._edge.largest(self.progress)
+        return self._shared_progress
+
     def update(self, batch: Any, version_N: np.ndarray, rows: int) -> Loss:
         """Learns from what the algorithm makes a loss of; `version_N` are the policy versions that acted in it."""
-        rate = self._algorithm.learning_rate(self.progress, rows)
+        rate = self._algorithm.learning_rate(self._common_progress(), rows)
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
         self._figures.add(loss.figures, self._learner.updates - 1 - version_N, rate)
@@ -138,7 +151,7 @@ class LearnerRole(ABC):
             "target": self._learner.target_weights(),
         }
         arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        self._control.say("part", arrays, number=number)
+        self._control.say("part", arrays, number=number, updates=self._learner.updates)
 
     def _gradient_edge(self) -> GradientEdge:
         plan = self._plan

@@ -40,6 +40,7 @@ class Sampler:
         act: the algorithm's `act`, or another of its functions that acts and has more to remember.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
         inference: called before each rollout; gives inference its threads.
+        beat: called before each step of a group.
         cores: which inference takes in turn. Where simulators are fixed to all of them, inference on one alone would
             hold up that one's simulators at every step, and all others would wait for them.
     """
@@ -58,9 +59,10 @@ class Sampler:
         cores: Sequence[int] = (),
         act: Act | None = None,
         memory: int = 0,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
-        self._policy = act or algorithm.act
+        self._policy, self._beat = act or algorithm.act, beat
         self.trajectory = simulators.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
@@ -111,6 +113,7 @@ class Sampler:
 
     def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
         part = self._simulators.groups[group]
+        self._beat()
         with self._clock("infer"):
             observation = self._observations.row(t, part)
             forward = self._memories.at(part, self.trajectory.age[t, part])

@@ -127,6 +127,7 @@ class ReplayBuyer:
         self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
         self._dropped_S, self._life_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
         self._in_use: _Ordered | None = None
+        self._lost = 0  # priorities that never were sent
         self._at_once, self._is_ordering = max(1, (ahead + 1) // 4), False
         self._letters = [_Letter() for _ in shards]
         self._updates = 0  # in letters that are not sent yet
@@ -140,7 +141,7 @@ class ReplayBuyer:
 
     @property
     def dropped(self) -> int:
-        return int(self._dropped_S.sum())
+        return int(self._dropped_S.sum()) + self._lost
 
     def order(self, seed: int, deadline_s: float) -> bool:
         mass_S = self._mass_S * self._is_there_S()
@@ -187,7 +188,9 @@ class ReplayBuyer:
     def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
         for shard, name in enumerate(self._shards):
             part = slice(*batch.part_S[shard : shard + 2].tolist())
-            if part.stop > part.start and self._mail.life_of(name) == batch.life_S[shard]:
+            if self._mail.life_of(name) != batch.life_S[shard]:
+                self._lost += part.stop - part.start
+            elif part.stop > part.start:
                 self._letters[shard].add(batch.arrays["key"][part].copy(), priority_N[part])
         self._updates += 1
 

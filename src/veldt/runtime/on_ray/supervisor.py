@@ -25,6 +25,7 @@ _ASK_S, _ASK_EACH_S = 0.05, 0.0005
 _ROOM_S = 60.0  # for a role that the others cannot work without to be placed
 _GIVE_S = 3.0  # before another's place is taken for it
 _COUNT_S = 1.0  # between two counts of what is free
+_REFUSED_S = 60.0  # until a role that was refused a place is tried again
 _SAY_S = 3.0  # from the start, until it is said who has no room
 
 
@@ -80,8 +81,10 @@ class RaySupervisor(Supervision):
         if self._failed is not None:
             raise self._failed
         for life in self._lives.values():
-            if life.refused is not None and not self.stopping:
-                raise life.refused
+            if life.refused is not None and not self.stopping and not life.is_over:
+                if self._plans[life.number].is_needed:
+                    raise life.refused
+                messages.append(self._refused(life))
         return messages + self._see_to_room(time.monotonic())
 
     def can_begin(self, place: Place) -> bool:
@@ -152,6 +155,13 @@ class RaySupervisor(Supervision):
         assert place.life is not None
         place.life.kill()
         place.life, place.due = None, now
+
+    def _refused(self, life: RayLife) -> Message:
+        """A role that only joins cannot work where it was placed: training goes on without it for a while."""
+        place = self.places[life.number]
+        self._take_back(place, time.monotonic() + _REFUSED_S)
+        values = {"text": f"the {place.plan.name} does not join: {life.refused}", "about": "cluster"}
+        return Message(place.number, "note", values, {})
 
     def _names(self, numbers: frozenset[int]) -> str:
         return ", ".join(self._plans[number].name for number in sorted(numbers))

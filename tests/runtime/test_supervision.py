@@ -1,0 +1,98 @@
+"""What a supervisor decides, about lives that are played to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from veldt.errors import RoleError
+from veldt.runtime.messages import pack
+from veldt.runtime.supervision import Place, RolePlan, Supervision
+
+
+class Played:
+    """A life that says what it is given to say."""
+
+    def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
+        self.says, self.is_alive, self.beats, self.waits = list(says), alive, 0, False
+
+    def heard(self) -> list[bytes]:
+        says, self.says = self.says, []
+        return says
+
+    def alive(self) -> bool:
+        return self.is_alive
+
+    def cause_of_death(self) -> str:
+        return "died"
+
+    def stack(self, trace: int) -> str:
+        return ""
+
+    def kill(self) -> None:
+        self.is_alive = False
+
+
+class Plays(Supervision):
+    def __init__(self, plans: Sequence[RolePlan], lives: Sequence[Played]) -> None:
+        super().__init__(plans)
+        self.lives = lives
+        self.start()
+
+    def begun(self, place: Place) -> Played:
+        return self.lives[place.number]
+
+    def wait(self, patience_s: float) -> None:
+        pass
+
+    def tell(self, *, stopping: bool, snapshot: int) -> None:
+        pass
+
+
+def plan(name: str, *, restarts: int = 3, deadline_s: float = 30.0, group: str = "") -> RolePlan:
+    return RolePlan(name, print, (), restarts, deadline_s, group=group)
+
+
+def failed(error: str, *, is_final: bool) -> bytes:
+    return pack({"kind": "failed", "error": error, "details": "", "is_final": is_final})
+
+
+def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
+    part = pack({"kind": "part", "number": 1})
+    plays = Plays([plan("learner"), plan("actor", restarts=0)], [Played([part]), Played(alive=False)])
+    with pytest.raises(RoleError, match="the actor died"):
+        plays.look(0.0)
+    plays.stopping = True
+    assert [message.kind for message in plays.look(0.0)] == ["part"]
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_of_a_group_the_one_that_failed_for_good_is_named(restarts: int) -> None:
+    plans = [plan(f"learner {rank}", restarts=restarts, group="learner") for rank in range(2)]
+    misses = Played([failed("RuntimeError: Connection closed by peer", is_final=False)], alive=False)
+    plays = Plays(plans, [misses, Played(alive=True)])
+    plays.lives[1].says.append(failed("training has diverged", is_final=True))
+    with pytest.raises(RoleError, match=r"the learner 1 failed \(training has diverged\)"):
+        plays.look(0.0)
+
+
+def test_nobody_is_started_again_who_dies_while_all_are_to_end() -> None:
+    plays = Plays([plan("actor")], [Played(alive=False)])
+    assert plays.stop(1.0) == []
+    assert plays.all_ended
+
+
+def test_everybody_may_have_been_stopped_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    plays = Plays([plan("actor")], [Played()])
+    assert plays.look(0.0) == []
+    now[0] += 300.0  # the whole family, by the terminal or the machine
+    assert plays.look(0.0) == []
+    heard = []
+    for _ in range(31):
+        now[0] += 1.0
+        heard += plays.look(0.0)
+    assert [message.kind for message in heard] == ["restarted"], "that one is hung"
