@@ -78,6 +78,14 @@ def test_of_a_group_the_one_that_failed_for_good_is_named(restarts: int) -> None
         plays.look(0.0)
 
 
+def test_a_role_that_never_begins_is_not_tried_for_ever() -> None:
+    plays = Plays([plan("actor", restarts=100)], [Played(alive=False)])
+    with pytest.raises(RoleError, match="the actor died once more, after 2 restarts"):
+        for _ in range(200):
+            plays.look(0.0)
+            time.sleep(0.01)
+
+
 def test_nobody_is_started_again_who_dies_while_all_are_to_end() -> None:
     plays = Plays([plan("actor")], [Played(alive=False)])
     assert plays.stop(1.0) == []

@@ -11,6 +11,7 @@ from run_rows import episodes, learning
 
 import veldt
 from veldt.errors import UsageError
+from veldt.exchange.settings import ImpalaConfig
 from veldt.runs.checkpoints import CheckpointStore
 
 SMALL: dict[str, Any] = {
@@ -52,13 +53,19 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("actors", "learners", "unrolls", "batch"), [(2, 1, 6, 8), (2, 2, 6, 8), (4, 2, 0, 8), (8, 1, 3, 3)]
+)
+def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls: int, batch: int) -> None:
+    settings = ImpalaConfig(actors=actors, learners=learners, unrolls=unrolls)
+    assert settings.batch_unrolls(8) == batch
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"algorithm": "a2c"}, "a2c would take what it learns from for its own policy's"),
         ({"algorithm": "ppo"}, "take vtrace there, which corrects"),
         ({"algorithm": "dqn"}, "it gets unrolls"),
-        ({"unrolls": 6}, "--unrolls is 6, .* take a multiple of 4"),
-        ({"unrolls": 4, "learners": 2}, "take a multiple of 8"),
         ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
         ({"replay_share": 0.9}, "leaves nothing new"),
         ({"replay_share": 0.5, "replay_unrolls": 4}, "it must be at least a batch, 8"),

@@ -61,6 +61,9 @@ def network(shape):
 run = veldt.train("ppo", env=make, network=network, run_dir="by-name", **small)
 print(veldt.evaluate(veldt.load(run.path), episodes=2).lengths, veldt.evaluate(run.path, episodes=1).lengths)
 print(veldt.resume(run.path, steps=128, quiet=True).reason)
+
+apart = dict(actors=2, num_simulators=4, horizon=4, unrolls=4, steps=64, quiet=True)
+print(veldt.train("impala", env=make, network=network, run_dir="apart", **apart).reason)
 """
 
 
@@ -77,7 +80,7 @@ def test_without_a_guard(in_tmp: Path) -> None:
     assert done.returncode == 0, done.stderr
     tens, sevens = "steps [10, 10, 10]", "steps [7, 7, 7]"
     by_name = ["[7, 7] [7]", "steps"]
-    assert done.stdout.splitlines() == ["from the top", tens, sevens, tens, tens, *by_name]
+    assert done.stdout.splitlines() == ["from the top", tens, sevens, tens, tens, *by_name, "steps"]
     # Elsewhere the script's functions are not to be had, and both are asked for at once.
     with pytest.raises(veldt.UsageError) as caught:
         veldt.load("by-name")

@@ -56,7 +56,8 @@ class ImpalaConfig(RolesConfig):
     """The processes of IMPALA, and what flows between them."""
 
     unrolls: Annotated[int, Unit("unrolls")] = 0
-    """Unrolls, of --horizon steps of a simulator each, in a batch; 0 takes one of every simulator."""
+    """Unrolls, of --horizon steps of a simulator each, in a batch, rounded up to whole ones of what actors hand over
+    together; 0 takes one of every simulator."""
     replay_share: Annotated[float, Unit("of a batch")] = 0.0
     """The part of each batch that is drawn from unrolls that were learned from before."""
     replay_unrolls: Annotated[int, Unit("unrolls")] = 10_000
@@ -70,8 +71,9 @@ class ImpalaConfig(RolesConfig):
             raise UsageError(f"--replay-share is {self.replay_share}: it must be in [0, 1)")
 
     def batch_unrolls(self, simulators: int) -> int:
-        """Unrolls of a batch."""
-        return self.unrolls or simulators
+        """Unrolls of a batch: learners get as many each, and an actor hands over those of its simulators together."""
+        least = simulators // max(1, self.actors) * self.learners
+        return -(-(self.unrolls or simulators) // least) * least
 
     def check_simulators(self, simulators: int) -> None:
         super().check_simulators(simulators)
@@ -79,11 +81,6 @@ class ImpalaConfig(RolesConfig):
             return
         width, unrolls = simulators // self.actors, self.batch_unrolls(simulators)
         least = width * self.learners
-        if unrolls % least:
-            raise UsageError(
-                f"--unrolls is {unrolls}, and actors hand over those of their {width} simulators together, to "
-                f"{self.learners} learners alike: take a multiple of {least}"
-            )
         if self.actors < self.learners:
             raise UsageError(
                 f"--learners is {self.learners}, and there are {self.actors} actors: take at least an actor for each"

@@ -19,6 +19,7 @@ from veldt.errors import RoleError
 from veldt.runtime.messages import unpack
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is started again
+_STILLBORN = 3  # lives in a row that ended before they began: the next would, too
 _STALLED = 1.0  # seconds between two looks: for what is beyond, everybody may have been stopped
 _CALM = 30.0  # seconds of life after which a role's pauses begin anew
 
@@ -91,6 +92,7 @@ class Place:
         self.began = self.due = 0.0
         self.pause = _FIRST_PAUSE
         self.beats, self.beaten_at = -1, 0.0
+        self.stillborn = 0
         self.has_ended = False
         self.said: dict[str, Any] | None = None  # the error that it reported itself
 
@@ -189,7 +191,7 @@ class Supervision(ABC):
             values, arrays = unpack(message)
             kind = values.pop("kind")
             if kind == "started":
-                place.trace = values["trace"]
+                place.trace, place.stillborn = values["trace"], -1
             elif kind == "failed":
                 place.said = values
             elif kind == "ended":
@@ -231,7 +233,8 @@ class Supervision(ABC):
         place.life.kill()
         place.life = None
         why = f"failed ({said['error']})" if said else cause
-        is_final = said is not None and said["is_final"]
+        place.stillborn += 1
+        is_final = (said is not None and said["is_final"]) or place.stillborn == _STILLBORN
         if self.stopping:
             place.has_ended = True
             return heard

@@ -12,7 +12,7 @@ _MOST = 10
 def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> SimulatorError:
     """The error that says of which environment, simulator and seed this is true."""
     seed = episode_seed(settings.run_seed, b, episode)
-    message = f"environment {settings.source.name}, simulator {b} (seed {seed}) {what}"
+    message = f"environment {settings.source.name}, simulator {settings.first + b} (seed {seed}) {what}"
     return SimulatorError(message, simulator=b, seed=seed, details=details)
 
 

@@ -16,12 +16,16 @@ from veldt.simulators.spec import ObservationCodec, SimulatorSpec, action_spec
 
 @dataclass(frozen=True)
 class StepperSettings:
-    """All that a stepper needs besides its slot; sent to worker processes."""
+    """All that a stepper needs besides its slot; sent to worker processes.
+
+    `first` is the number in the run of the first of its simulators, which have numbers of their own beside others'.
+    """
 
     source: EnvSource
     run_seed: int
     simulation: SimulationConfig
     atari: AtariConfig
+    first: int = 0
 
 
 class Simulator(Protocol):

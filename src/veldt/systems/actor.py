@@ -87,7 +87,7 @@ class _Actor:
         self._network = network
         self._seed = derive_seed(config.run.seed, ACTOR, plan.number, plan.lives + control.attempt)
         simulation = dataclasses.replace(config.simulation, num_simulators=plan.width, alternate="off")
-        settings = StepperSettings(plan.source, self._seed, simulation, config.atari)
+        settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
         here = Plan("in-process", 0, 1, (), "an actor's own")
         self._simulators = make_simulators(settings, spec, plan.steps, here, stacks=True)
         self._slot = self._simulators.trajectory

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import torch
+from torch import nn
 
 from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
@@ -33,6 +35,19 @@ from veldt.systems.arithmetic import choose_arithmetic
 from veldt.systems.observations import blank_observation
 
 
+class _ByValue:
+    """Arrives in this run's own processes as the function itself, even if it is one of a script."""
+
+    def __init__(self, function: TorsoFactory) -> None:
+        self._function = function
+
+    def __call__(self, shape: tuple[int, ...]) -> nn.Module:
+        return self._function(shape)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return cloudpickle.loads, (cloudpickle.dumps(self._function),)
+
+
 @dataclass(frozen=True)
 class Assembly:
     """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user."""
@@ -44,6 +59,11 @@ class Assembly:
     device: torch.device
     network_factory: TorsoFactory | None
     decisions: tuple[str, ...]
+
+    @property
+    def portable_network(self) -> TorsoFactory | None:
+        """`network_factory` for roles, which the script that it may be defined in is unknown to."""
+        return None if self.network_factory is None else _ByValue(self.network_factory)
 
     @property
     def horizon(self) -> int:

@@ -83,6 +83,7 @@ class Decoupled:
         self._writer, self._parts = BackgroundWriter(), Parts(keeping)
         self._begins = checkpoint is None
         self._saved_at = self._monitor.steps
+        self._kept_step = checkpoint.step if checkpoint else 0
         self._evaluated_at = int(meta.get("evaluated_at", 0))
         if checkpoint:
             self._restore(checkpoint)
@@ -162,7 +163,10 @@ class Decoupled:
                 case "restarted":
                     self._lives[name] += 1
                     self._figures.role_restarts += 1
-                    self._monitor.note(f"the {name} {values['why']}, and was started again", "restart")
+                    text = f"the {name} {values['why']}, and was started again"
+                    if name.startswith("learner"):
+                        text += f" from the checkpoint of step {self._kept_step:,}"
+                    self._monitor.note(text, "restart")
                     if message.role in self._parts.missing:
                         self._begin_snapshot()  # its part of the one before is lost
 
@@ -239,6 +243,7 @@ class Decoupled:
     def _write(self, step: int, groups: Any, meta: dict[str, Any], score: float | None) -> None:
         try:
             self._store.save(step, groups, meta, score=score)
+            self._kept_step = step
         finally:  # also of what a checkpoint that did not fit onto the disk has left there
             kept = self._store.newest_meta()
             for shard in {shard for one in kept for shard in one.get("shards", {})} | set(meta["shards"]):

@@ -146,7 +146,7 @@ class _Player:
         config = plan.config
         algorithm = config.make_algorithm(plan.spec.action)
         self._seed = derive_seed(config.run.seed, EVALUATION, plan.lives + control.attempt)
-        settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari)
+        settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari, plan.first)
         here = Plan("in-process", 0, 1, (), "an evaluator's own")
         self._simulators = make_simulators(settings, plan.spec, _ROWS, here, stacks=True)
         self._book = EpisodeBook(plan.width, self._simulators.start())
