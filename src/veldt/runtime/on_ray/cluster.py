@@ -7,13 +7,17 @@ import importlib.util
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+
+import psutil
 
 from veldt.errors import UsageError, VeldtError
 from veldt.runtime.on_ray.settings import on_loopback, quiet, token
@@ -21,6 +25,7 @@ from veldt.runtime.on_ray.settings import on_loopback, quiet, token
 LOCAL = "local"
 _START_S, _STOP_S = 60.0, 10.0
 _PORT_S, _JOIN_S = 5.0, 20.0
+_LONGEST = 16  # letters of a directory for temporary files: names of sockets are made of it
 _NO_RAY = "--cluster needs Ray, which is not installed here: pip install 'veldt[cluster]'"
 
 
@@ -30,6 +35,7 @@ class Cluster:
     def __init__(self, address: str) -> None:
         self.address = address
         self._head: subprocess.Popen[bytes] | None = None
+        self._directory = ""
         self._has_joined = False
         self._within = contextlib.ExitStack()
 
@@ -38,9 +44,13 @@ class Cluster:
         if self.address != LOCAL or self._has_joined:
             return
         self._within.enter_context(token(fresh=True))
-        command = [sys.executable, "-m", "veldt.runtime.on_ray.head", str(cpus), str(gpus), str(store_bytes)]
+        usual = tempfile.gettempdir()
+        self._directory = tempfile.mkdtemp(
+            prefix="veldt-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp"
+        )
+        numbers = [str(number) for number in (cpus, gpus, store_bytes)]
         self._head = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "veldt.runtime.on_ray.head", *numbers, self._directory],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -83,6 +93,7 @@ class Cluster:
                 ray.shutdown()
         if self._head is not None:
             _end(self._head)
+            shutil.rmtree(self._directory, ignore_errors=True)
         self._within.close()
 
     def _init(self, address: str, **more: str) -> None:
@@ -217,6 +228,12 @@ def _signals_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
 def _drain(stream: object, into: bytearray) -> None:
     with contextlib.suppress(OSError, ValueError):
         while chunk := stream.read1(4096):  # type: ignore[attr-defined]
@@ -225,12 +242,17 @@ def _drain(stream: object, into: bytearray) -> None:
 
 
 def _end(head: subprocess.Popen[bytes]) -> None:
-    """Asks the head to end everything, and ends its whole session if it does not."""
+    """Asks the head to end everything, and ends all that it has started if it does not."""
     assert head.stdin is not None and head.stdout is not None
+    family = _family(head.pid)
     with contextlib.suppress(OSError):
         head.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         head.wait(_STOP_S)
+    # Ray's processes have sessions of their own: one that was only just starting would be left.
+    for process in {*family, *_family(head.pid)}:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(head.pid, signal.SIGKILL)
     head.wait()

@@ -1,10 +1,11 @@
 """A Ray for one run on this machine, in a process of its own: it ends when its standard input does.
 
-    python -m veldt.runtime.on_ray.head CPUS GPUS STORE_BYTES
+    python -m veldt.runtime.on_ray.head CPUS GPUS STORE_BYTES DIRECTORY
 
-It says the address on its standard output. In a session of its own, it is not reached by what a terminal or a job
-scheduler sends to all processes of the run, which needs it for its last checkpoint; and when the run is killed, the
-pipe closes, and everything here is gone. (Should this process be killed instead, the kernel ends what it started.)
+It says the address on its standard output, and removes the directory of Ray's temporary files at its end. In a session
+of its own, it is not reached by what a terminal or a job scheduler sends to all processes of the run, which needs it
+for its last checkpoint; and when the run is killed, the pipe closes, and everything here is gone. (Should this process
+be killed instead, the kernel ends what it started.)
 """
 
 from __future__ import annotations
@@ -13,19 +14,13 @@ import contextlib
 import os
 import shutil
 import sys
-import tempfile
 
 from veldt.runtime.on_ray.settings import on_loopback, quiet
 
-_LONGEST = 16  # letters of a directory for temporary files
 
-
-def main(cpus: int, gpus: int, store_bytes: int) -> None:
+def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
     said = os.dup(1)
     os.dup2(2, 1)  # whatever Ray prints
-    # Short, since the names of sockets are made of it.
-    usual = tempfile.gettempdir()
-    directory = tempfile.mkdtemp(prefix="veldt-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp")
     try:
         quiet()
         os.environ.setdefault(
@@ -57,4 +52,5 @@ def main(cpus: int, gpus: int, store_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    cpus, gpus, store_bytes = map(int, sys.argv[1:4])
+    main(cpus, gpus, store_bytes, sys.argv[4])
