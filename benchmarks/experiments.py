@@ -167,16 +167,21 @@ _APEX_MINATAR = _flags(
 )
 
 
+# Step sizes, unrolls and traces near those of Young & Tian's actor-critic. By the recipe's own settings (Adam, unrolls
+# of 16 steps) the score stays at 5 to 6 for two million steps.
+_IMPALA_MINATAR = _flags(
+    "--network small --shared --horizon 5 --unrolls 32 --gae-lambda 0.8 --gradient-clip 0 --learning-rate 0.0039 "
+    "--optimiser rmsprop --rmsprop-decay 0.999 --rmsprop-epsilon 1e-4 --no-rmsprop-epsilon-inside "
+    "--rmsprop-initial 0 --threads 1 --evaluate-every 0"
+)
+
+
 def roles_minatar() -> list[Trial]:
-    """MinAtar's Breakout by both systems; Young & Tian's DQN has 8.3 after half a million steps."""
-    shape = _flags("--actors 2 --num-simulators 32")
+    """MinAtar's Breakout by both systems; of Young & Tian's agents DQN has 8.3 and AC(0.8) 6.9 after 500,000 steps."""
+    apex = _flags("--actors 2 --num-simulators 32 --steps 500000 --training-intensity 16 --target-every 4000")
     kinds = {
-        "impala": (*shape, *_flags("--network small --threads 1 --steps 2000000")),
-        "apex-dqn": (
-            *shape,
-            *_APEX_MINATAR,
-            *_flags("--steps 500000 --training-intensity 16 --target-every 4000"),
-        ),
+        "impala": (*_flags("--actors 2 --num-simulators 16 --steps 2000000"), *_IMPALA_MINATAR),
+        "apex-dqn": (*apex, *_APEX_MINATAR),
     }
     return [
         Trial(f"{recipe} MinAtar breakout", recipe, "minatar_env:breakout", seed, flags)

@@ -270,7 +270,7 @@ def test_a_setting_of_no_section_is_refused_with_a_suggestion() -> None:
     config = RECIPES["ppo"].config("CartPole-v1")
     with pytest.raises(UsageError, match=r"no setting 'learning_rat' \(did you mean 'learning_rate'\?\)"):
         with_settings(config, {"learning_rat": 1e-3})
-    with pytest.raises(UsageError, match="no setting 'rmsprop_decay'"):
+    with pytest.raises(UsageError, match=r"^--rmsprop-decay is none of ppo's settings"):
         with_settings(config, {"rmsprop_decay": 0.9})
 
 

@@ -52,6 +52,7 @@ from veldt.systems.synchronous import Synchronous
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | TorsoFactory
 PROTOCOLS = ("games", "atari")
+_MANY_UPDATES = 8  # for each step: one is much already (Young & Tian 2019)
 
 
 @dataclass(frozen=True)
@@ -364,6 +365,12 @@ def _warnings(config: TrainConfig, *, on_cluster: bool) -> list[str]:
         warnings.append(
             f"--steps is {config.run.steps:,}, and learning starts after {learn.learning_starts:,}: nothing will "
             "be learned; give more steps, or lower --learning-starts"
+        )
+    if isinstance(learn, OffPolicyConfig) and learn.training_intensity > _MANY_UPDATES * learn.batch:
+        updates = learn.training_intensity / learn.batch
+        warnings.append(
+            f"--training-intensity is {learn.training_intensity:g}, and --batch {learn.batch:,}: acting waits for "
+            f"{updates:,.0f} updates for every step; lower it, or take a larger batch"
         )
     return warnings
 

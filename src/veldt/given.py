@@ -14,6 +14,7 @@ from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.exchange.settings import ApexConfig, ImpalaConfig
+from veldt.recipe_book import RECIPES
 from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.runtime.settings import flag
 from veldt.simulators.settings import AtariConfig
@@ -37,6 +38,21 @@ _IN_PHASES = {
     "horizon": "acting and learning do not take turns (--flush says how much an actor hands over at once)",
 }
 _ROLES = {field.name for cls in (ApexConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
+# What other libraries call it.
+_ELSEWHERE = {
+    "batch_size": "batch",
+    "buffer_size": "replay_size",
+    "ent_coef": "entropy",
+    "env_id": "env",
+    "gamma": "discount",
+    "lr": "learning_rate",
+    "num_actors": "actors",
+    "num_envs": "num_simulators",
+    "num_learners": "learners",
+    "samples_per_insert": "training_intensity",
+    "total_timesteps": "steps",
+    "vf_coef": "value_weight",
+}
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"life_loss_ends"}
 
 
@@ -58,16 +74,9 @@ def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, di
     found: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         section = next((section for section in fields if name in fields[section]), None)
-        if config.replay is None and name in _REPLAY:
-            raise UsageError(
-                f"{flag(name)} is about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps "
-                "none: take a recipe that replays (dqn, c51, rainbow, ddpg), or leave it out"
-            )
-        if config.roles is None and name in _ROLES:
-            raise UsageError(
-                f"{flag(name)} is about actors and learners that come apart, and {config.recipe} is synchronous: take "
-                "a recipe that has them (apex-dqn, apex-ddpg, impala), or leave it out"
-            )
+        is_here = section is not None and not (config.replay is None and name in _REPLAY)
+        if not is_here and (why := why_no_setting(config, name)):
+            raise UsageError(why)
         if section is None:
             known = sorted(set().union(*fields.values()))
             raise UsageError(
@@ -75,6 +84,29 @@ def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, di
             )
         found.setdefault(section, {})[name] = value
     return found
+
+
+def why_no_setting(config: TrainConfig, name: str) -> str | None:
+    """Why this recipe has no setting of a name that means something elsewhere; None if it means nothing."""
+    if (called := _ELSEWHERE.get(name)) is not None:
+        parts = [getattr(config, section) for section in SECTIONS]
+        if called == "env" or any(hasattr(part, called) for part in parts):
+            return f"{flag(name)} is called {flag(called)} here"
+        return f"{flag(name)} is called {flag(called)} in veldt, and {why_no_setting(config, called)}"
+    if config.replay is None and name in _REPLAY:
+        having = [recipe.name for recipe in RECIPES.values() if recipe.has("replay_size")]
+        why = f"about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps none"
+    else:
+        having = [recipe.name for recipe in RECIPES.values() if recipe.has(name)]
+        if not having:
+            return None
+        if config.roles is None and name in _ROLES:
+            why = f"about actors and learners that come apart, and {config.recipe} is synchronous"
+        else:
+            chosen = RECIPES[config.recipe].algorithm != config.algorithm
+            beside = f" with --algorithm {config.algorithm}" if chosen else ""
+            why = f"none of {config.recipe}'s settings{beside}"
+    return f"{flag(name)} is {why}: take a recipe that has it ({', '.join(having)}), or leave it out"
 
 
 def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource, own_network: bool) -> None:

@@ -95,6 +95,10 @@ class Recipe:
             del sections["replay"]
         return sections
 
+    def has(self, name: str) -> bool:
+        """Whether it has a setting of that name."""
+        return any(name in _names(cls) for cls in self._sections(self.algorithm).values())
+
     def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
         """(setting, value, unit, source) of every value of this recipe's `config`, for `veldt recipes NAME`.
 

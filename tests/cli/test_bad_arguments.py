@@ -42,7 +42,14 @@ SETTINGS = {
     "--compile=yes": "--compile: ignored explicit argument 'yes'",
     "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "--no-compil": "no flag --no-compil (did you mean '--no-compile'?)",
-    "--horizon 5": "no flag --horizon",  # a2c's, not ppo's
+    "--horizon 5": "--horizon is none of ppo's settings: take a recipe that has it (a2c, dqn,",
+    "--actors 2": "--actors is about actors and learners that come apart, and ppo is synchronous: take a recipe",
+    "--replay-size 5": "--replay-size is about a replay memory, and ppo learns from fresh rollouts and keeps none",
+    "--samples-per-insert 4": "--samples-per-insert is called --training-intensity in veldt, and "
+    "--training-intensity is none of ppo's settings: take a recipe that has it (dqn, c51,",
+    "--gamma 0.9": f"--gamma is called --discount here {SEE}",
+    "--checkpoint-replay none": "--checkpoint-replay is about a replay memory, and ppo learns from fresh rollouts",
+    "--foo": f"no flag --foo {SEE}",
     "more": "'more' is one argument too many",
     "--num-simulators 0": "--num-simulators is 0: it must be at least 1",
     "--num_simulators=0": "--num-simulators is 0: it must be at least 1",
@@ -101,7 +108,10 @@ WORDS = {
     "report": "RUNS is missing",
     "train ppo --env environments:dictionary --network nosuch:net": "no network 'nosuch:net': there is no module",
     'train ppo --env ALE/Pong-v5 --env-kwargs {"mode":1}': "--env-kwargs is {'mode': 1}, and ALE/Pong-v5 is played",
-    "train a2c --env CartPole-v1 --batch 3": "no flag --batch (see",
+    "train apex-ddpg --env Pendulum-v1 --samples-per-insert 4": "is called --training-intensity here (see",
+    "train apex-dqn --env CartPole-v1 --algorithm ddpg --double": "--double is none of apex-dqn's settings with "
+    "--algorithm ddpg: take a recipe that has it (dqn,",
+    "train a2c --env CartPole-v1 --batch 3": "--batch is none of a2c's settings: take a recipe that has it (ppo, dqn,",
     "train a2c --env ALE/Pong-v5 --hidden 8 --simulators in-process": "--hidden is 8, and no part of this network is",
     "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",
     "bench sampling --seconds 1 --seconds 2": "--seconds: given twice",

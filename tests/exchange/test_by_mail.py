@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veldt.exchange.graph import PaceSpec
 from veldt.exchange.on_ray.pace import PaceBook, PaceHere
 from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
 from veldt.exchange.on_ray.slots import SlotReceiver, SlotSender
 from veldt.exchange.on_ray.weights import WeightsReader, WeightsSource
-from veldt.exchange.pace import Pace, least_slack
-from veldt.runtime.on_ray.mail import Letter, Mailbox
+from veldt.exchange.pace import Pace, PaceSpec, least_slack
+from veldt.runtime.on_ray.mail import Envelope, Letter, Mailbox, opened
 from veldt.runtime.shared import Layout
 
 SLOT = {"number": Layout((), "int64"), "rows": Layout((100,), "float32")}
@@ -48,9 +47,10 @@ class Post:
         return self.boxes[name]
 
     def _sends(self, to: str, to_life: int) -> Any:
-        def send(sender: str, life: int, edge: str, kind: str, *content: Any) -> None:
+        def send(envelope: Envelope, kept: Any = None) -> None:
+            *head, content = envelope
             copied = tuple(_copied(value) for value in content)
-            self.under_way.append((to, to_life, edge, Letter(sender, life, kind, copied)))
+            self.under_way.append((to, to_life, *opened((*head, copied), _copied(kept))))
 
         return send
 
@@ -282,6 +282,17 @@ class Memory:
         return count
 
 
+def test_orders_go_in_groups() -> None:
+    memory = Memory([np.ones(5)], ahead=15)
+    memory.until_known()
+    assert memory.ordered(0) == 16
+    memory.work()
+    for _ in range(5):  # the one that is learned from has a place, too
+        assert memory.ordered(100) == 0 and not memory.post.under_way
+        assert memory.buyer.take(0.0) is not None
+    assert memory.ordered(200) == 4 and memory.post.under_way
+
+
 def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
     rng = np.random.default_rng(0)
     masses = [rng.exponential(size=5), np.zeros(0), 3 * rng.exponential(size=7)]
@@ -402,7 +413,7 @@ def test_however_old_the_news_the_slack_holds_and_it_goes_on(
         intensity=intensity, batch=batch, steps_at_once=flush * actors, steps_kept_back=kept_back
     )
     spec = PaceSpec(actors, 1, intensity, starts + batch, batch, slack)
-    pace = Pace(actors, 1, intensity=intensity, starts=spec.starts, batch=batch, slack=slack, context=None)
+    pace = Pace(spec, context=None)
     book = PaceBook(pace, {1 + n: n for n in range(actors)}, {0: 0})
     ends = [PaceHere(spec, -1, 0), *(PaceHere(spec, n, -1) for n in range(actors))]
     stale = 0

@@ -22,7 +22,7 @@ from veldt.recipe_book import find
             "impala",
             {"actors": 2, "num_simulators": 4, "unrolls": 4, "evaluator_share": 0.5},
             {"learner": 1, "actor": 2, "evaluator": 1},
-            [("actor -> learner", 1), ("learner -> actor", 1)],
+            [("actor -> learner", 1), ("learner -> actor", 1), ("learner -> evaluator", 1)],
         ),
     ],
 )

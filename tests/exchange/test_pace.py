@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veldt.errors import UsageError
-from veldt.exchange.pace import Pace, check_slack, least_slack
+from veldt.exchange.pace import Pace, PaceSpec, check_slack, least_slack
 
 
 @settings(max_examples=60, deadline=None)
@@ -34,7 +34,7 @@ def test_it_goes_on_for_ever_and_the_ratio_is_kept(
     """Whoever's turn it is, as long as everybody has one now and then."""
     bounds = {"intensity": intensity, "batch": batch}
     slack = least_slack(**bounds, steps_at_once=flush * actors, steps_kept_back=kept_back) + extra
-    pace = Pace(actors, 1, **bounds, starts=starts + batch, slack=slack, context=None)
+    pace = Pace(PaceSpec(actors, 1, **bounds, starts=starts + batch, slack=slack), context=None)
     for who in [*order, *range(6)] * 5:
         moved = False
         for actor in range(actors):
@@ -52,7 +52,7 @@ def test_it_goes_on_for_ever_and_the_ratio_is_kept(
 
 
 def test_without_an_intensity_both_are_free() -> None:
-    pace = Pace(2, 1, intensity=0.0, starts=10, batch=4, slack=0.0, context=None)
+    pace = Pace(PaceSpec(2, 1, intensity=0.0, starts=10, batch=4, slack=0.0), context=None)
     assert pace.may_act() and not pace.may_learn()
     pace.steps_A[:] = 5
     assert pace.may_act() and pace.may_learn()

@@ -207,3 +207,22 @@ def test_priorities_that_nobody_gets_are_counted() -> None:
     Shard(edge, 0, np.ones(4))
     client.update(batch, np.ones(ROWS), 0.0)
     assert client.dropped == 2 * ROWS, "they were the former shard's"
+
+
+def test_orders_go_in_groups_and_alone_wake_shards() -> None:
+    edge = edge_of(1, ahead=15)
+    wakes = edge.orders[0].filled
+    shard, client = Shard(edge, 0, np.ones(5)), ReplayClient(edge)
+    assert [client.order(seed, 0.0) for seed in range(17)] == [True] * 16 + [False]
+    shard.work()
+    while wakes.acquire(False):
+        pass
+    for number in range(5):  # the one that is learned from has a place, too
+        assert not client.order(100 + number, 0.0), f"{number - 1} places are free, and 4 make a group"
+        batch = client.take(1.0)
+        assert batch is not None
+        client.update(batch, np.ones(ROWS), 0.0)
+    assert not wakes.acquire(False), "priorities alone wake nobody"
+    assert [client.order(200 + seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
+    assert wakes.acquire(False)
+    assert shard.work() == 9 and len(shard.updates) == 5

@@ -123,6 +123,18 @@ def test_a_finished_run(tmp_path: Path) -> None:
         assert part in page.text
 
 
+def test_actors_have_a_bar_of_their_own(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "mine")
+    assert "The actors'" not in report(tmp_path, run).text
+    log = MetricsLog(run.path)
+    shares = {"simulate": 0.625, "infer": 0.25, "replay": 0.0, "wait": 0.125}
+    log.append({"step": 60_000, **{f"actors/{stage}_share": share for stage, share in shares.items()}})
+    log.close()
+    text = report(tmp_path, run).text
+    assert "The learner's\nsimulate\n72%, 18s" in text
+    assert "The actors'\nsimulate\n62%\ninfer\n25%\nwait\n12%" in text
+
+
 def test_a_killed_run_has_what_its_rows_say(tmp_path: Path) -> None:
     page = report(tmp_path, make_run(tmp_path, "mine", rows=40, finished=False))
     for part in ("Broke off at 66%", "seed 1", "device cpu", "precision fp32"):

@@ -55,6 +55,15 @@ def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_pa
     assert rows > 0
 
 
+def test_several_learners(tmp_path: Path) -> None:
+    sizes = {"learners": 2, "shards": 2, "replay": "prioritised", "steps": 2000}
+    run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL | sizes)
+    assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/total"])
+    assert metrics(run.path)[-1]["role_restarts"] == 0
+    pace = CheckpointStore(run.path / "checkpoints").newest(print).meta["pace"]
+    assert pace["updates"][0] == pace["updates"][1] > 50
+
+
 def test_continuous_actions(tmp_path: Path) -> None:
     run = veldt.train("apex-ddpg", env="Pendulum-v1", run_dir=tmp_path / "run", **SMALL | {"n_step": 3})
     assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/critic"])

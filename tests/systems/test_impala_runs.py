@@ -69,7 +69,7 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
         ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
         ({"replay_share": 0.9}, "leaves nothing new"),
         ({"replay_share": 0.5, "replay_unrolls": 4}, "it must be at least a batch, 8"),
-        ({"shards": 2}, "no setting 'shards'"),
+        ({"shards": 2}, "--shards is none of impala's settings"),
         ({"processes": 2}, "--actors says how many processes act"),
     ],
 )

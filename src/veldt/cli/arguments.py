@@ -14,7 +14,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -126,10 +126,16 @@ class _SwitchOnce(argparse.BooleanOptionalAction):
 
 
 class CommandLine:
-    """What one verb takes."""
+    """What one verb takes.
 
-    def __init__(self, verb: str, summary: str) -> None:
-        self._verb, self._settings = verb, list[Setting]()
+    Args:
+        why_none: why there is no flag for a setting of that name, in a sentence, where more can be said than that.
+    """
+
+    def __init__(
+        self, verb: str, summary: str, why_none: Callable[[str], str | None] = lambda name: None
+    ) -> None:
+        self._verb, self._settings, self._why_none = verb, list[Setting](), why_none
         self._parser = argparse.ArgumentParser(
             description=summary,
             epilog="--debug adds a traceback to an error.",
@@ -210,7 +216,8 @@ class CommandLine:
         for word in rest:
             if word.startswith("-"):
                 flag = word.partition("=")[0]
-                raise UsageError(f"no flag {flag}{did_you_mean(flag, flags)}")
+                name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+                raise UsageError(self._why_none(name) or f"no flag {flag}{did_you_mean(flag, flags)}")
             if not places:
                 raise UsageError(f"'{word}' is one argument too many")
             place = places[0]

@@ -9,6 +9,7 @@ import dataclasses
 import io
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -197,12 +198,13 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     """One recipe's values; of those that are given, and of what follows from them."""
     from rich.table import Table
 
-    from veldt.given import with_settings
+    from veldt.given import why_no_setting, with_settings
     from veldt.recipe_book import derived_of
 
-    line = CommandLine(f"recipes {recipe.name}", Recipes.__doc__ or "")
-    line.add(Shown, "environment")
     defaults = recipe.config(peek(arguments, "env") or ATARI, peek(arguments, "algorithm"))
+    why_none = partial(why_no_setting, defaults)
+    line = CommandLine(f"recipes {recipe.name}", Recipes.__doc__ or "", why_none)
+    line.add(Shown, "environment")
     add_settings(line, defaults)
     given = line.parse(arguments)
     shown = {name: given.pop(name, None) for name in ("env", "algorithm", "graph")}
@@ -210,7 +212,10 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     if shown["graph"]:
         from veldt import api
 
-        console.print("\n".join(api.drawn(config)), markup=False, highlight=False)
+        lines = [f"{recipe.name} on {config.env}", "", *api.drawn(config)]
+        if shown["env"] is None:
+            lines += ["", "--env shows the graph for another environment"]
+        console.print("\n".join(lines), markup=False, highlight=False)
         return
     kind = "Atari" if config.env.startswith("ALE/") else "small environments"
     table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)

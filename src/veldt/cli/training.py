@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +68,7 @@ def train(arguments: list[str]) -> str:
         from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 
         forkserver(PRELOAD_ROLES)  # loads what roles need while this process loads what it needs itself
+    from veldt.given import why_no_setting
     from veldt.recipe_book import RECIPES, find
 
     if not arguments or arguments[0].startswith("-"):
@@ -75,9 +77,10 @@ def train(arguments: list[str]) -> str:
             return TRAIN_HELP.format(names=names)
         raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
     recipe, rest = find(arguments[0]), arguments[1:]
-    line = CommandLine(f"train {recipe.name}", recipe.summary)
+    defaults = recipe.config(peek(rest, "env") or ATARI, peek(rest, "algorithm"))
+    line = CommandLine(f"train {recipe.name}", recipe.summary, partial(why_no_setting, defaults))
     line.add(Launch, "environment")
-    add_settings(line, recipe.config(peek(rest, "env") or ATARI, peek(rest, "algorithm")))
+    add_settings(line, defaults)
     given = line.parse(rest)
     env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
     from veldt import api

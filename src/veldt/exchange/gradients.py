@@ -13,9 +13,8 @@ from torch import Tensor
 
 from veldt.errors import UsageError
 
-_DEADLINE = timedelta(
-    minutes=5
-)  # for all learners to bring their gradients: the first may compile a network before
+# For all learners to bring their gradients: the first may compile a network before.
+_DEADLINE = timedelta(minutes=5)
 
 
 class GradientEdge(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
-from veldt.exchange.pace import Pace
+from veldt.exchange.pace import Pace, PaceSpec
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
@@ -42,18 +42,6 @@ class ReplaySpec:
     rows: int
     ahead: int
     fed_by: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PaceSpec:
-    """See `pace.Pace`."""
-
-    actors: int
-    learners: int
-    intensity: float
-    starts: int
-    batch: int
-    slack: float
 
 
 Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec
@@ -119,9 +107,13 @@ class Graph:
         lines += [f"  {len(role.plans):>4} x {role.name:<10} {role.does}" for role in self.roles]
         lines += ["", "edges"]
         alike: dict[tuple[str, str, str], int] = {}
-        for edge in self.edges.values():
-            key = edge.source, edge.target, edge.carries
-            alike[key] = alike.get(key, 0) + 1
+        for name, edge in self.edges.items():
+            sides = (edge.source, edge.target)
+            using = [role.name for role in self.roles if any(name in edges for edges in role.edges)]
+            readers = [role for role in using if role not in sides]
+            for target in (edge.target, *readers):
+                key = edge.source, target, edge.carries
+                alike[key] = alike.get(key, 0) + 1
         for (source, target, carries), count in alike.items():
             times = f" (x {count})" if count > 1 else ""
             lines.append(f"  {source:>10} -> {target:<10} {carries}{times}")
@@ -140,14 +132,6 @@ def made_here(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str
             case ReplaySpec(layouts, rows, ahead, fed_by):
                 wakes = [made[feeder].filled for feeder in fed_by]
                 made[name] = ReplayEdge(layouts, rows, ahead, wakes, context)
-            case PaceSpec(actors, learners, intensity, starts, batch, slack):
-                made[name] = Pace(
-                    actors,
-                    learners,
-                    intensity=intensity,
-                    starts=starts,
-                    batch=batch,
-                    slack=slack,
-                    context=context,
-                )
+            case PaceSpec() as spec:
+                made[name] = Pace(spec, context)
     return made

@@ -6,6 +6,7 @@ x batch. The learner waits where it would do more than is due, and actors where 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 
 import numpy as np
@@ -14,8 +15,9 @@ from veldt.errors import UsageError
 from veldt.runtime.shared import Layout, SharedArrays
 
 
-class Pace:
-    """Shared by all roles that act or learn; each counts in places of its own. Picklable while a process is started.
+@dataclass(frozen=True)
+class PaceSpec:
+    """What there is to keep to.
 
     Args:
         actors, learners: how many count.
@@ -25,21 +27,27 @@ class Pace:
         slack: samples that may be due and not done.
     """
 
-    def __init__(
-        self,
-        actors: int,
-        learners: int,
-        *,
-        intensity: float,
-        starts: int,
-        batch: int,
-        slack: float,
-        context: BaseContext | None,
-    ) -> None:
-        self.intensity, self.starts, self.batch, self.slack = intensity, starts, batch, slack
+    actors: int
+    learners: int
+    intensity: float
+    starts: int
+    batch: int
+    slack: float
+
+
+class Pace:
+    """Shared by all roles that act or learn; each counts in places of its own. Picklable while a process is started."""
+
+    def __init__(self, spec: PaceSpec, context: BaseContext | None) -> None:
+        self.intensity, self.starts, self.batch, self.slack = (
+            spec.intensity,
+            spec.starts,
+            spec.batch,
+            spec.slack,
+        )
         # A line of the cache for each.
-        layouts = {"steps": Layout((actors, 8), "int64"), "updates": Layout((learners, 8), "int64")}
-        layouts["excused"] = Layout((learners, 8), "int64")
+        layouts = {"steps": Layout((spec.actors, 8), "int64"), "updates": Layout((spec.learners, 8), "int64")}
+        layouts["excused"] = Layout((spec.learners, 8), "int64")
         self._counts = SharedArrays(layouts, context)
 
     @property

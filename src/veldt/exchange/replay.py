@@ -9,7 +9,8 @@ A learner that was started again numbers its orders from where no former one's c
 
 Each shard keeps the mass of what it holds on a ledger. The learner cuts the total mass into N equal pieces with one
 draw in each, as one memory would, and orders from each shard the rows that fall to it, several batches ahead. A batch
-is there when every shard has written its part. New priorities go back the way orders come.
+is there when every shard has written its part. New priorities go back the way orders come. Several orders go together:
+a shard that shares its core with actors is woken for all of them at once.
 
 A shard that was started again has lost what it held; its `life` on the ledger says so. Orders to its former life are
 not carried out any more, and batches that miss their rows are dropped.
@@ -26,11 +27,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from veldt.exchange.orders import ORDERS_PER_LIFE, Grouping, Ordered
 from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
 from veldt.runtime.shared import Layout, SharedArrays
 
 _SAMPLE, _UPDATE = 0, 1
-_LIVES = 2**32  # orders of one life of a learner, at the most
 _LEDGER = {"mass": "float64", "rows": "int64", "life": "int64", "dropped": "int64"}
 
 
@@ -57,7 +58,10 @@ class ReplayIn(Protocol):
     def dropped(self) -> int: ...
 
     def order(self, seed: int, deadline_s: float) -> bool:
-        """Orders one more batch. False if there is no place for it, nothing to draw from, or a shard is too slow."""
+        """Orders one more batch, of a group as long as it says yes.
+
+        False if there are no places for a group, nothing to draw from, or a shard is too slow.
+        """
 
     def take(self, deadline_s: float) -> Batch | None:
         """The oldest batch that was ordered, until the next is taken; None if it is not there in time, or can never be.
@@ -167,7 +171,7 @@ class ReplayServer:
             if taken is None:
                 return None
             kind, place, first, count, number, life, seed = taken.arrays["head"].tolist()
-            is_of_former = kind == _SAMPLE and number // _LIVES != self._edge.clients_1[0]
+            is_of_former = kind == _SAMPLE and number // ORDERS_PER_LIFE != self._edge.clients_1[0]
             if life == self._life and not is_of_former:
                 break
             self._orders.release(0)
@@ -193,24 +197,18 @@ class Batch:
     life_S: np.ndarray
 
 
-class _Ordered(NamedTuple):
-    place: int
-    number: int
-    part_S: np.ndarray
-    life_S: np.ndarray
-
-
 class ReplayClient:
     """See `ReplayIn`."""
 
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
         self._orders = [Producer(rings, 0) for rings in edge.orders]
-        self._free, self._under_way = deque(range(edge.places)), deque[_Ordered]()
+        self._free, self._under_way = deque(range(edge.places)), deque[Ordered]()
         edge.clients_1[0] += 1
-        self._number = int(edge.clients_1[0]) * _LIVES
-        self._in_use: _Ordered | None = None
+        self._number = int(edge.clients_1[0]) * ORDERS_PER_LIFE
+        self._in_use: Ordered | None = None
         self._lost = 0  # priorities that never were sent
+        self._group = Grouping(edge.places)
 
     @property
     def rows(self) -> int:
@@ -221,24 +219,22 @@ class ReplayClient:
         return int(self._edge.ledger("dropped").sum()) + self._lost
 
     def order(self, seed: int, deadline_s: float) -> bool:
-        life_S = self._edge.ledger(
-            "life"
-        ).copy()  # first: a shard that begins meanwhile leaves this order out
+        life_S = self._edge.ledger("life").copy()  # first: shards that begin meanwhile leave this order out
         mass_S = self._edge.ledger("mass").copy()
-        if not self._free or not mass_S.any():
+        if not self._group.may_order(len(self._free)) or not mass_S.any():
             return False
-        counts_S = share_out(mass_S, self._edge.rows, seed)
-        asked = np.flatnonzero(counts_S).tolist()
+        ordered = Ordered.shared_out(self._free[0], self._number + 1, seed, mass_S, self._edge.rows, life_S)
+        asked = ordered.asked
         # All or none: a shard that was asked for a batch that is not to be would write into another one's place.
         if any(self._orders[shard].slot(deadline_s) is None for shard in asked):
             return False
-        place, self._number = self._free.popleft(), self._number + 1
-        part_S = np.concatenate([[0], np.cumsum(counts_S)])
+        self._free.popleft()
+        self._number = ordered.number
         for shard in asked:
-            where = (_SAMPLE, place, part_S[shard], counts_S[shard])
-            head = (*where, self._number, life_S[shard], shard_seed(seed, shard))
-            self._send(shard, head, deadline_s)
-        self._under_way.append(_Ordered(place, self._number, part_S, life_S))
+            first, count = ordered.part_S[shard], ordered.count(shard)
+            where = (_SAMPLE, ordered.place, first, count, ordered.number, life_S[shard])
+            self._send(shard, (*where, ordered.seed_of(shard)), deadline_s)
+        self._under_way.append(ordered)
         return True
 
     def take(self, deadline_s: float) -> Batch | None:
@@ -248,10 +244,11 @@ class ReplayClient:
         if not self._under_way:
             return None
         oldest = self._under_way[0]
-        if not awaited(lambda: self._is_settled(oldest), self._edge.done, deadline_s):
+        written_SP, life_S = self._edge.written_SP, self._edge.ledger("life")
+        if not awaited(lambda: oldest.is_settled(written_SP, life_S), self._edge.done, deadline_s):
             return None
         self._under_way.popleft()
-        if not self._written_S(oldest).all():
+        if not oldest.written_S(written_SP).all():
             self._free.append(oldest.place)
             return None
         self._in_use = oldest
@@ -270,15 +267,6 @@ class ReplayClient:
             ):
                 self._lost += count
 
-    def _is_settled(self, ordered: _Ordered) -> bool:
-        """Whether every shard has written its rows, or has died since it was asked for them."""
-        return bool((self._written_S(ordered) | (self._edge.ledger("life") != ordered.life_S)).all())
-
-    def _written_S(self, ordered: _Ordered) -> np.ndarray:
-        """Which shards have written all that they were asked for, if anything; bool [S]."""
-        asked_S = np.diff(ordered.part_S) > 0
-        return ~asked_S | (self._edge.written_SP[:, ordered.place] == ordered.number)
-
     def _send(
         self,
         shard: int,
@@ -293,19 +281,5 @@ class ReplayClient:
         slot["head"][:] = head
         if key_N is not None and priority_N is not None:
             slot["key"][: len(key_N)], slot["priority"][: len(key_N)] = key_N, priority_N
-        self._orders[shard].commit()
+        self._orders[shard].commit(wakes=priority_N is None)  # priorities are soon followed by orders
         return True
-
-
-def share_out(mass_S: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """How many of `count` stratified draws fall to each shard, int64 [S]."""
-    rng = np.random.default_rng(seed)
-    target_N = (np.arange(count) + rng.random(count)) / count * mass_S.sum()
-    shard_N = np.searchsorted(np.cumsum(mass_S), target_N, side="right")
-    last = int(np.flatnonzero(mass_S)[-1])  # a target that rounding has made as large as the total
-    return np.bincount(np.minimum(shard_N, last), minlength=len(mass_S))
-
-
-def shard_seed(seed: int, shard: int) -> int:
-    """An int64 for the part that a shard draws of the batch of `seed`."""
-    return int(np.random.SeedSequence([seed % 2**64, shard]).generate_state(1, np.uint64).view(np.int64)[0])

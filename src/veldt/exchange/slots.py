@@ -126,9 +126,11 @@ class Producer:
             return None
         return self._slots[int(counts[_WRITTEN]) % depth]
 
-    def commit(self) -> None:
+    def commit(self, *, wakes: bool = True) -> None:
+        """See `SlotOut`; without waking a consumer who sleeps, where that has time until the next one."""
         self._counts[_WRITTEN] += 1
-        self._rings.filled.release()
+        if wakes:
+            self._rings.filled.release()
 
 
 class Consumer:

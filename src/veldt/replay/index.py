@@ -107,6 +107,11 @@ def importance_weights(mass_N: np.ndarray, beta: float) -> np.ndarray:
     return ((mass_N / mass_N.min()) ** -beta).astype(np.float32)
 
 
+def weights_among(least: float, least_of_all: float, beta: float) -> float:
+    """What turns `importance_weights` of a part, whose least mass is `least`, into those it has in the whole batch."""
+    return float((least_of_all / least) ** beta)
+
+
 def check_priorities(priority_N: np.ndarray) -> None:
     """VeldtError where a raw priority is negative or no number."""
     bad_N = priority_N[~((priority_N >= 0) & np.isfinite(priority_N))]

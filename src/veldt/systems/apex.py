@@ -12,8 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from veldt.algorithms.base import OffPolicy
-from veldt.exchange.graph import Edge, Graph, PaceSpec, ReplaySpec, Role, SlotsSpec
-from veldt.exchange.pace import check_slack, least_slack
+from veldt.exchange.graph import Edge, Graph, ReplaySpec, Role, SlotsSpec
+from veldt.exchange.pace import PaceSpec, check_slack, least_slack
 from veldt.exchange.settings import ApexConfig
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.transitions import Transitions
 from veldt.exchange.pace import Pace
-from veldt.exchange.replay import Batch, ReplayEnds, ReplayIn
+from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.weights import Weights
 from veldt.replay.memory import Sample
 from veldt.runtime.devices import subnormals_flushed
 from veldt.runtime.roles import Control
 from veldt.simulators.seeding import REPLAY, derive_seed
-from veldt.simulators.spec import SimulatorSpec
+from veldt.systems.batches import Batches
 from veldt.systems.experience import to_transitions
 from veldt.systems.learner_role import LearnerPlan, LearnerRole
 
@@ -35,8 +36,18 @@ class _ApexLearner(LearnerRole):
         super().__init__(control, plan, weights, pace)
         assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None
         self._off_policy, self._replay, self._client = self._algorithm, plan.config.replay, client
+        self._is_prioritised = self._replay.replay == "prioritised"
         self._noise = self._off_policy.update_noise(self._network)
-        self._ordered = self._learner.updates
+        self._ordered = self._taken = self._learner.updates
+        self._batches = Batches(
+            client,
+            self._transitions,
+            self._beta,
+            plan.spec,
+            self._device,
+            self._clock,
+            ahead=self._device.type != "cpu",
+        )
 
     def step(self) -> None:
         self._order()
@@ -50,7 +61,7 @@ class _ApexLearner(LearnerRole):
         return {
             "replay/transitions": float(self._client.rows),
             "replay/dropped_priorities": float(self._client.dropped),
-            "replay/beta": self._replay.beta(self.progress),
+            "replay/beta": self._beta(),
         }
 
     def _order(self) -> None:
@@ -62,46 +73,28 @@ class _ApexLearner(LearnerRole):
         return derive_seed(self._plan.config.run.seed, REPLAY, number, purpose, self._plan.rank)
 
     def _learn(self) -> None:
-        with self._clock("wait"):
-            batch = self._client.take(_WAIT_S)
-        if batch is None:
+        taken = self._batches.take(_WAIT_S)
+        if taken is None:
             if not self._client.rows:
-                self._pace.excuse(
-                    self._plan.rank
-                )  # else actors that are ahead would wait for this one, which has no data
+                # Actors that are ahead would wait for this one, which has no data.
+                self._pace.excuse(self._plan.rank)
             return
-        with self._clock("replay"):
-            sample = _sample(batch, self._plan.spec)
-            seed = self._seed(1, self._learner.updates)
-            beta = self._replay.beta(self.progress)
-            transitions = to_transitions(sample, self._plan.spec, beta, self._noise, seed, self._device)
         with self._clock("train"):
             assert self._target is not None
+            transitions = taken.transitions
+            if self._plan.learners > 1 and self._is_prioritised:
+                transitions = taken.weighed_among_all(self._edge)
             targets = self._off_policy.targets(self._forward, self._target, transitions)
-        loss = self.update(targets, sample.version_N, len(sample.version_N))
-        if loss.priority is not None and self._replay.replay == "prioritised":
+        loss = self.update(targets, taken.version_N, len(taken.version_N))
+        self._batches.fetch()
+        self.publish()
+        if loss.priority is not None and self._is_prioritised:
             with self._clock("replay"):
-                self._client.update(batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
+                self._client.update(taken.batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
 
+    def _transitions(self, sample: Sample, beta: float) -> Transitions:
+        seed, self._taken = self._seed(1, self._taken), self._taken + 1
+        return to_transitions(sample, self._plan.spec, beta, self._noise, seed, self._device)
 
-def _sample(batch: Batch, spec: SimulatorSpec) -> Sample:
-    """A batch as one memory would have drawn it; see `batch_layouts`."""
-    arrays = batch.arrays
-
-    def observation(which: str) -> dict[str, np.ndarray]:
-        fields = {name: arrays[f"{which}/{name}"] for name in spec.observation}
-        stacked = {name for name, field in spec.observation.items() if field.stack > 1}
-        return {
-            name: array.transpose(0, 3, 1, 2) if name in stacked else array for name, array in fields.items()
-        }
-
-    return Sample(
-        observation=observation("observation"),
-        next_observation=observation("next_observation"),
-        action_N=arrays["action"],
-        reward_N=arrays["reward"],
-        discount_N=arrays["discount"],
-        mass_N=arrays["mass"],
-        key_N=arrays["key"],
-        version_N=arrays["version"],
-    )
+    def _beta(self) -> float:
+        return self._replay.beta(self.progress)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from veldt.algorithms.vtrace import VTrace
-from veldt.exchange.graph import Edge, Graph, PaceSpec, SlotsSpec
+from veldt.exchange.graph import Edge, Graph, SlotsSpec
+from veldt.exchange.pace import PaceSpec
 from veldt.exchange.settings import ImpalaConfig
 from veldt.networks.recurrent import memory_of
 from veldt.runs.checkpoint_files import Checkpoint
@@ -59,7 +60,6 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
             **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, memory)
         ),
     )
-    acting = actors(
-        assembly, steps, names, checkpoint, least=settings.learners
-    )  # each has unrolls of its own
+    # Each learner is sent unrolls of its own: with fewer actors than learners, one of them would wait for ever.
+    acting = actors(assembly, steps, names, checkpoint, least=settings.learners)
     return Graph((learner, acting, *evaluators(assembly, checkpoint)), edges)

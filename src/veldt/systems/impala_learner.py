@@ -81,6 +81,7 @@ class _ImpalaLearner(LearnerRole):
             rollout = self._batch.rollout()
         rows = self._batch.rows
         self.update(rollout, rows.version[rows.valid], rows.reward.size)
+        self.publish()
         self._column = 0
 
 

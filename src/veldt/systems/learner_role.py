@@ -119,15 +119,21 @@ class LearnerRole(ABC):
         return self._shared_progress
 
     def update(self, batch: Any, version_N: np.ndarray, rows: int) -> Loss:
-        """Learns from what the algorithm makes a loss of; `version_N` are the policy versions that acted in it."""
+        """Learns from what the algorithm makes a loss of; `version_N` are the policy versions that acted in it.
+
+        An accelerator may still be at it; `publish` waits for it.
+        """
         rate = self._algorithm.learning_rate(self._common_progress(), rows)
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
         self._figures.add(loss.figures, self._learner.updates - 1 - version_N, rate)
         self._pace.updates_L[self._plan.rank] += 1
+        return loss
+
+    def publish(self) -> None:
+        """Says what the weights are after the last update, when that is due."""
         if self._plan.rank == 0 and self._learner.updates % self._plan.publish_every == 0:
             self._weights.publish(self._learner.updates, self._parameters.arrays())
-        return loss
 
     def _say_how_it_goes(self, *, is_due: bool) -> None:
         if self._plan.rank == 0 and is_due:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from veldt.errors import UsageError
-from veldt.exchange.graph import Graph, PaceSpec, Role
+from veldt.exchange.graph import Graph, Role
 from veldt.exchange.on_ray.ends import EdgeFor, store_bytes
 from veldt.exchange.on_ray.pace import PaceBook
-from veldt.exchange.pace import Pace
+from veldt.exchange.pace import Pace, PaceSpec
 from veldt.runtime.on_ray.cluster import Cluster
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.supervisor import RaySupervisor
@@ -31,15 +31,7 @@ def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[s
     books: dict[str, PaceBook] = {}
     for name, edge in graph.edges.items():
         if isinstance(spec := edge.spec, PaceSpec):
-            pace = Pace(
-                spec.actors,
-                spec.learners,
-                intensity=spec.intensity,
-                starts=spec.starts,
-                batch=spec.batch,
-                slack=spec.slack,
-                context=None,
-            )
+            pace = Pace(spec, context=None)
             actors, learners = (
                 {numbers[key]: key[1] for key in numbers if key[0] == side}
                 for side in (edge.target, edge.source)

@@ -8,6 +8,7 @@ actors ==slots==> shard ==rows of batches==> learner
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from veldt.systems.latest import newest_checkpoint
 from veldt.systems.replay_archive import NewRows, ReplayArchive
 from veldt.systems.saving import BackgroundWriter
 
+_AT_ONCE = 16  # orders and priorities of a learner, before slots of actors are looked for again
 _WAIT_S = 0.05  # seconds without a beat, while there is nothing to do
 
 
@@ -94,8 +96,7 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnd
             incoming.release(taken.ring)
         is_idle = taken is None
         for server in servers:
-            found = server.take()
-            if found is not None:
+            for found in itertools.islice(iter(server.take, None), _AT_ONCE):
                 _carry_out(found[0], memory)
                 server.done(*found)
                 is_idle = False

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import psutil
 
-from veldt.exchange.graph import Edge, PaceSpec, ReplaySpec, SlotsSpec, WeightsSpec
+from veldt.exchange.graph import Edge, ReplaySpec, SlotsSpec, WeightsSpec
 from veldt.exchange.on_ray.pace import PaceHere
 from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
 from veldt.exchange.on_ray.slots import SlotReceiver, SlotSender
 from veldt.exchange.on_ray.weights import WeightsReader, WeightsSource
+from veldt.exchange.pace import PaceSpec
 from veldt.runtime.on_ray.mail import Mail
 from veldt.runtime.shared import Layout
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veldt.exchange.graph import PaceSpec
-from veldt.exchange.pace import Pace
+from veldt.exchange.pace import Pace, PaceSpec
 
 
 class PaceNews(NamedTuple):
@@ -43,15 +42,7 @@ class PaceHere(Pace):
     """
 
     def __init__(self, spec: PaceSpec, actor: int, learner: int) -> None:
-        super().__init__(
-            spec.actors,
-            spec.learners,
-            intensity=spec.intensity,
-            starts=spec.starts,
-            batch=spec.batch,
-            slack=spec.slack,
-            context=None,
-        )
+        super().__init__(spec, context=None)
         self._actor, self._learner = actor, learner
         self._allowance, self._has_asked, self._is_told = -1.0, False, False
 

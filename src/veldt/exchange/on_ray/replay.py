@@ -14,11 +14,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from veldt.exchange.replay import Batch, Order, shard_seed, share_out
+from veldt.exchange.orders import ORDERS_PER_LIFE, Grouping, Ordered
+from veldt.exchange.replay import Batch, Order
 from veldt.exchange.slots import awaited
 from veldt.runtime.on_ray.mail import Letter, Mail
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in, rows_of
@@ -26,7 +27,6 @@ from veldt.runtime.shared import Layout, SharedArrays, arrays_in, rows_of
 _AGAIN_S = 10.0  # until an order whose rows have not come is sent again
 _STATE_S = 0.1  # between two words of a shard on what it holds
 _LETTER_BYTES = 2**20
-_LIVES = 2**32  # orders of one life of the learner
 
 
 class ReplaySeller:
@@ -76,14 +76,6 @@ class ReplaySeller:
                 self._orders.append((Order(number, seed % 2**64, out, none, none), place))
 
 
-class _Ordered(NamedTuple):
-    place: int
-    number: int
-    part_S: np.ndarray
-    life_S: np.ndarray
-    seed_S: dict[int, int]  # of the shards that were asked
-
-
 class _Letter:
     """What a shard is to be sent: new priorities, which come first, and orders."""
 
@@ -120,15 +112,15 @@ class ReplayBuyer:
             {name: np.empty(layout.shape, layout.dtype) for name, layout in layouts.items()}
             for _ in range(ahead + 1)
         ]
-        self._free, self._under_way = deque(range(ahead + 1)), deque[_Ordered]()
-        self._by_number: dict[int, _Ordered] = {}
+        self._free, self._under_way = deque(range(ahead + 1)), deque[Ordered]()
+        self._by_number: dict[int, Ordered] = {}
         self._written_SP = np.full((len(shards), ahead + 1), -1, np.int64)
-        self._number = (mail.life + 1) * _LIVES
+        self._number = (mail.life + 1) * ORDERS_PER_LIFE
         self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
         self._dropped_S, self._life_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
-        self._in_use: _Ordered | None = None
+        self._in_use: Ordered | None = None
         self._lost = 0  # priorities that never were sent
-        self._at_once, self._is_ordering = max(1, (ahead + 1) // 4), False
+        self._group = Grouping(ahead + 1)
         self._letters = [_Letter() for _ in shards]
         self._updates = 0  # in letters that are not sent yet
         self._asked_at = time.monotonic()
@@ -145,20 +137,16 @@ class ReplayBuyer:
 
     def order(self, seed: int, deadline_s: float) -> bool:
         mass_S = self._mass_S * self._is_there_S()
-        enough = 1 if self._is_ordering else self._at_once
-        if len(self._free) < enough or not mass_S.any():
-            if self._is_ordering or self._updates >= self._at_once:
+        if not self._group.may_order(len(self._free)) or not mass_S.any():
+            if self._updates >= self._group.at_once or any(letter.orders for letter in self._letters):
                 self._post()
             return False
-        self._is_ordering = True
-        counts_S = share_out(mass_S, self._batch, seed)
-        place, self._number = self._free.popleft(), self._number + 1
-        part_S = np.concatenate([[0], np.cumsum(counts_S)])
-        seed_S = {shard: shard_seed(seed, shard) for shard in np.flatnonzero(counts_S).tolist()}
-        ordered = _Ordered(place, self._number, part_S, self._life_S.copy(), seed_S)
+        self._number += 1
+        life_S = self._life_S.copy()
+        ordered = Ordered.shared_out(self._free.popleft(), self._number, seed, mass_S, self._batch, life_S)
         with self._lock:
             self._by_number[ordered.number] = ordered
-        for shard in seed_S:
+        for shard in ordered.asked:
             self._letters[shard].orders.append(self._said(ordered, shard))
         if not self._under_way:
             self._asked_at = time.monotonic()
@@ -172,14 +160,16 @@ class ReplayBuyer:
         if not self._under_way:
             return None
         oldest = self._under_way[0]
-        if not awaited(lambda: self._is_settled(oldest), self._mail.bell, deadline_s):
+        if not awaited(
+            lambda: oldest.is_settled(self._written_SP, self._now_S()), self._mail.bell, deadline_s
+        ):
             self._ask_again(oldest)
             return None
         self._under_way.popleft()
         self._asked_at = time.monotonic()
         with self._lock:
             del self._by_number[oldest.number]
-        if not self._written_S(oldest).all():
+        if not oldest.written_S(self._written_SP).all():
             self._free.append(oldest.place)
             return None
         self._in_use = oldest
@@ -194,23 +184,22 @@ class ReplayBuyer:
                 self._letters[shard].add(batch.arrays["key"][part].copy(), priority_N[part])
         self._updates += 1
 
-    def _said(self, ordered: _Ordered, shard: int) -> tuple[int, int, int, int]:
-        count = int(ordered.part_S[shard + 1] - ordered.part_S[shard])
-        return ordered.number, ordered.place, count, ordered.seed_S[shard]
+    @staticmethod
+    def _said(ordered: Ordered, shard: int) -> tuple[int, int, int, int]:
+        return ordered.number, ordered.place, ordered.count(shard), ordered.seed_of(shard)
 
     def _post(self) -> None:
-        self._is_ordering, self._updates = False, 0
+        self._updates = 0
         for shard, letter in enumerate(self._letters):
             if letter.orders or letter.keys:
                 self._mail.send(self._shards[shard], self._edge, "work", *letter.content())
                 self._letters[shard] = _Letter()
 
-    def _ask_again(self, ordered: _Ordered) -> None:
+    def _ask_again(self, ordered: Ordered) -> None:
         if time.monotonic() - self._asked_at > _AGAIN_S:
             self._asked_at = time.monotonic()
-            for shard in np.flatnonzero(
-                ~self._written_S(ordered) & (self._now_S() == ordered.life_S)
-            ).tolist():
+            missing_S = ~ordered.written_S(self._written_SP) & (self._now_S() == ordered.life_S)
+            for shard in np.flatnonzero(missing_S).tolist():
                 again = _Letter()
                 again.orders.append(self._said(ordered, shard))
                 self._mail.send(self._shards[shard], self._edge, "work", *again.content())
@@ -222,14 +211,6 @@ class ReplayBuyer:
     def _is_there_S(self) -> np.ndarray:
         """Whether what is on the ledger is about the shard's present life, bool [S]."""
         return (self._life_S >= 0) & (self._now_S() == self._life_S)
-
-    def _is_settled(self, ordered: _Ordered) -> bool:
-        """Whether every shard has written its rows, or has died since it was asked for them."""
-        return bool((self._written_S(ordered) | (self._now_S() != ordered.life_S)).all())
-
-    def _written_S(self, ordered: _Ordered) -> np.ndarray:
-        asked_S = np.diff(ordered.part_S) > 0
-        return ~asked_S | (self._written_SP[:, ordered.place] == ordered.number)
 
     def _hear(self, letter: Letter) -> None:
         shard = self._shards.index(letter.sender)

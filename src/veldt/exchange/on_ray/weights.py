@@ -69,7 +69,7 @@ class WeightsSource:
             began = time.monotonic()
             kept = self._mail.put(block)
             for reader in to:
-                self._mail.send(reader, self._edge, "weights", version, kept)
+                self._mail.send(reader, self._edge, "weights", version, kept=kept)
             time.sleep(_PAUSE_S + _PAUSE_EACH * (time.monotonic() - began))
 
     def _to_answer(self) -> list[str]:

@@ -93,6 +93,11 @@ class RunData:
         ordered = [*known, *(stage for stage in seconds if stage not in STAGES)]
         return {stage: seconds[stage] for stage in ordered if seconds[stage] > 0}
 
+    def actor_shares(self) -> dict[str, float]:
+        """Parts of actors' time by stage; empty where there are no actors."""
+        shares = {stage: self.figure(f"actors/{stage}_share") for stage in STAGES}
+        return {stage: share for stage, share in shares.items() if share > 0}
+
     def settings(self) -> dict[str, Any]:
         """The resolved settings, nested ones under dotted names."""
         return _flat(self.config.get("resolved"), "")

@@ -12,41 +12,50 @@ from veldt.runs.stages import STAGES
 
 
 def speed_section(environment: Environment) -> str:
-    """Bars of the time by stage, one a run, then throughput and policy lag over time; "" if nothing is known."""
+    """Bars of the time by stage, one a run, then throughput and policy lag over time; "" if nothing is known.
+
+    Where acting and learning come apart, the time is the learner's, and actors have bars of their own.
+    """
     runs = environment.runs
     axis = time_axis(environment)
     charts = "".join(small_chart(key, environment, axis) for key in ("sps", "policy_lag_mean"))
-    bars = _bars([run for run in runs if run.stage_seconds()], len(runs) == 1)
+    bars = _bars(runs, [run.stage_seconds() for run in runs], with_time=len(runs) == 1)
+    if actors := _bars(runs, [run.actor_shares() for run in runs], with_time=False):
+        bars = f"<h3>The learner's</h3>{bars}<h3>The actors'</h3>{actors}"
     if not bars and not charts:
         return ""
     grid = f'{legend(environment.groups)}<div class="grid">{charts}</div>' if charts else ""
     return f'<section class="speed"><h2>Where the time went</h2>{bars}{grid}</section>'
 
 
-def _bars(runs: list[RunData], single: bool) -> str:
-    if not runs:
+def _bars(runs: list[RunData], spent: list[dict[str, float]], *, with_time: bool) -> str:
+    """A bar for each run of which it is known what its time was `spent` on, by stage."""
+    known = [(run, by_stage) for run, by_stage in zip(runs, spent, strict=True) if by_stage]
+    if not known:
         return ""
-    stages = list(dict.fromkeys(stage for run in runs for stage in run.stage_seconds()))
-    totals = {stage: sum(run.stage_seconds().get(stage, 0.0) for run in runs) for stage in stages}
+    stages = list(dict.fromkeys(stage for _, by_stage in known for stage in by_stage))
+    totals = {stage: sum(by_stage.get(stage, 0.0) for _, by_stage in known) for stage in stages}
     items = []
     for stage in stages:
         share = formatting.percent(totals[stage] / sum(totals.values()))
-        time = f", {formatting.duration(totals[stage])}" if single else ""
+        time = f", {formatting.duration(totals[stage])}" if with_time else ""
         items.append(
             f'<li><i style="background:{_colour(stage)}"></i>{escape(stage)}<span>{share}{time}</span></li>'
         )
-    rows = "".join(("" if single else f"<span>{escape(run.name)}</span>") + _bar(run) for run in runs)
+    single = len(runs) == 1
+    rows = "".join(
+        ("" if single else f"<span>{escape(run.name)}</span>") + _bar(by_stage) for run, by_stage in known
+    )
     shape = "bars one" if single else "bars"
     return f'<ul class="legend stages">{"".join(items)}</ul><div class="{shape}">{rows}</div>'
 
 
-def _bar(run: RunData) -> str:
-    seconds = run.stage_seconds()
-    total = sum(seconds.values())
+def _bar(by_stage: dict[str, float]) -> str:
+    total = sum(by_stage.values())
     parts = "".join(
         f'<div style="flex:{value / total:.4f};background:{_colour(stage)}" '
         f'title="{escape(stage)} {formatting.percent(value / total)}"></div>'
-        for stage, value in seconds.items()
+        for stage, value in by_stage.items()
     )
     return f'<div class="bar">{parts}</div>'
 

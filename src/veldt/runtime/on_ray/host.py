@@ -19,7 +19,7 @@ import ray
 
 from veldt.errors import VeldtError
 from veldt.runtime.messages import pack
-from veldt.runtime.on_ray.mail import Letter, Mail, Mailbox
+from veldt.runtime.on_ray.mail import Envelope, Mail, Mailbox, opened
 from veldt.runtime.processes import name_process
 from veldt.runtime.roles import Identity
 
@@ -167,9 +167,9 @@ class Host:
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     @ray.method(concurrency_group="mail")
-    def mail(self, sender: str, life: int, edge: str, kind: str, *content: Any) -> None:
+    def mail(self, envelope: Envelope, kept: Any = None) -> None:
         """Takes a letter."""
-        self._mail.deliver(edge, Letter(sender, life, kind, content))
+        self._mail.deliver(*opened(envelope, kept))
 
     def _meet(self, peers: Peers) -> None:
         self._mail.meet(

@@ -26,6 +26,15 @@ class Letter:
 
 
 Hear = Callable[[Letter], None]
+# One plain tuple: each argument of a call costs as much as all of a letter does.
+Envelope = tuple[str, int, str, str, tuple[Any, ...]]
+Send = Callable[..., None]
+
+
+def opened(envelope: Envelope, kept: Any = None) -> tuple[str, Letter]:
+    """The edge that a letter is for, and the letter."""
+    sender, life, edge, kind, content = envelope
+    return edge, Letter(sender, life, kind, content if kept is None else (*content, kept))
 
 
 class Mail(Protocol):
@@ -34,8 +43,8 @@ class Mail(Protocol):
     life: int
     bell: threading.Semaphore
 
-    def send(self, to: str, edge: str, kind: str, *content: Any) -> None:
-        """Arrays travel as they are, and what `put` returned as what was put."""
+    def send(self, to: str, edge: str, kind: str, *content: Any, kept: Any = None) -> None:
+        """Arrays travel as they are. What `put` returned goes as `kept`, and what was put comes last in the content."""
 
     def put(self, value: Any) -> Any:
         """Keeps a value where many peers can get it from."""
@@ -48,17 +57,17 @@ class Mail(Protocol):
 
 
 class Mailbox:
-    """See `Mail`. Peers are told by `meet`, as what sends to them."""
+    """See `Mail`. Peers are told by `meet`, as what sends to them: an envelope (see `opened`) and what was put."""
 
     def __init__(self, me: str, life: int, put: Callable[[Any], Any]) -> None:
         self._me, self.life, self.put = me, life, put
         self.bell = threading.Semaphore(0)
-        self._peers: dict[str, tuple[int, Callable[..., Any]]] = {}
+        self._peers: dict[str, tuple[int, Send]] = {}
         self._hear: dict[str, Hear] = {}
         self._unheard: dict[str, deque[Letter]] = {}
         self._lock = threading.Lock()
 
-    def meet(self, peers: Mapping[str, tuple[int, Callable[..., Any]]]) -> None:
+    def meet(self, peers: Mapping[str, tuple[int, Send]]) -> None:
         """Peers by name: which life they are in, and what sends to them."""
         self._peers = dict(peers)
         self.bell.release()
@@ -67,9 +76,10 @@ class Mailbox:
         found = self._peers.get(peer)
         return -1 if found is None else found[0]
 
-    def send(self, to: str, edge: str, kind: str, *content: Any) -> None:
+    def send(self, to: str, edge: str, kind: str, *content: Any, kept: Any = None) -> None:
         if (peer := self._peers.get(to)) is not None:
-            peer[1](self._me, self.life, edge, kind, *content)
+            envelope = (self._me, self.life, edge, kind, content)
+            peer[1](envelope, *(() if kept is None else (kept,)))
 
     def listen(self, edge: str, hear: Hear) -> None:
         with self._lock:
