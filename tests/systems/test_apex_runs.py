@@ -14,7 +14,7 @@ from run_rows import episodes, events, learning, metrics
 
 import veldt
 from veldt.errors import RoleError, UsageError, VeldtError
-from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 
 SMALL: dict[str, Any] = {
     "num_simulators": 8,
@@ -48,11 +48,20 @@ def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_pa
     result = veldt.evaluate(run.path, episodes=3)
     assert len(result.scores) == 3
     checkpoint = CheckpointStore(run.path / "checkpoints").newest(print)
-    pace = checkpoint.meta["pace"]
-    assert 0.5 < pace["updates"][0] * 16 / (sum(pace["steps"]) - 100) <= 2.0, "actors are ahead by the slack"
+    _assert_pace_is_kept(checkpoint)
     assert set(checkpoint.meta["shards"]) == {"shard-0", "shard-1"}
     rows = sum(segment["end"][0] for segment in checkpoint.meta["shards"]["shard-0"])
     assert rows > 0
+
+
+def _assert_pace_is_kept(checkpoint: Checkpoint) -> None:
+    """Never more is learned than is due, and no less than by the slack; nothing is excused."""
+    pace = checkpoint.meta["pace"]
+    due, done = 2.0 * (sum(pace["steps"]) - 100), pace["updates"][0] * 16
+    # Slots of 13 steps of 8 simulators: one is written, three are on their way, and returns lack three steps.
+    slack = 2 * (16 + 2.0 * 8 * (13 + 3 + 3 * 13))
+    assert pace["excused"] == [0]
+    assert 0 <= due - done <= 1.5 * slack, "and the steps since the learner said its part of the checkpoint"
 
 
 def test_several_learners(tmp_path: Path) -> None:
@@ -89,8 +98,7 @@ def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
     assert after.meta["lives"]["actor 0"] == 2
     rows = [row for row in metrics(run.path) if row["step"] > before.step]
     assert min(row["replay/transitions"] for row in rows if "replay/transitions" in row) > 2000
-    ratio = after.meta["pace"]["updates"][0] * 16 / (sum(after.meta["pace"]["steps"]) - 100)
-    assert 0.3 < ratio <= 2.0, "actors may be ahead by the slack, which in so short a run is much"
+    _assert_pace_is_kept(after)
     # No game of the second life is one of the first again.
     games = episodes(run.path)
     acted = [game["seed"] for game in games if game["simulator"] < 8]
@@ -101,12 +109,11 @@ def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
     settings = SMALL | {"checkpoint_replay": "none"}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert not (run.path / "replay").exists()
-    again = veldt.resume(run.path, steps=4000, quiet=True)
-    assert again.summary["steps"] >= 4000
+    again = veldt.resume(run.path, steps=8000, quiet=True)
+    assert again.summary["steps"] >= 8000
     (note,) = (text for text in events(run.path, "resume") if "replay memory is empty" in text)
     assert "the checkpoint holds none" in note and "100 steps" in note
-    # What was due before the shard had anything is excused, which in so short a run may be most.
-    assert 0.0 < metrics(run.path)[-1]["training_intensity"] <= 2.0
+    assert 1.4 < metrics(run.path)[-1]["training_intensity"] <= 2.0
 
 
 def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ class _ApexLearner(LearnerRole):
     def _learn(self) -> None:
         taken = self._batches.take(_WAIT_S)
         if taken is None:
-            if not self._client.rows:
-                # Actors that are ahead would wait for this one, which has no data.
+            if not self._client.rows and not self._pace.may_act():
+                # Actors wait for this one, which has nothing to learn from until they go on.
                 self._pace.excuse(self._plan.rank)
             return
         with self._clock("train"):

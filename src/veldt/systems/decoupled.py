@@ -150,7 +150,8 @@ class Decoupled:
                     self._figures.actor(message.role, values)
                 case "figures":
                     self._figures.learner(values)
-                    self._monitor.update(values["sums"], values["lag_sum"], values["count"])
+                    lags = values["lag_min"], values["lag_max"]
+                    self._monitor.update(values["sums"], values["lag_sum"], values["count"], lags)
                     self._monitor.check_finite()
                 case "note":
                     self._monitor.note(values["text"], values["about"])

@@ -61,7 +61,7 @@ class Monitor:
             float(counters.get("lag_sum", 0.0)),
             int(counters.get("lag_count", 0)),
         )
-        self._interval_lag = 0.0
+        self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
 
     @property
@@ -89,15 +89,23 @@ class Monitor:
             prefix=game.prefix,
         )
 
-    def update(self, figures: Mapping[str, Tensor | float], lag: float, count: int = 1) -> None:
+    def update(
+        self,
+        figures: Mapping[str, Tensor | float],
+        lag: float,
+        count: int = 1,
+        lag_range: tuple[float, float] | None = None,
+    ) -> None:
         """Takes the figures of an update, or the sums of `count`; they are averaged over the interval, without waiting
         for the device.
 
-        `lag` is the mean number of updates between the parameters that acted and those that are updated.
+        `lag` is the mean number of updates between the parameters that acted and those that are updated, `lag_range`
+        the least and the most of all their rows, where they are known.
         """
         self._figure_count += count
         self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + count
         self._interval_lag += lag
+        self._interval_lags += lag_range or ()
         for name, value in figures.items():
             self._figures[name] = self._figures[name] + value if name in self._figures else value
 
@@ -117,7 +125,8 @@ class Monitor:
         self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
         self._logged_at = self._interval_began = now
         self._interval_steps, self._interval_games = self.steps, []
-        self._figures, self._figure_count, self._interval_lag = {}, 0, 0.0
+        self._figures, self._figure_count = {}, 0
+        self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
 
     def evaluation(self, result: Evaluation, steps: int) -> None:
@@ -221,6 +230,8 @@ class Monitor:
             "return_mean": float(np.mean([game.score for game in games])) if games else None,
             "length_mean": float(np.mean([game.length for game in games])) if games else None,
             "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
+            "policy_lag_min": min(self._interval_lags, default=None),
+            "policy_lag_max": max(self._interval_lags, default=None),
             "phantom_steps": self._phantoms,
             "simulator_restarts": self._restarts + self._restarts_here,
             **stages,

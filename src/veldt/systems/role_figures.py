@@ -26,7 +26,7 @@ class RoleFigures:
         self._phantoms_told = 0
         self._learner: dict[str, Any] = {}
         self._learner_seconds: dict[str, float] = {}
-        self._row: dict[str, float] = {}
+        self._experience: dict[str, float] = {}
         self.role_restarts = 0
         self.updates, self.learning_rate = 0, 0.0
 
@@ -46,10 +46,7 @@ class RoleFigures:
                 self._clock.seconds[stage] += max(0.0, now - before.get(stage, 0.0))
         self._learner_seconds = dict(seconds)
         self.updates, self.learning_rate = values["updates"], values["learning_rate"]
-        self._row = dict(values["experience"]) | {
-            "policy_lag_min": values["lag_min"],
-            "policy_lag_max": values["lag_max"],
-        }
+        self._experience = dict(values["experience"])
 
     def new_phantoms(self) -> int:
         """Phantom steps since the last call."""
@@ -63,7 +60,7 @@ class RoleFigures:
 
     def row(self) -> dict[str, float]:
         """What to log besides what every system does."""
-        row = dict(self._row) | {"role_restarts": float(self.role_restarts)}
+        row = self._experience | {"role_restarts": float(self.role_restarts)}
         row["training_intensity"] = self._pace.achieved
         if self._actors:
             seconds = [values["seconds"] for values in self._actors.values()]
