@@ -1,0 +1,17 @@
+"""The named recipes.
+
+A recipe has a variant for Atari and one for small environments (vectors), because nobody publishes one setting for
+both; the environment decides which is meant.
+"""
+
+from veldt.recipe_book.apex import APEX_DDPG, APEX_DQN
+from veldt.recipe_book.impala import IMPALA
+from veldt.recipe_book.policy_gradient import A2C, PPO
+from veldt.recipe_book.recipe import RECIPES, Recipe, derived_of, find
+from veldt.recipe_book.value import C51, DDPG, DQN, RAINBOW
+
+__all__ = ["RECIPES", "Recipe", "derived_of", "find"]
+
+RECIPES |= {
+    recipe.name: recipe for recipe in (A2C, PPO, DQN, C51, RAINBOW, DDPG, APEX_DQN, APEX_DDPG, IMPALA)
+}
