@@ -164,6 +164,22 @@ def test_newest_passes_over_damaged_ones_and_says_so(tmp_path: Path) -> None:
         store.newest(damaged.append)
 
 
+def test_one_that_is_pruned_while_it_is_read_gives_way_to_the_one_that_pruned_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    store.save(1, some_groups(1.0), {})
+    load = store.load
+
+    def saved_meanwhile(path: Path) -> Any:
+        if path.name.endswith("1"):
+            store.save(2, some_groups(2.0), {})
+        return load(path)
+
+    monkeypatch.setattr(store, "load", saved_meanwhile)
+    assert store.newest(refuse).step == 2
+
+
 def test_without_any_checkpoint_there_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(CheckpointError, match="no checkpoint"):

@@ -96,19 +96,22 @@ class CheckpointStore:
 
         CheckpointError if there is none.
         """
-        return self._first_whole(self._newest_first(), on_damaged)
+        return self._first_whole(self._newest_first, on_damaged)
 
     def best(self, on_damaged: Callable[[str], None]) -> Checkpoint:
         """The whole checkpoint with the highest score (the later of equals); the newest if none has a score."""
         # Sorting is stable: equals, and those without a score, stay newest first.
-        return self._first_whole(sorted(self._newest_first(), key=_score, reverse=True), on_damaged)
+        return self._first_whole(lambda: sorted(self._newest_first(), key=_score, reverse=True), on_damaged)
 
-    def _first_whole(self, paths: list[Path], on_damaged: Callable[[str], None]) -> Checkpoint:
-        problems = []
+    def _first_whole(self, listed: Callable[[], list[Path]], on_damaged: Callable[[str], None]) -> Checkpoint:
+        problems: list[str] = []
+        paths = listed()
         for path in paths:
             try:
                 return self.load(path)
             except CheckpointError as error:
+                if not path.exists():  # a run that goes on has pruned it, so there is a newer one
+                    return self._first_whole(listed, on_damaged)
                 problems.append(str(error))
                 on_damaged(problems[-1])
         found = (
