@@ -167,12 +167,12 @@ _APEX_MINATAR = _flags(
 )
 
 
-# Step sizes, unrolls and traces near those of Young & Tian's actor-critic. By the recipe's own settings (Adam, unrolls
-# of 16 steps) the score stays at 5 to 6 for two million steps.
+# Traces and the loss's weights are Young & Tian's actor-critic's. The entropy is five times what the recipe has: below
+# 0.05 the policy settles at a score of 5 to 6, and stays there.
 _IMPALA_MINATAR = _flags(
-    "--network small --shared --horizon 5 --unrolls 32 --gae-lambda 0.8 --gradient-clip 0 --learning-rate 0.0039 "
-    "--optimiser rmsprop --rmsprop-decay 0.999 --rmsprop-epsilon 1e-4 --no-rmsprop-epsilon-inside "
-    "--rmsprop-initial 0 --threads 1 --evaluate-every 0"
+    "--network small --shared --horizon 5 --unrolls 16 --gae-lambda 0.8 --gradient-clip 0 --learning-rate 0.002 "
+    "--value-weight 1 --entropy 0.05 --optimiser rmsprop --rmsprop-decay 0.999 --rmsprop-epsilon 1e-4 "
+    "--no-rmsprop-epsilon-inside --rmsprop-initial 0 --threads 1 --evaluate-every 0"
 )
 
 

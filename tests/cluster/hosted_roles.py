@@ -8,6 +8,7 @@ import numpy as np
 
 from veldt.errors import VeldtError
 from veldt.runtime.roles import Control
+from veldt.runtime.watchdog import within
 
 
 def works(control: Control, task: str) -> None:
@@ -31,3 +32,8 @@ def hangs_at_first(control: Control) -> None:
     if control.attempt:
         works(control, "again")
     time.sleep(1000)
+
+
+def is_overdue(control: Control) -> None:
+    with within(0.5, lambda: 0, "the answer is overdue"):
+        time.sleep(1000)

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 import ray
-from hosted_roles import fails, hangs_at_first, refuses, works
+from hosted_roles import fails, hangs_at_first, is_overdue, refuses, works
 from ray.cluster_utils import Cluster as Nodes
 from rays import private_ray
 
@@ -162,20 +162,21 @@ def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "restarts", "message"),
+    ("role", "restarts", "message", "line"),
     [
-        (fails, 0, r"^the fails failed \(ValueError: two and two are five\)$"),
-        (fails, 2, r"five\) once more, after 2 restarts"),
-        (refuses, 5, r"^the refuses failed \(it cannot be\)$"),
+        (fails, 0, r"^the fails failed \(ValueError: two and two are five\)$", "raise"),
+        (fails, 2, r"five\) once more, after 2 restarts", "raise"),
+        (refuses, 5, r"^the refuses failed \(it cannot be\)$", "raise"),
+        (is_overdue, 1, r"^the is_overdue failed \(the answer is overdue\) once more", "time.sleep(1000)"),
     ],
 )
 def test_errors_end_the_run_when_the_budget_is_used_up(
-    role: Callable[..., None], restarts: int, message: str, nodes: Nodes
+    role: Callable[..., None], restarts: int, message: str, line: str, nodes: Nodes
 ) -> None:
     with supervised(nodes, plan(works, "a"), plan(role, restarts=restarts)) as run:
         with pytest.raises(RoleError, match=message) as error:
             run.next("never")
-        assert "raise" in error.value.details
+        assert line in error.value.details
 
 
 # ------------------------------------------------------------------------------------------------ training

@@ -19,6 +19,21 @@ _INTERVAL = 0.25  # seconds between looks
 _GRACE = 20  # looks until code that TimeoutError did not end is given up
 
 
+def _to_standard_error(sentence: str, where: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"\n{where}veldt: {sentence}\n")
+        sys.stderr.flush()
+
+
+_say_last: Callable[[str, str], None] = _to_standard_error
+
+
+def last_words_to(hear: Callable[[str, str], None]) -> None:
+    """Of this process: a sentence and a traceback, just before a watchdog ends it."""
+    global _say_last
+    _say_last = hear
+
+
 class Watchdog:
     """While `watching` is set, the thread that made this has to change `progress` every `deadline_s` seconds.
 
@@ -29,7 +44,7 @@ class Watchdog:
 
     Args:
         progress: anything that compares equal if and only if nothing has happened.
-        last_words: one sentence for standard error.
+        last_words: one sentence for standard error, or for whom `last_words_to` names.
         setting: what set the deadline, as it follows it in a message.
     """
 
@@ -79,10 +94,7 @@ class Watchdog:
 
     def _give_up(self) -> None:
         frame = sys._current_frames().get(self._watched)
-        where = "".join(traceback.format_stack(frame)) if frame else ""
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"\n{where}veldt: {self._last_words()}\n")
-            sys.stderr.flush()
+        _say_last(self._last_words(), "".join(traceback.format_stack(frame)) if frame else "")
         os._exit(1)
 
 

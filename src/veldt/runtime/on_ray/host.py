@@ -22,9 +22,11 @@ from veldt.runtime.messages import pack
 from veldt.runtime.on_ray.mail import Envelope, Mail, Mailbox, opened
 from veldt.runtime.processes import name_process
 from veldt.runtime.roles import Identity
+from veldt.runtime.watchdog import last_words_to
 
 # Seconds for which Python lets one thread go on: mail must not wait long for a role that computes.
 _SWITCH_S = 0.001
+_LAST_WORDS_S = 5.0
 _UNHEARD = 1000  # messages that may wait for the supervisor before a role that says more has to wait
 
 Peers = Mapping[str, tuple[int, Any]]  # by name: the life that it is in, and its host
@@ -109,6 +111,13 @@ class HostControl:
             self._first = heard
             return heard, list(self._messages)
 
+    def say_last(self, sentence: str, where: str) -> None:
+        """Says it as the role's failure, and waits until that has been heard."""
+        self.say("failed", error=sentence, details=where, is_final=False)
+        end = time.monotonic() + _LAST_WORDS_S
+        while self._messages and time.monotonic() < end:
+            time.sleep(0.01)
+
 
 class Host:
     """A role's process on whichever node has room. `mail` and the rest each have a thread; the role has its own."""
@@ -180,6 +189,7 @@ class Host:
         control = self._control
         name_process(who.name)
         os.nice(who.niceness)  # of this thread, and those that it starts
+        last_words_to(control.say_last)
         control.say("started", trace=-1, pid=os.getpid())
         try:
             role(control, *arguments)
