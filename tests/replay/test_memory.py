@@ -95,6 +95,27 @@ def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns:
     np.testing.assert_allclose(leaves(replay)[present], np.array(wanted) + 1e-6, rtol=1e-5)
 
 
+def test_what_was_parted_is_not_joined() -> None:
+    """Though by its age the next slot could go on with the newest episode: returns do not cross the gap."""
+    joined, parted = (Replay(VECTOR, 2, prioritised(100), THREE) for _ in range(2))
+    times = 0
+    for slot in World(VECTOR, 2, 2, False, 3).slots(40):
+        ring = joined.ring
+        last = np.arange(2), ring.head % ring.rows
+        before = parted.ring.head - ring.head
+        goes_on_B = ring.open & (slot.age[0] == ring.age[last])
+        last = np.arange(2), parted.ring.head % ring.rows
+        if is_parted := bool(times < 3 and goes_on_B.all()):
+            parted.ring.part()
+            times += 1
+        for replay in (joined, parted):
+            replay.append(slot)
+            check_leaves(replay)
+        assert not is_parted or not parted.ring.valid[last].any()
+        assert (parted.ring.head - ring.head == before + is_parted).all(), "a row is left alone, once"
+    assert times == 3
+
+
 def test_a_rows_own_priority_that_is_none_is_refused() -> None:
     (slot,) = World(VECTOR, 3, 1, False, 0).slots(1)
     with pytest.raises(VeldtError, match="training has diverged"):

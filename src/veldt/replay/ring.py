@@ -90,6 +90,7 @@ class Ring:
         self._step_fields = {name: _flat(array) for name, array in fields.items()}
         self.age, self.valid = (np.zeros((width, self.rows), dtype) for dtype in _ROW_FIELDS.values())
         self.head, self.open = np.zeros(width, np.int64), np.zeros(width, bool)
+        self._parted = np.zeros(width, bool)
         self.sampleable = 0
 
     @property
@@ -104,12 +105,23 @@ class Ring:
         """Positions of the valid rows from `first_B` up to `end_B`, int64 [M], simulator by simulator."""
         return _between(self.valid, first_B, end_B)
 
+    def part(self) -> None:
+        """What is appended next does not go on where the newest episodes are: their last observations are there."""
+        self._parted[:] = True
+
     def append(self, slot: Rows, first: int = 0) -> Change:
         """Writes a full slot of simulators `first` and on, the one that follows what was appended of them before."""
         part = slice(first, first + slot.width)
         first_B, end_B = self.first, self.end
         position_M, source_M, age_M, slot_M = _place(
-            slot.valid, slot.ended, slot.age, self.head[part], self.open[part], self.age[part], self.history
+            slot.valid,
+            slot.ended,
+            slot.age,
+            self.head[part],
+            self.open[part],
+            self._parted[part],
+            self.age[part],
+            self.history,
         )
         position_M += first * self.rows
         left_M = self.between(first_B, np.minimum(end_B, self.first))
@@ -145,8 +157,8 @@ def _flat(array: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(nogil=True, cache=True)
-def _place(valid, ended, slot_age, head, open_, age, history):  # type: ignore[no-untyped-def]
-    """Where the rows of a slot go; moves `head` and `open_` on.
+def _place(valid, ended, slot_age, head, open_, parted, age, history):  # type: ignore[no-untyped-def]
+    """Where the rows of a slot go; moves `head` and `open_` on, and clears `parted`.
 
     Returns:
         Of each row, in order: its position; where its observation is in the slot, (history + t) B + b, or -1 if it was
@@ -161,8 +173,9 @@ def _place(valid, ended, slot_age, head, open_, age, history):  # type: ignore[n
     m = 0
     for b in range(width):
         row, goes_on = head[b], open_[b]
-        if goes_on and slot_age[0, b] != age[b, row % rows]:
+        if goes_on and (parted[b] or slot_age[0, b] != age[b, row % rows]):
             row, goes_on = row + 1, False  # its episode was given up since: its last observation is there
+        parted[b] = False
         for t in range(steps + 1):
             is_step = t < steps and valid[t, b]
             if not is_step and not goes_on:

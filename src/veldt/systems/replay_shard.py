@@ -124,6 +124,8 @@ class _Keeper:
         if checkpoint is not None and plan.group in checkpoint.groups:
             arrays: Mapping[str, np.ndarray] = checkpoint.groups[plan.group]
             self._archive.restore(checkpoint.meta["shards"][plan.group], arrays)
+            # Actors have gone on since, or begin new episodes.
+            memory.ring.part()
 
     def look(self) -> None:
         """Begins a snapshot that is wanted, and says one that is written."""
