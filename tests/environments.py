@@ -229,17 +229,18 @@ class Slow(Scripted):
 
 
 class FailingLate(Failing):
-    """Fails in the way `how` says in every step of its process after the `count`-th; makes a file `hangs` first."""
+    """Fails in the way `how` says in every step of its process after the `count`-th; makes a file `hangs` first if it is one."""
 
     def __init__(self, how: str, count: int) -> None:
         super().__init__(how, (), 1)
-        self._count = count
+        self._count, self._hangs = count, "hang" in how
 
     def step(self, action: Any) -> Step:
         global _steps
         _steps += 1
         if _steps > self._count:
-            Path("hangs").touch()
+            if self._hangs:
+                Path("hangs").touch()
             self._seeds = frozenset([self._seed])
             self._spoil(None)
         return super().step(action)

@@ -156,7 +156,7 @@ def train_config(
         directory.write_config(asked, resolved, sys.argv, versions(), hardware)
         with directory.lock(), _progress(assembly.config, quiet) as progress:
             progress.note(f"{config.recipe} on {config.env}: {directory.path}")
-            warnings = _warnings(assembly.config, on_cluster=cluster is not None)
+            warnings = _warnings(assembly.config, given, on_cluster=cluster is not None)
             for decision in (*assembly.decisions, *warnings):
                 progress.note(decision)
             return _run(assembly, directory, progress, None, supervised)
@@ -347,17 +347,18 @@ def _run(
     return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
 
 
-def _warnings(config: TrainConfig, *, on_cluster: bool) -> list[str]:
-    """What is allowed, but hardly meant."""
+def _warnings(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
+    """What is allowed, but hardly meant; `given` are the names of settings that the user has given."""
     cores, threads, warnings = len(allowed_cores()), config.run.threads, []
     if threads > cores:
         warnings.append(
             f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
             "times slower; 0 chooses"
         )
-    if config.roles is not None and config.roles.actors > cores and not on_cluster:
+    actors = config.roles.actors if config.roles is not None and "actors" in given else 0
+    if actors > cores and not on_cluster:
         warnings.append(
-            f"--actors is {config.roles.actors}, and {cores} cores may be used: actors take turns on them, which costs "
+            f"--actors is {actors}, and {cores} cores may be used: actors take turns on them, which costs "
             "little with small environments and helps nothing"
         )
     learn = config.learn

@@ -128,6 +128,11 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {_IN_PHASES[unread[0]]}: leave "
             "it out"
         )
+    if isinstance(config.roles, ImpalaConfig) and not config.roles.replay_share and "replay_unrolls" in names:
+        raise UsageError(
+            "--replay-unrolls would have no effect: --replay-share is 0, so nothing is learned from twice; leave it "
+            "out, or give a share"
+        )
     unread_beside = config.learn.unread()
     if unread := sorted(set(unread_beside) & set(names)):
         raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")

@@ -45,7 +45,11 @@ def refused(sentence: str, recipe: str, env: Any, directory: Path, **settings: A
     [
         ("dqn", PENDULUM, "^dqn chooses among .* continuous: take .*ddpg"),
         ("c51", PENDULUM, "^c51 chooses among .* continuous: take .*ddpg"),
-        ("rainbow", multi_discrete, "^rainbow chooses among .* several choices at once: take .*ppo or a2c"),
+        (
+            "rainbow",
+            multi_discrete,
+            "^rainbow chooses among .* several choices at once: take .*ppo, a2c or impala",
+        ),
         ("ddpg", CARTPOLE, "^ddpg moves actions along a gradient, .* choices from a list: take .*dqn"),
         ("ddpg", multi_discrete, "^ddpg moves actions along a gradient, .*: take .*(ppo|a2c)"),
         ("ddpg", unbounded, r"^ddpg's actions lie between bounds, .*\[-inf, -inf\] to \[inf, inf\]: give"),

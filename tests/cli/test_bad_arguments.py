@@ -132,6 +132,12 @@ def test_a_missing_extra(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_a_run_directory_that_is_a_file(refused: Any, tmp_path: Path) -> None:
+    (tmp_path / "here").touch()
+    said = refused("train", "ppo", "--env", "CartPole-v1", "--run-dir", str(tmp_path / "here"))
+    assert said == f"--run-dir {tmp_path / 'here'} is a file: name a new directory"
+
+
 def test_a_run_directory_that_exists(refused: Any, run: Path) -> None:
     said = refused("train", "ppo", "--env", "CartPole-v1", "--run-dir", str(run))
     assert said == f"--run-dir {run} exists already: name a new directory, or `veldt resume {run}`"

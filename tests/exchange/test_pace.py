@@ -60,6 +60,29 @@ def test_without_an_intensity_both_are_free() -> None:
     assert pace.may_act() and pace.may_learn()
 
 
+def test_nobody_begins_to_act_when_the_steps_are_done() -> None:
+    for intensity in (0.0, 1.0):
+        pace = Pace(PaceSpec(2, 1, intensity, starts=10, batch=4, slack=1000.0), context=None)
+        pace.most = 20
+        pace.steps_A[:] = 9
+        assert pace.may_act()
+        pace.steps_A[1] = 11
+        assert not pace.may_act()
+        pace.most = 30
+        assert pace.may_act(), "resumed for more"
+
+
+def test_what_is_excused_is_due_no_more() -> None:
+    pace = Pace(PaceSpec(1, 2, 2.0, starts=10, batch=4, slack=50.0), context=None)
+    pace.steps_A[0], pace.updates_L[:] = 110, 3
+    assert pace.due == 200 and pace.samples == 24 and not pace.may_act()
+    pace.excuse()
+    assert pace.samples == 200 and pace.may_act() and not pace.may_learn()
+    assert pace.achieved == 24 / 100, "which does not count as learned from"
+    pace.excuse()
+    assert pace.samples == 200
+
+
 def test_a_slack_that_would_stop_both_is_refused() -> None:
     least = least_slack(intensity=8.0, batch=512, steps_at_once=64, steps_kept_back=32)
     check_slack(least, least)

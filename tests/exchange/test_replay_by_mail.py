@@ -89,6 +89,18 @@ def test_orders_go_in_groups() -> None:
     assert memory.ordered(200) == 4 and memory.post.under_way
 
 
+def test_an_order_for_a_shards_former_life_is_left_out() -> None:
+    memory = Memory([np.ones(5)])
+    memory.until_known()
+    assert memory.buyer.order(0, 0.0)  # and not posted yet
+    memory.shard_begins(0, np.zeros(0))
+    while memory.buyer.order(1, 0.0):
+        pass
+    memory.post.carry()
+    assert memory.shards[0].seller.take() is None
+    assert memory.buyer.take(0.0) is None and memory.ordered(0) == 0
+
+
 def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
     rng = np.random.default_rng(0)
     masses = [rng.exponential(size=5), np.zeros(0), 3 * rng.exponential(size=7)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ from veldt.errors import RoleError
 from veldt.runtime.processes import forkserver
 from veldt.runtime.roles import Control
 from veldt.runtime.supervisor import Message, RolePlan, Supervisor
+from veldt.runtime.watchdog import within
 
 DEADLINE_S = 60.0
 
@@ -76,6 +78,20 @@ def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., lis
         supervisor.kill()
 
 
+def does_not_hear(control: Control) -> None:
+    with within(0.5, lambda: 0, "the answer is overdue"):
+        while True:
+            with contextlib.suppress(TimeoutError):
+                time.sleep(1000)
+
+
+def begins_slowly(control: Control) -> None:
+    time.sleep(3.0)
+    control.beat()
+    control.say("begun")
+    time.sleep(1000)
+
+
 def plan(role: Callable[..., None], *arguments: Any, restarts: int = 0, deadline_s: float = 30.0) -> RolePlan:
     return RolePlan(role.__name__, role, arguments, restarts, deadline_s)
 
@@ -125,6 +141,21 @@ def test_nobody_waits_for_the_rest_of_a_message() -> None:
         with pytest.raises(RoleError, match="says_half gave no sign of life"):
             hear("never")
         assert time.monotonic() - began < 30.0
+
+
+def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
+    with supervised(plan(does_not_hear, restarts=3)) as (_, hear):
+        with pytest.raises(RoleError, match=r"does_not_hear failed \(the answer is overdue\)$") as error:
+            hear("never")
+        assert "time.sleep(1000)" in error.value.details
+
+
+def test_until_its_first_sign_of_life_a_role_may_take_longer() -> None:
+    slow = RolePlan("slow", begins_slowly, (), restarts=0, deadline_s=1.0, begin_s=60.0)
+    with supervised(slow) as (_, hear):
+        hear("begun")
+        with pytest.raises(RoleError, match="slow gave no sign of life for 1 s"):
+            hear("never")
 
 
 def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:

@@ -35,6 +35,7 @@ SMALL: dict[str, Any] = {
 def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path: Path) -> None:
     run = veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     assert run.reason == "steps" and run.summary["steps"] >= 4000
+    assert "learners" in settings or run.summary["steps"] <= 4000 + 2 * 20, "a slot of each actor more"
     assert (run.summary["algorithm"], run.summary["system"]) == ("vtrace", "impala")
     last = learning(run.path)[-1]
     fresh = 4 if "replay_share" in settings else 8
@@ -69,6 +70,8 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
         ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
         ({"replay_share": 0.9}, "leaves nothing new"),
         ({"replay_share": 0.5, "replay_unrolls": 4}, "it must be at least a batch, 8"),
+        ({"replay_unrolls": 400}, "--replay-unrolls would have no effect"),
+        ({"replay_share": 0.5, "replay_unrolls": 10**12}, r"needs .* GiB of memory, .* would fit"),
         ({"shards": 2}, "--shards is none of impala's settings"),
         ({"processes": 2}, "--actors says how many processes act"),
     ],

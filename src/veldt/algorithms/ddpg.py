@@ -54,7 +54,7 @@ class DDPG(ReplayAlgorithm):
         if action.kind != "box":
             raise UsageError(
                 "ddpg moves actions along a gradient, and this environment's are choices from a list: take a recipe "
-                f"for them ({'dqn, c51, rainbow, ppo or a2c' if action.kind == 'discrete' else 'ppo or a2c'})"
+                f"for them ({'dqn, c51, rainbow, apex-dqn, ' if action.kind == 'discrete' else ''}ppo, a2c or impala)"
             )
         if not all(map(math.isfinite, (*action.low, *action.high))):
             raise UsageError(

@@ -133,8 +133,8 @@ class QLearning(ReplayAlgorithm):
             raise UsageError(
                 f"{self.name} chooses among a number of actions, and this environment's are "
                 f"{'continuous' if action.kind == 'box' else 'several choices at once'}: take a recipe for them "
-                f"({'ddpg, ppo or a2c' if action.kind == 'box' else 'ppo or a2c'}), or wrap the environment so that "
-                "its action space is Discrete (gymnasium.wrappers.TransformAction)"
+                f"({'ddpg, apex-ddpg, ' if action.kind == 'box' else ''}ppo, a2c or impala), or wrap the environment "
+                "so that its action space is Discrete (gymnasium.wrappers.TransformAction)"
             )
         super().__init__(config, config.rule())
         self._actions = action.sizes[0]

@@ -47,6 +47,22 @@ class ReplaySpec:
 Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec
 
 
+def edge_bytes(spec: Spec) -> int:
+    """The memory that an edge takes between its ends."""
+    match spec:
+        case WeightsSpec(layouts):
+            return 2 * _nbytes(layouts)
+        case SlotsSpec(layouts, rings, depth):
+            return rings * depth * _nbytes(layouts)
+        case ReplaySpec(layouts, ahead=ahead):
+            return (ahead + 1) * _nbytes(layouts)
+    return 0
+
+
+def _nbytes(layouts: Mapping[str, Layout]) -> int:
+    return sum(layout.nbytes for layout in layouts.values())
+
+
 @dataclass(frozen=True)
 class Edge:
     """From role to role (by name), and what travels, for the reader of a drawing."""
@@ -66,6 +82,7 @@ class Role:
         edges: names of the edges that each of them gets, in the order of its arguments.
         restarts: how often each may be started again.
         deadline_s: seconds after which one that gives no sign of life counts as hung.
+        begin_s: the same, until its first sign, where that takes longer.
         keeps: whether each has a part in checkpoints, or, of those that are together, the first.
         niceness: see `runtime.supervision.RolePlan`.
         together: whether all are started again when one is lost.
@@ -85,6 +102,7 @@ class Role:
     together: bool = False
     gpus: int = 0
     least: int | None = None
+    begin_s: float = 0.0
 
     def keeps_at(self, index: int) -> bool:
         """Whether the one of this index has a part in checkpoints."""

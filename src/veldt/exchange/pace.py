@@ -25,6 +25,8 @@ class PaceSpec:
         starts: steps before the first update.
         batch: samples of an update of one learner.
         slack: samples that may be due and not done.
+        acts_on: whether acting goes on until the run's last checkpoint is there: of learners that wait for each other,
+            each needs batches to the end.
     """
 
     actors: int
@@ -33,6 +35,7 @@ class PaceSpec:
     starts: int
     batch: int
     slack: float
+    acts_on: bool = False
 
 
 class Pace:
@@ -48,7 +51,9 @@ class Pace:
         # A line of the cache for each.
         layouts = {"steps": Layout((spec.actors, 8), "int64"), "updates": Layout((spec.learners, 8), "int64")}
         layouts["excused"] = Layout((spec.learners, 8), "int64")
-        self._counts = SharedArrays(layouts, context)
+        layouts["most"] = Layout((1,), "int64")
+        self._counts, self._acts_on = SharedArrays(layouts, context), spec.acts_on
+        self._counts["most"][0] = np.iinfo(np.int64).max
 
     @property
     def steps_A(self) -> np.ndarray:
@@ -65,9 +70,19 @@ class Pace:
         """Samples that count as learned from and were not, int64 [L]: each learner's own to count."""
         return self._counts["excused"][:, 0]
 
-    def excuse(self, learner: int) -> None:
-        """Nothing is due any more: said by a learner that has nothing left to learn from, or all would wait for it."""
-        self.excused_L[learner] += max(0, int(self.due - self.samples))
+    @property
+    def most(self) -> int:
+        """Steps after which nobody begins to act any more."""
+        return int(self._counts["most"][0])
+
+    @most.setter
+    def most(self, steps: int) -> None:
+        if not self._acts_on:
+            self._counts["most"][0] = steps
+
+    def excuse(self) -> None:
+        """Nothing is due any more: said by the first learner when there is nothing to learn from, or all would wait."""
+        self.excused_L[0] += max(0, int(self.due - self.samples))
 
     @property
     def steps(self) -> int:
@@ -89,7 +104,7 @@ class Pace:
         return (self.samples - int(self.excused_L.clip(min=0).sum())) / max(1, self.steps - self.starts)
 
     def may_act(self) -> bool:
-        return self.intensity == 0 or self.due <= self.samples + self.slack
+        return self.steps < self.most and (self.intensity == 0 or self.due <= self.samples + self.slack)
 
     def may_learn(self, learner: int = 0) -> bool:
         """Whether its next update is due, which all learners make together."""

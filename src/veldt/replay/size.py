@@ -45,12 +45,12 @@ def transitions_each(spec: SimulatorSpec, width: int, config: ReplayConfig, retu
         fits = available / per_row - width * ring_rows(spec, 0, returns.steps)
         raise UsageError(
             f"--replay-size is {size:,} and needs {needed / _GIB:.1f} GiB of memory, {available / _GIB:.1f} GiB are "
-            f"available: {_about(fits):,} would fit"
+            f"available: {about(fits):,} would fit"
         )
     return share
 
 
-def _about(number: float) -> int:
+def about(number: float) -> int:
     """Rounded down to two digits, which leaves some room."""
     unit = 10 ** max(0, int(math.log10(max(1.0, number))) - 1)
     return int(max(0.0, number) // unit * unit)

@@ -25,6 +25,8 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
     path = None if run_dir is None else Path(run_dir)
     if path is None:
         directory = RunDirectory.create(Path("runs"), name)
+    elif path.exists() and not path.is_dir():
+        raise UsageError(f"--run-dir {path} is a file: name a new directory")
     elif path.exists():
         begun = CheckpointStore(RunDirectory(path).checkpoints).has_any()
         other = f"or `veldt resume {path}`" if begun else "or remove it, as nothing in it can be resumed"

@@ -33,7 +33,7 @@ _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def forkserver(preload: list[str]) -> ForkServerContext:
     """The context that starts processes from a small server with `preload` already imported (about 10 ms each)."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(preload)
+    context.set_forkserver_preload([*preload, "veldt.runtime.server_exit"])
     for start in (resource_tracker.ensure_running, forkserver_module.ensure_running):
         # They inherit the mask: a request to end is for this process, which needs them for its last checkpoint.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)

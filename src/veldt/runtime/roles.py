@@ -19,6 +19,10 @@ from veldt.runtime.messages import pack
 from veldt.runtime.processes import exit_with_parent, leave_signals_to_parent, name_process
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.traces import offer_trace
+from veldt.runtime.watchdog import last_words_to
+
+# What veldt explains itself, and what does not fit into memory, would be so again; anything else may be an accident.
+FINAL = (VeldtError, MemoryError)
 
 
 class Control(Protocol):
@@ -105,6 +109,10 @@ class LocalControl:
     def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
         write_message(self._pipe.fileno(), pack({"kind": kind, **values}, arrays))
 
+    def say_last(self, sentence: str, where: str, is_final: bool) -> None:
+        """Says it as the role's failure."""
+        self.say("failed", error=sentence, details=where, is_final=is_final)
+
 
 def run_role(
     pipe: Connection,
@@ -121,13 +129,13 @@ def run_role(
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
     os.nice(who.niceness)
     control = LocalControl(pipe, board, who)
+    last_words_to(control.say_last)
     control.say("started", trace=offer_trace(), pid=os.getpid())
     try:
         role(control, *arguments)
     except Exception as error:
         details = getattr(error, "details", "") or traceback.format_exc()
         name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-        # What veldt explains itself would be so again; anything else may be an accident of this process.
-        control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, VeldtError))
+        control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, FINAL))
         raise SystemExit(1) from None
     control.say("ended")

@@ -33,6 +33,7 @@ class RolePlan:
         role: a function of a module, called with a `Control` and `arguments` (edges, settings) in the process.
         restarts: how often it may be started again.
         deadline_s: seconds between beats.
+        begin_s: seconds until the first, where that takes longer.
         niceness: how far it stands back, where there are fewer cores than processes that could work.
         group: roles of the same group (not "") are started again together, whichever of them was lost.
     """
@@ -44,6 +45,11 @@ class RolePlan:
     deadline_s: float = 30.0
     niceness: int = 0
     group: str = ""
+    begin_s: float = 0.0
+
+    def patience_s(self, has_beaten: bool) -> float:
+        """Seconds without a beat after which it counts as hung."""
+        return self.deadline_s if has_beaten else max(self.deadline_s, self.begin_s)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Place:
         self.attempt, self.trace = 0, -1
         self.began = self.due = 0.0
         self.pause = _FIRST_PAUSE
-        self.beats, self.beaten_at = -1, 0.0
+        self.beats, self.beaten_at, self.has_beaten = -1, 0.0, False
         self.stillborn = 0
         self.has_ended = False
         self.said: dict[str, Any] | None = None  # the error that it reported itself
@@ -183,7 +189,7 @@ class Supervision(ABC):
         place.life = self.begun(place)
         place.said, place.trace = None, -1
         place.began = place.beaten_at = time.monotonic()
-        place.beats = place.life.beats
+        place.beats, place.has_beaten = place.life.beats, False
 
     def _hear(self, place: Place) -> list[Message]:
         heard = []
@@ -213,11 +219,12 @@ class Supervision(ABC):
         if not life.alive():
             heard = self._hear(place)
             return heard if place.has_ended else heard + self._lost(place, now, life.cause_of_death())
-        beats = life.beats
+        beats, patience_s = life.beats, place.plan.patience_s(place.has_beaten)
         if beats != place.beats or life.waits:
+            place.has_beaten |= beats != place.beats
             place.beats, place.beaten_at = beats, now
-        elif now - place.beaten_at > place.plan.deadline_s:
-            cause = f"gave no sign of life for {place.plan.deadline_s:g} s"
+        elif now - place.beaten_at > patience_s:
+            cause = f"gave no sign of life for {patience_s:g} s"
             return self._lost(place, now, cause, life.stack(place.trace))
         return []
 

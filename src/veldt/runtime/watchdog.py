@@ -19,17 +19,17 @@ _INTERVAL = 0.25  # seconds between looks
 _GRACE = 20  # looks until code that TimeoutError did not end is given up
 
 
-def _to_standard_error(sentence: str, where: str) -> None:
+def _to_standard_error(sentence: str, where: str, is_final: bool) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"\n{where}veldt: {sentence}\n")
         sys.stderr.flush()
 
 
-_say_last: Callable[[str, str], None] = _to_standard_error
+_say_last: Callable[[str, str, bool], None] = _to_standard_error
 
 
-def last_words_to(hear: Callable[[str, str], None]) -> None:
-    """Of this process: a sentence and a traceback, just before a watchdog ends it."""
+def last_words_to(hear: Callable[[str, str, bool], None]) -> None:
+    """Of this process: a sentence, a traceback and whether it is final, just before a watchdog ends it."""
     global _say_last
     _say_last = hear
 
@@ -46,6 +46,7 @@ class Watchdog:
         progress: anything that compares equal if and only if nothing has happened.
         last_words: one sentence for standard error, or for whom `last_words_to` names.
         setting: what set the deadline, as it follows it in a message.
+        is_final: whether the same would happen to another process in its place.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class Watchdog:
         progress: Callable[[], Any],
         last_words: Callable[[], str],
         setting: str = "",
+        is_final: bool = True,
     ) -> None:
-        self.watching = False
+        self.watching, self._is_final = False, is_final
         self._deadline_s, self._progress, self._last_words = deadline_s, progress, last_words
         self._overdue = f"no answer within {deadline_s:g} s{setting}, it counts as hung"
         self._watched = threading.get_ident()
@@ -94,7 +96,8 @@ class Watchdog:
 
     def _give_up(self) -> None:
         frame = sys._current_frames().get(self._watched)
-        _say_last(self._last_words(), "".join(traceback.format_stack(frame)) if frame else "")
+        where = "".join(traceback.format_stack(frame)) if frame else ""
+        _say_last(self._last_words(), where, self._is_final)
         os._exit(1)
 
 

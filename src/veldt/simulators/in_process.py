@@ -70,6 +70,7 @@ class InProcessSimulators:
             self._progress.tobytes,
             lambda: str(hung(settings, *self._progress[:2].tolist())),
             " (--env-timeout)",
+            is_final=settings.simulation.on_env_error == "stop",
         )
         try:
             with self._watched():

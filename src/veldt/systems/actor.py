@@ -170,7 +170,11 @@ class _Actor:
             self._control.say("note", about="restart", text=text)
         restarts = int(self._slot.restarts.sum())
         self._control.say(
-            "actor", seconds=self._clock.seconds, phantoms=self._phantoms, simulator_restarts=restarts
+            "actor",
+            attempt=self._control.attempt,
+            seconds=self._clock.seconds,
+            phantoms=self._phantoms,
+            simulator_restarts=restarts,
         )
 
     def _say_now_and_then(self) -> None:

@@ -25,6 +25,7 @@ from veldt.systems.replay_shard import ShardPlan, batch_layouts, run_shard
 
 _DEPTH = 3  # slots of each actor: one is written, one is stored, and one is ready
 _RESTORE_S = 300.0  # a shard that begins in mid-run reads its memory from the disk
+_HUNG_S = 30.0
 
 
 def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
@@ -106,8 +107,9 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         ],
         [(f"steps {shard}", *batches) for shard in range(shards)],
         settings.restarts,
-        _RESTORE_S,
+        _HUNG_S,
         keeps=keeps is not None,
+        begin_s=_RESTORE_S,
     )
     acting = actors(assembly, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
     return Graph((learner, replay, acting, *evaluators(assembly, checkpoint)), edges)

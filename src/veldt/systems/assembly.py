@@ -187,9 +187,10 @@ def _say_roles(config: TrainConfig, accelerators: int) -> str:
     actors, threads = config.roles.actors, config.run.threads
     cores = len(allowed_cores())
     width = config.simulation.num_simulators // actors
-    learner = "on the accelerator" if accelerators else f"with {_count(threads, 'thread', 'threads')}"
+    where = "on the accelerator" if accelerators else f"with {_count(threads, 'thread', 'threads')}"
+    learners = "a learner" if config.roles.learners == 1 else f"{config.roles.learners} learners, each"
     return (
-        f"{_count(actors, 'actor', 'actors')} x {_count(width, 'simulator', 'simulators')}, a learner {learner}, on "
+        f"{_count(actors, 'actor', 'actors')} x {_count(width, 'simulator', 'simulators')}, {learners} {where}, on "
         f"{_count(cores, 'core', 'cores')}"
     )
 

@@ -16,7 +16,9 @@ from veldt.systems.evaluator_role import EvaluatorPlan, run_evaluator
 from veldt.systems.learner_role import LearnerPlan
 
 MEETING = ".learners-"  # so begin the names of the files by which several learners find each other
-_COMPILE_S = 300.0  # the first update may compile the network
+_COMPILE_S = 300.0  # an update may compile the network
+_UPDATE_S = 60.0  # a large one, of a large network, beside other work
+_MEET_S = 300.0  # learners wait for each other
 # Where cores are short, the learner goes before actors, which must wait for it anyway.
 _ACTOR_NICENESS = 10
 
@@ -59,9 +61,10 @@ def learners(
         plans,
         edges,
         config.roles.restarts,
-        _COMPILE_S,
+        _COMPILE_S if config.run.compile else _UPDATE_S,
         keeps=True,
         together=True,
+        begin_s=_MEET_S,
         gpus=int(assembly.device.type == "cuda"),
     )
 

@@ -67,6 +67,7 @@ class Decoupled:
         self._graph = make_graph(assembly, directory.path.absolute(), checkpoint)
         self._supervisor, edges = supervised(self._graph)
         self._pace: Pace = edges["pace"]
+        self._pace.most = config.run.steps
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]
         keeping = [number for number, (role, index) in enumerate(roles) if role.keeps_at(index)]
@@ -253,6 +254,7 @@ class Decoupled:
 
     def _end(self, reason: str, stop: threading.Event) -> None:
         """The last checkpoint, and then the last evaluation, for which all cores are free."""
+        self._pace.most = 0  # nobody acts while the rest of the checkpoint is awaited
         if not self._parts.is_expected:
             self._writer.finish()
             self._begin_snapshot()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from veldt.exchange.graph import Graph, made_here
+from veldt.errors import UsageError
+from veldt.exchange.graph import Graph, edge_bytes, made_here
+from veldt.runtime.memory import available_memory
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 from veldt.runtime.supervision import RolePlan
 from veldt.runtime.supervisor import Supervisor
 
+_GIB = 2**30
+
 
 def supervised_here(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
     """The supervisor of all roles, in the graph's order, not yet started; and the edges."""
+    _check_memory(graph)
     context = forkserver(PRELOAD_ROLES)
     edges = made_here(graph.edges, context)
     plans = []
@@ -21,6 +26,26 @@ def supervised_here(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
             name = role.named(index)
             group = role.name if role.together else ""
             plans.append(
-                RolePlan(name, role.entry, arguments, role.restarts, role.deadline_s, role.niceness, group)
+                RolePlan(
+                    name,
+                    role.entry,
+                    arguments,
+                    role.restarts,
+                    role.deadline_s,
+                    role.niceness,
+                    group,
+                    role.begin_s,
+                )
             )
     return Supervisor(context, plans), edges
+
+
+def _check_memory(graph: Graph) -> None:
+    """UsageError where what is under way between roles does not fit into this machine's memory."""
+    largest = max(graph.edges.values(), key=lambda edge: edge_bytes(edge.spec))
+    needed, available = sum(edge_bytes(edge.spec) for edge in graph.edges.values()), available_memory()
+    if needed > available:
+        raise UsageError(
+            f"what is under way between roles needs {needed / _GIB:.1f} GiB of memory, and {available / _GIB:.1f} GiB "
+            f"are available: most of it are {largest.carries}; take fewer of these, or smaller ones"
+        )

@@ -51,7 +51,7 @@ class _ImpalaLearner(LearnerRole):
         slots = self._columns // self._width
         self._from_replay = round(settings.replay_share * slots)
         self._old = _OldUnrolls(plan.slot, settings.replay_unrolls // self._width if self._from_replay else 0)
-        self._column = 0
+        self._column = self._fresh = 0  # of this batch: columns that are there, slots that are kept already
 
     def step(self) -> None:
         with self._clock("wait"):
@@ -60,7 +60,7 @@ class _ImpalaLearner(LearnerRole):
             with self._clock("replay"):
                 self._put(taken.arrays)
                 self._incoming.release(taken.ring)
-            if self._column == self._columns - self._from_replay * self._width:
+            if self._column == self._columns - self._drawn * self._width:
                 self._learn()
 
     def experience(self) -> dict[str, float]:
@@ -71,18 +71,24 @@ class _ImpalaLearner(LearnerRole):
         self._column += self._width
         if self._from_replay:
             self._old.keep(slot)
+            self._fresh += 1
+
+    @property
+    def _drawn(self) -> int:
+        """Slots of this batch that are drawn: none, before anything has been learned from."""
+        return self._from_replay if len(self._old) > self._fresh else 0
 
     def _learn(self) -> None:
         with self._clock("replay"):
             seed = derive_seed(self._plan.config.run.seed, REPLAY, self._learner.updates, self._plan.rank)
-            for slot in self._old.drawn(self._from_replay, seed):
+            for slot in self._old.drawn(self._drawn, self._fresh, seed):
                 self._batch.put(self._column, slot)
                 self._column += self._width
             rollout = self._batch.rollout()
         rows = self._batch.rows
         self.update(rollout, rows.version[rows.valid], rows.reward.size)
         self.publish()
-        self._column = 0
+        self._column = self._fresh = 0
 
 
 class _OldUnrolls:
@@ -103,7 +109,10 @@ class _OldUnrolls:
             np.copyto(array[self._kept % self._size], slot[name])
         self._kept += 1
 
-    def drawn(self, count: int, seed: int) -> list[Arrays]:
-        """`count` of them, with replacement."""
-        places = np.random.default_rng(seed).integers(0, max(1, len(self)), count).tolist()
+    def drawn(self, count: int, fresh: int, seed: int) -> list[Arrays]:
+        """`count` of them, with replacement, the `fresh` newest left out."""
+        if not count:
+            return []
+        back = np.random.default_rng(seed).integers(0, len(self) - fresh, count)
+        places = ((self._kept - 1 - fresh - back) % self._size).tolist()
         return [{name: array[place] for name, array in self._arrays.items()} for place in places]

@@ -50,6 +50,7 @@ def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[s
                     role.deadline_s,
                     role.niceness,
                     role.name if role.together else "",
+                    role.begin_s,
                     gpus=role.gpus,
                     is_needed=role.least is None or index < role.least,
                     peers=tuple({other for end in ends for other in end.others}),

@@ -143,6 +143,9 @@ class _Keeper:
     def before(self, steps: int) -> None:
         """Called before `steps` more are stored: what they would overwrite must be on the disk."""
         if self._archive.would_overwrite(steps):
+            while not self._writer.is_done:
+                self._control.beat()
+                self._control.sleep(0.01)
             self._writer.finish()
 
     def _write(self, rows: NewRows) -> None:

@@ -21,8 +21,8 @@ class RoleFigures:
 
     def __init__(self, names: Sequence[str], pace: Pace, clock: StageClock) -> None:
         self._names, self._pace, self._clock = names, pace, clock
-        self._actors: dict[int, dict[str, Any]] = {}
-        self._phantoms: dict[int, int] = {}
+        self._actors: dict[int, dict[str, Any]] = {}  # of each, its newest life's
+        self._former: list[dict[str, Any]] = []  # the last of lives before
         self._phantoms_told = 0
         self._learner: dict[str, Any] = {}
         self._learner_seconds: dict[str, float] = {}
@@ -33,8 +33,8 @@ class RoleFigures:
     def actor(self, role: int, values: Mapping[str, Any]) -> None:
         """Takes an actor's message."""
         before = self._actors.get(role)
-        if before is not None and values["phantoms"] < before["phantoms"]:  # it was started again
-            self._phantoms[role] = self._phantoms.get(role, 0) + before["phantoms"]
+        if before is not None and values["attempt"] != before["attempt"]:
+            self._former.append(before)
         self._actors[role] = dict(values)
 
     def learner(self, values: Mapping[str, Any]) -> None:
@@ -50,13 +50,17 @@ class RoleFigures:
 
     def new_phantoms(self) -> int:
         """Phantom steps since the last call."""
-        total = sum(values["phantoms"] for values in self._actors.values()) + sum(self._phantoms.values())
+        total = self._sum("phantoms")
         new, self._phantoms_told = total - self._phantoms_told, total
         return new
 
     @property
     def simulator_restarts(self) -> int:
-        return sum(values["simulator_restarts"] for values in self._actors.values())
+        return self._sum("simulator_restarts")
+
+    def _sum(self, name: str) -> int:
+        """Over all lives of all actors."""
+        return sum(int(values[name]) for values in [*self._actors.values(), *self._former])
 
     def row(self) -> dict[str, float]:
         """What to log besides what every system does."""

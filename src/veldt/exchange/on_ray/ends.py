@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import psutil
 
-from veldt.exchange.graph import Edge, ReplaySpec, SlotsSpec, WeightsSpec
+from veldt.exchange.graph import Edge, ReplaySpec, SlotsSpec, WeightsSpec, edge_bytes
 from veldt.exchange.on_ray.pace import PaceHere
 from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
 from veldt.exchange.on_ray.slots import SlotReceiver, SlotSender
 from veldt.exchange.on_ray.weights import WeightsReader, WeightsSource
 from veldt.exchange.pace import PaceSpec
 from veldt.runtime.on_ray.mail import Mail
-from veldt.runtime.shared import Layout
 
 _LEAST_BYTES = 128 * 2**20
 _MOST_OF_MEMORY = 0.3
@@ -85,16 +84,7 @@ def store_bytes(edges: Mapping[str, Edge]) -> int:
     """What may be under way at once, with room to spare, but no great part of this machine's memory."""
     total = 0
     for edge in edges.values():
-        match edge.spec:
-            case WeightsSpec(layouts):
-                total += 8 * _nbytes(layouts)
-            case SlotsSpec(layouts, rings, depth):
-                total += rings * depth * _nbytes(layouts)
-            case ReplaySpec(layouts, ahead=ahead):
-                total += (ahead + 1) * _nbytes(layouts)
+        copies = 4 if isinstance(edge.spec, WeightsSpec) else 1
+        total += copies * edge_bytes(edge.spec)
     most = int(_MOST_OF_MEMORY * psutil.virtual_memory().total)
     return int(np.clip(2 * total, _LEAST_BYTES, max(_LEAST_BYTES, most)))
-
-
-def _nbytes(layouts: Mapping[str, Layout]) -> int:
-    return sum(layout.nbytes for layout in layouts.values())

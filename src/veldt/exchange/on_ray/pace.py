@@ -22,6 +22,7 @@ class PaceNews(NamedTuple):
     updates_L: np.ndarray
     excused_L: np.ndarray
     starts: int
+    most: int
     allowance: float
 
 
@@ -48,7 +49,8 @@ class PaceHere(Pace):
 
     def may_act(self) -> bool:
         self._has_asked = True
-        return self.intensity == 0 or self.steps_A[self._actor] <= self._allowance
+        own = self.intensity == 0 or self.steps_A[self._actor] <= self._allowance
+        return bool(own and self.steps < self.most)
 
     def told(self, value: PaceNews) -> None:
         """Takes news; its own counts only at first, from its former life."""
@@ -59,7 +61,7 @@ class PaceHere(Pace):
         np.copyto(self.steps_A, value.steps_A, where=others_A)
         np.copyto(self.updates_L, value.updates_L, where=others_L)
         np.copyto(self.excused_L, value.excused_L, where=others_L)
-        self.starts, self._allowance = value.starts, value.allowance
+        self.starts, self.most, self._allowance = value.starts, value.most, value.allowance
 
     def report(self) -> PaceReport:
         steps = int(self.steps_A[self._actor]) if self._actor >= 0 else 0
@@ -110,7 +112,7 @@ class PaceBook:
             actor = self._actors.get(role, -1)
             allowance = self._allot(actor) if actor in self._acting else -1.0
             counts = pace.steps_A.copy(), pace.updates_L.copy(), pace.excused_L.copy()
-            return PaceNews(*counts, pace.starts, allowance)
+            return PaceNews(*counts, pace.starts, pace.most, allowance)
 
     def _allot(self, actor: int) -> float:
         """How many steps it may have made when it begins to act; all actors' together are what the slack allows."""

@@ -28,6 +28,8 @@ _AGAIN_S = 10.0  # until an order whose rows have not come is sent again
 _STATE_S = 0.1  # between two words of a shard on what it holds
 _LETTER_BYTES = 2**20
 
+_Said = tuple[int, int, int, int, int]  # number, place, rows, seed, and which life of the shard it is for
+
 
 class ReplaySeller:
     """A shard's end; see `replay.ReplayOut`."""
@@ -67,8 +69,8 @@ class ReplaySeller:
         for key_N, priority_N in zip(np.split(keys, ends), np.split(priorities, ends), strict=True):
             if len(key_N):
                 self._orders.append((Order(0, 0, None, key_N, priority_N), 0))
-        for number, place, count, seed in orders:
-            if number not in self._blocks:
+        for number, place, count, seed, life in orders:
+            if life == self._mail.life and number not in self._blocks:
                 layouts = rows_of(self._layouts, count)
                 rows = SharedArrays(layouts, None)
                 self._blocks[number] = rows.block
@@ -80,7 +82,7 @@ class _Letter:
     """What a shard is to be sent: new priorities, which come first, and orders."""
 
     def __init__(self) -> None:
-        self.orders: list[tuple[int, int, int, int]] = []
+        self.orders: list[_Said] = []
         self.keys: list[np.ndarray] = []
         self.priorities: list[np.ndarray] = []
 
@@ -136,13 +138,13 @@ class ReplayBuyer:
         return int(self._dropped_S.sum()) + self._lost
 
     def order(self, seed: int, deadline_s: float) -> bool:
+        life_S = self._life_S.copy()  # first: a shard that begins meanwhile leaves this order out
         mass_S = self._mass_S * self._is_there_S()
         if not self._group.may_order(len(self._free)) or not mass_S.any():
             if self._updates >= self._group.at_once or any(letter.orders for letter in self._letters):
                 self._post()
             return False
         self._number += 1
-        life_S = self._life_S.copy()
         ordered = Ordered.shared_out(self._free.popleft(), self._number, seed, mass_S, self._batch, life_S)
         with self._lock:
             self._by_number[ordered.number] = ordered
@@ -185,8 +187,9 @@ class ReplayBuyer:
         self._updates += 1
 
     @staticmethod
-    def _said(ordered: Ordered, shard: int) -> tuple[int, int, int, int]:
-        return ordered.number, ordered.place, ordered.count(shard), ordered.seed_of(shard)
+    def _said(ordered: Ordered, shard: int) -> _Said:
+        life = int(ordered.life_S[shard])
+        return ordered.number, ordered.place, ordered.count(shard), ordered.seed_of(shard), life
 
     def _post(self) -> None:
         self._updates = 0

@@ -21,7 +21,7 @@ from veldt.errors import VeldtError
 from veldt.runtime.messages import pack
 from veldt.runtime.on_ray.mail import Envelope, Mail, Mailbox, opened
 from veldt.runtime.processes import name_process
-from veldt.runtime.roles import Identity
+from veldt.runtime.roles import FINAL, Identity
 from veldt.runtime.watchdog import last_words_to
 
 # Seconds for which Python lets one thread go on: mail must not wait long for a role that computes.
@@ -111,9 +111,9 @@ class HostControl:
             self._first = heard
             return heard, list(self._messages)
 
-    def say_last(self, sentence: str, where: str) -> None:
+    def say_last(self, sentence: str, where: str, is_final: bool) -> None:
         """Says it as the role's failure, and waits until that has been heard."""
-        self.say("failed", error=sentence, details=where, is_final=False)
+        self.say("failed", error=sentence, details=where, is_final=is_final)
         end = time.monotonic() + _LAST_WORDS_S
         while self._messages and time.monotonic() < end:
             time.sleep(0.01)
@@ -138,7 +138,9 @@ class Host:
 
     @ray.method(concurrency_group="control")
     def begin(self, start: Start, peers: Peers) -> None:
-        """Starts the role."""
+        """Starts the role; once, though who asked may not have heard so."""
+        if self._thread is not None:
+            return
         self._control = HostControl(start.who.attempt)
         self._mail = Mailbox(start.who.name, start.who.attempt, ray.put)
         self._meet(peers)
@@ -196,8 +198,6 @@ class Host:
         except BaseException as error:
             details = getattr(error, "details", "") or traceback.format_exc()
             name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-            control.say(
-                "failed", error=f"{name}{error}", details=details, is_final=isinstance(error, VeldtError)
-            )
+            control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, FINAL))
         else:
             control.say("ended")

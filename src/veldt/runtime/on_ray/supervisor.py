@@ -26,7 +26,8 @@ _ROOM_S = 60.0  # for a role that the others cannot work without to be placed
 _GIVE_S = 3.0  # before another's place is taken for it
 _COUNT_S = 1.0  # between two counts of what is free
 _REFUSED_S = 60.0  # until a role that was refused a place is tried again
-_SAY_S = 3.0  # from the start, until it is said who has no room
+_SAY_S = 3.0  # from the start, or from when it could have begun again, until it is said who has no room
+_PLACED_S = 20.0  # for Ray to start a process for a role that there is a CPU for
 
 
 class RaySupervisor(Supervision):
@@ -115,7 +116,8 @@ class RaySupervisor(Supervision):
 
     def _see_to_room(self, now: float) -> list[Message]:
         texts = []
-        if waiting := [place for place in self._without_room(needed=True) if now - place.began > _GIVE_S]:
+        patience = _PLACED_S if self._all_fit() else _GIVE_S
+        if waiting := [place for place in self._without_room(needed=True) if now - place.began > patience]:
             texts += self._given_up_for(waiting, now)
         for place in self._without_room(needed=False):
             if now - place.began > _ROOM_S:  # other work was given what was free
@@ -124,7 +126,10 @@ class RaySupervisor(Supervision):
         waiting_to_join = frozenset(
             place.number
             for place in self.places
-            if place.life is None and not self._plans[place.number].is_needed and not place.has_ended
+            if place.life is None
+            and not self._plans[place.number].is_needed
+            and not place.has_ended
+            and now > place.due + _SAY_S
         )
         if self._started_at + _SAY_S < now and not self.stopping:
             if new := waiting_to_join - self._said:
@@ -133,6 +138,10 @@ class RaySupervisor(Supervision):
                 texts.append(f"{self._names(joined)} joined")
             self._said = waiting_to_join | (self._said - here)
         return [Message(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
+
+    def _all_fit(self) -> bool:
+        """Whether the cluster has a CPU for each role that is there or was asked for, if nobody else used it."""
+        return sum(place.life is not None for place in self.places) <= ray.cluster_resources().get("CPU", 0)
 
     def _given_up_for(self, waiting: list[Place], now: float) -> list[str]:
         """Takes the place of a role that only joins for one that the others need; RoleError where none is left."""
