@@ -229,7 +229,7 @@ class Slow(Scripted):
 
 
 class FailingLate(Failing):
-    """Fails in the way `how` says in every step of its process after the `count`-th; makes a file `hangs` first if it is one."""
+    """Fails in the way `how` says in every step of its process after the `count`-th. A hang makes a file `hangs`."""
 
     def __init__(self, how: str, count: int) -> None:
         super().__init__(how, (), 1)
