@@ -94,6 +94,20 @@ def test_batches_are_ordered_ahead_and_taken_in_order() -> None:
         assert batch is not None and np.array_equal(batch.arrays["key"], seen[seed])
 
 
+def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
+    edge = edge_of(2, ahead=3)
+    client = ReplayClient(edge)
+    assert not client.is_empty, "shards may still be reading what they held"
+    first, second = edge.server(0), edge.server(1)
+    assert client.is_empty
+    second.state(3.0, 4, 0)
+    assert not client.is_empty
+    edge.server(1)
+    assert client.is_empty, "a new life holds nothing until it says so"
+    first.state(1.0, 1, 0)
+    assert not client.is_empty
+
+
 def test_a_batch_in_use_is_not_written_to() -> None:
     edge = edge_of(1, ahead=1)
     shard, client = Shard(edge, 0, np.ones(50)), ReplayClient(edge)

@@ -89,6 +89,21 @@ def test_orders_go_in_groups() -> None:
     assert memory.ordered(200) == 4 and memory.post.under_way
 
 
+def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
+    memory = Memory([np.zeros(0), np.zeros(0)])
+    assert not memory.buyer.is_empty, "shards may still be reading what they held"
+    memory.post.carry()
+    memory.shards[0].work()
+    memory.post.carry()
+    assert not memory.buyer.is_empty
+    memory.work()
+    assert memory.buyer.is_empty
+    memory.shard_begins(1, np.ones(3))
+    assert not memory.buyer.is_empty
+    memory.until_known()
+    assert not memory.buyer.is_empty
+
+
 def test_an_order_for_a_shards_former_life_is_left_out() -> None:
     memory = Memory([np.ones(5)])
     memory.until_known()

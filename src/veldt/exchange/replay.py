@@ -55,6 +55,10 @@ class ReplayIn(Protocol):
     def rows(self) -> int: ...
 
     @property
+    def is_empty(self) -> bool:
+        """Whether all shards are there, and none holds anything."""
+
+    @property
     def dropped(self) -> int: ...
 
     def order(self, seed: int, deadline_s: float) -> bool:
@@ -213,6 +217,10 @@ class ReplayClient:
     @property
     def rows(self) -> int:
         return int(self._edge.ledger("rows").sum())
+
+    @property
+    def is_empty(self) -> bool:
+        return bool((self._edge.ledger("life") > 0).all()) and not self.rows
 
     @property
     def dropped(self) -> int:

@@ -75,7 +75,7 @@ class _ApexLearner(LearnerRole):
     def _learn(self) -> None:
         taken = self._batches.take(_WAIT_S)
         if taken is None:
-            if self._plan.rank == 0 and not self._client.rows and not self._pace.may_act():
+            if self._plan.rank == 0 and self._client.is_empty and not self._pace.may_act():
                 # Actors wait for this one, which has nothing to learn from until they go on.
                 self._pace.excuse()
             return

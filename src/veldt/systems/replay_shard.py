@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from veldt.config import TrainConfig
-from veldt.exchange.replay import Order, ReplayEnds
+from veldt.exchange.replay import Order, ReplayEnds, ReplayOut
 from veldt.exchange.slots import Arrays, Slots
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.n_step import NStep
@@ -83,6 +83,8 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnd
     memory = Replay(plan.spec, plan.width, share, plan.returns)
     keeper = None if plan.run is None else _Keeper(control, plan, plan.run, memory)
     servers, incoming = [edge.server(plan.number) for edge in edges], slots.consumer()
+    for server in servers:
+        _say(server, memory)
     while not control.stopping:
         control.beat()
         if keeper is not None:
@@ -100,7 +102,7 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnd
                 _carry_out(found[0], memory)
                 server.done(*found)
                 is_idle = False
-            server.state(memory.index.mass if len(memory) else 0.0, len(memory), memory.dropped)
+            _say(server, memory)
         if is_idle:
             incoming.wait(_WAIT_S)
 
@@ -150,6 +152,11 @@ class _Keeper:
 
     def _write(self, rows: NewRows) -> None:
         self._segments = self._archive.write(rows)
+
+
+def _say(server: ReplayOut, memory: Replay) -> None:
+    """What the memory holds."""
+    server.state(memory.index.mass if len(memory) else 0.0, len(memory), memory.dropped)
 
 
 def _carry_out(order: Order, memory: Replay) -> None:

@@ -134,6 +134,10 @@ class ReplayBuyer:
         return int((self._rows_S * self._is_there_S()).sum())
 
     @property
+    def is_empty(self) -> bool:
+        return bool(self._is_there_S().all()) and not self.rows
+
+    @property
     def dropped(self) -> int:
         return int(self._dropped_S.sum()) + self._lost
 
