@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from veldt.algorithms.base import OffPolicy
@@ -18,6 +20,7 @@ from veldt.systems.experience import to_transitions
 from veldt.systems.learner_role import LearnerPlan, LearnerRole
 
 _WAIT_S = 0.25  # seconds without a beat, while a batch is awaited
+_EMPTY_S = 2.0  # until a memory without rows counts as empty
 _SLEEP_S = 0.002  # seconds between looks whether learning may go on
 
 
@@ -39,6 +42,7 @@ class _ApexLearner(LearnerRole):
         self._is_prioritised = self._replay.replay == "prioritised"
         self._noise = self._off_policy.update_noise(self._network)
         self._ordered = self._taken = self._learner.updates
+        self._empty_since = time.monotonic()
         self._batches = Batches(
             client,
             self._transitions,
@@ -75,10 +79,9 @@ class _ApexLearner(LearnerRole):
     def _learn(self) -> None:
         taken = self._batches.take(_WAIT_S)
         if taken is None:
-            if self._plan.rank == 0 and self._client.is_empty and not self._pace.may_act():
-                # Actors wait for this one, which has nothing to learn from until they go on.
-                self._pace.excuse()
+            self._see_to_nothing()
             return
+        self._empty_since = time.monotonic()
         with self._clock("train"):
             assert self._target is not None
             transitions = taken.transitions
@@ -91,6 +94,20 @@ class _ApexLearner(LearnerRole):
         if loss.priority is not None and self._is_prioritised:
             with self._clock("replay"):
                 self._client.update(taken.batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
+
+    def _see_to_nothing(self) -> None:
+        """Where actors wait for this one, which has nothing to learn from until they go on, what is due is excused.
+
+        Only when it has been so for a while: a shard that begins says what it has read a moment after it is there.
+        """
+        now = time.monotonic()
+        if self._plan.rank or self._pace.may_act() or not self._client.is_empty:
+            self._empty_since = now
+        elif now - self._empty_since > _EMPTY_S:
+            self._pace.excuse()
+        if not self._client.rows:  # then there is no batch to wait for, either
+            with self._clock("wait"):
+                self._control.sleep(_SLEEP_S)
 
     def _transitions(self, sample: Sample, beta: float) -> Transitions:
         seed, self._taken = self._seed(1, self._taken), self._taken + 1
