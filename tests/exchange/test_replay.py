@@ -3,50 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+from numbered_shard import BATCH, ROWS, NumberedShard
 
 from veldt.exchange.replay import ReplayClient, ReplayEdge, ReplayServer
 from veldt.runtime.processes import forkserver
-from veldt.runtime.shared import Layout
-
-ROWS = 16
-LAYOUTS = {
-    "key": Layout((ROWS,), "int64"),
-    "mass": Layout((ROWS,), "float64"),
-    "shard": Layout((ROWS,), "int64"),
-}
 
 
-class Shard:
-    """Holds numbered rows with masses; writes the number as key."""
-
+class Shard(NumberedShard):
     def __init__(self, edge: ReplayEdge, number: int, mass: np.ndarray) -> None:
-        self.number, self.mass, self.server = number, mass, ReplayServer(edge, number)
-        self.updates: list[tuple[list[int], list[float]]] = []
+        super().__init__(ReplayServer(edge, number), number, mass)
         self.say()
-
-    def say(self) -> None:
-        self.server.state(float(self.mass.sum()), len(self.mass), 0)
-
-    def work(self) -> int:
-        done = 0
-        while (taken := self.server.take()) is not None:
-            order, place = taken
-            if order.out is None:
-                self.updates.append((order.key_N.tolist(), order.priority_N.tolist()))
-            else:
-                rng, count = np.random.default_rng(order.seed), len(order.out["key"])
-                target = (np.arange(count) + rng.random(count)) / count * self.mass.sum()
-                drawn = np.searchsorted(np.cumsum(self.mass), target, side="right")
-                order.out["key"][:], order.out["mass"][:] = drawn, self.mass[drawn]
-                order.out["shard"][:] = self.number
-            self.server.done(order, place)
-            done += 1
-        return done
 
 
 def edge_of(shards: int, ahead: int = 3) -> ReplayEdge:
     context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
-    return ReplayEdge(LAYOUTS, ROWS, ahead, [context.Semaphore(0) for _ in range(shards)], context)
+    return ReplayEdge(BATCH, ROWS, ahead, [context.Semaphore(0) for _ in range(shards)], context)
 
 
 def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:

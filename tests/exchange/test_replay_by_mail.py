@@ -7,39 +7,19 @@ import time
 import numpy as np
 import pytest
 from letters import Post
+from numbered_shard import BATCH, ROWS, NumberedShard
 
 from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
-from veldt.runtime.shared import Layout
-
-ROWS = 16
-BATCH = {
-    "key": Layout((ROWS,), "int64"),
-    "mass": Layout((ROWS,), "float64"),
-    "shard": Layout((ROWS,), "int64"),
-}
 
 
-class Shard:
-    """Holds numbered rows with masses; writes the number as key."""
-
+class Shard(NumberedShard):
     def __init__(self, post: Post, number: int, mass: np.ndarray) -> None:
-        self.number, self.mass = number, mass
-        self.seller = ReplaySeller(post.starts(f"replay {number}"), "batches", BATCH, "learner")
-        self.updates: list[tuple[list[int], list[float]]] = []
+        end = ReplaySeller(post.starts(f"replay {number}"), "batches", BATCH, "learner")
+        super().__init__(end, number, mass)
 
-    def work(self) -> None:
-        self.seller.state(float(self.mass.sum()), len(self.mass), 0)
-        while (taken := self.seller.take()) is not None:
-            order, place = taken
-            if order.out is None:
-                self.updates.append((order.key_N.tolist(), order.priority_N.tolist()))
-            else:
-                rng, count = np.random.default_rng(order.seed), len(order.out["key"])
-                target = (np.arange(count) + rng.random(count)) / count * self.mass.sum()
-                drawn = np.searchsorted(np.cumsum(self.mass), target, side="right")
-                order.out["key"][:], order.out["mass"][:] = drawn, self.mass[drawn]
-                order.out["shard"][:] = self.number
-            self.seller.done(order, place)
+    def work(self) -> int:
+        self.say()
+        return super().work()
 
 
 class Memory:
@@ -112,7 +92,7 @@ def test_an_order_for_a_shards_former_life_is_left_out() -> None:
     while memory.buyer.order(1, 0.0):
         pass
     memory.post.carry()
-    assert memory.shards[0].seller.take() is None
+    assert memory.shards[0].end.take() is None
     assert memory.buyer.take(0.0) is None and memory.ordered(0) == 0
 
 

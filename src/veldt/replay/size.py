@@ -39,18 +39,28 @@ def transitions_each(spec: SimulatorSpec, width: int, config: ReplayConfig, retu
             f"--replay-size is {size}, {share} for each of the {width} simulators: it must be more than "
             f"{width * (returns.steps - 1)} for returns over {returns.steps} steps"
         )
-    needed, available = replay_bytes(spec, width, config, returns), available_memory()
-    if needed > available:
-        per_row = needed / (width * ring_rows(spec, share, returns.steps))
-        fits = available / per_row - width * ring_rows(spec, 0, returns.steps)
-        raise UsageError(
-            f"--replay-size is {size:,} and needs {needed / _GIB:.1f} GiB of memory, {available / _GIB:.1f} GiB are "
-            f"available: {about(fits):,} would fit"
-        )
+    needed = replay_bytes(spec, width, config, returns)
+    per_row = needed / (width * ring_rows(spec, share, returns.steps))
+    check_memory("--replay-size", size, needed, per_row, width * ring_rows(spec, 0, returns.steps))
     return share
 
 
-def about(number: float) -> int:
+def check_memory(flag: str, size: int, needed: float, each: float, besides: int = 0) -> None:
+    """UsageError where `size` of something, which `flag` sets, needs more bytes than this machine has.
+
+    Args:
+        each: bytes of one.
+        besides: how many more of them there are than were asked for.
+    """
+    available = available_memory()
+    if needed > available:
+        raise UsageError(
+            f"{flag} is {size:,} and needs {needed / _GIB:.1f} GiB of memory, {available / _GIB:.1f} GiB are "
+            f"available: {_about(available / each - besides):,} would fit"
+        )
+
+
+def _about(number: float) -> int:
     """Rounded down to two digits, which leaves some room."""
     unit = 10 ** max(0, int(math.log10(max(1.0, number))) - 1)
     return int(max(0.0, number) // unit * unit)

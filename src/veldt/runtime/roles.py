@@ -22,7 +22,14 @@ from veldt.runtime.traces import offer_trace
 from veldt.runtime.watchdog import last_words_to
 
 # What veldt explains itself, and what does not fit into memory, would be so again; anything else may be an accident.
-FINAL = (VeldtError, MemoryError)
+_FINAL = (VeldtError, MemoryError)
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """What a role says of the error that ends it, while that is handled."""
+    details = getattr(error, "details", "") or traceback.format_exc()
+    name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
+    return {"error": f"{name}{error}", "details": details, "is_final": isinstance(error, _FINAL)}
 
 
 class Control(Protocol):
@@ -134,8 +141,6 @@ def run_role(
     try:
         role(control, *arguments)
     except Exception as error:
-        details = getattr(error, "details", "") or traceback.format_exc()
-        name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-        control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, FINAL))
+        control.say("failed", **failure(error))
         raise SystemExit(1) from None
     control.say("ended")

@@ -10,20 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from veldt.algorithms.vtrace import VTrace
-from veldt.errors import UsageError
 from veldt.exchange.graph import Edge, Graph, SlotsSpec
 from veldt.exchange.pace import PaceSpec
 from veldt.exchange.settings import ImpalaConfig
 from veldt.networks.recurrent import memory_of
-from veldt.replay.size import about
+from veldt.replay.size import check_memory
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runtime.memory import available_memory
 from veldt.systems.assembly import Assembly
 from veldt.systems.common_roles import actors, evaluators, learners, weights_edge
 from veldt.systems.impala_learner import ImpalaLearnerPlan, run_impala_learner
 from veldt.systems.unrolls import unroll_layouts
 
-_GIB = 2**30
 _DEPTH = 2  # slots of each actor: one is written while one is learned from; more would only be older
 
 
@@ -55,7 +52,8 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
         ),
     }
     if settings.replay_share:
-        _check_old_unrolls(settings, sum(layout.nbytes for layout in slot.values()) / width)
+        each = sum(layout.nbytes for layout in slot.values()) / width * settings.learners
+        check_memory("--replay-unrolls", settings.replay_unrolls, settings.replay_unrolls * each, each)
     names = [f"unrolls {rank}" for rank in range(settings.learners)]
     for rank, name in enumerate(names):
         edges[name] = Edge(
@@ -77,13 +75,3 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
     # Each learner is sent unrolls of its own: with fewer actors than learners, one of them would wait for ever.
     acting = actors(assembly, steps, names, checkpoint, least=settings.learners)
     return Graph((learner, acting, *evaluators(assembly, checkpoint)), edges)
-
-
-def _check_old_unrolls(settings: ImpalaConfig, unroll_bytes: float) -> None:
-    """UsageError where the learners' memories of old unrolls are larger than this machine's."""
-    each, available = unroll_bytes * settings.learners, available_memory()
-    if (needed := each * settings.replay_unrolls) > available:
-        raise UsageError(
-            f"--replay-unrolls is {settings.replay_unrolls:,} and needs {needed / _GIB:.1f} GiB of memory, "
-            f"{available / _GIB:.1f} GiB are available: {about(available / each):,} would fit"
-        )

@@ -17,11 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 import ray
 
-from veldt.errors import VeldtError
 from veldt.runtime.messages import pack
 from veldt.runtime.on_ray.mail import Envelope, Mail, Mailbox, opened
 from veldt.runtime.processes import name_process
-from veldt.runtime.roles import FINAL, Identity
+from veldt.runtime.roles import Identity, failure
 from veldt.runtime.watchdog import last_words_to
 
 # Seconds for which Python lets one thread go on: mail must not wait long for a role that computes.
@@ -196,8 +195,6 @@ class Host:
         try:
             role(control, *arguments)
         except BaseException as error:
-            details = getattr(error, "details", "") or traceback.format_exc()
-            name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-            control.say("failed", error=f"{name}{error}", details=details, is_final=isinstance(error, FINAL))
+            control.say("failed", **failure(error))
         else:
             control.say("ended")

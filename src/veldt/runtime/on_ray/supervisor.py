@@ -116,8 +116,10 @@ class RaySupervisor(Supervision):
 
     def _see_to_room(self, now: float) -> list[Message]:
         texts = []
-        patience = _PLACED_S if self._all_fit() else _GIVE_S
-        if waiting := [place for place in self._without_room(needed=True) if now - place.began > patience]:
+        waiting = [place for place in self._without_room(needed=True) if now - place.began > _GIVE_S]
+        if waiting and self._all_fit():
+            waiting = [place for place in waiting if now - place.began > _PLACED_S]
+        if waiting:
             texts += self._given_up_for(waiting, now)
         for place in self._without_room(needed=False):
             if now - place.began > _ROOM_S:  # other work was given what was free
