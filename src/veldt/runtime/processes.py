@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import forkserver as forkserver_module
 from multiprocessing import resource_tracker, util
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
@@ -25,6 +26,7 @@ from veldt.runtime.traces import take_trace
 PRELOAD_ROLES = ["veldt.systems.preload"]
 _PR_SET_NAME = 15
 _LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
+_EXIT_S = 5.0  # from the closing of a child's pipe to the news that it has ended
 
 # What a terminal that closes, `timeout` or a job scheduler sends to every process of a run at once.
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -73,27 +75,28 @@ def main_module_hidden() -> Iterator[None]:
         main.__dict__.update(saved)
 
 
-def exit_with_parent() -> None:
-    """Called in a child: whatever happens to the parent, this process ends with it.
+def _run_until_parent_ends(life: Connection, target: Callable[..., None], *args: Any) -> None:
+    """What a child runs: whatever happens to the parent, this process ends with it.
 
-    The parent's end of a pipe closes when the parent dies, even by SIGKILL. On Linux the kernel then signals this
-    process directly, so that an environment stuck in native code holding the interpreter lock dies too.
+    The other end of `life`, on which nothing is ever sent, closes when the parent dies, even by SIGKILL. On Linux the
+    kernel then signals this process directly, so that an environment stuck in native code holding the interpreter lock
+    dies too. (It signals whatever happens on the pipe. `multiprocessing`'s own pipe to its children does not serve: a
+    parent that loses its core while it writes the last of the child's arguments would kill the child by doing so.)
     """
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "exit_with_parent() belongs in a child process"
-    sentinel: Any = parent.sentinel
     if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(sentinel, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(sentinel, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(sentinel, fcntl.F_SETFL, fcntl.fcntl(sentinel, fcntl.F_GETFL) | os.O_ASYNC)
-        if parent.is_alive():
-            return
+        fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+        if life.poll(0):  # it closed before the kernel knew whom to tell
+            os._exit(1)
+    else:
 
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
+        def watch() -> None:
+            life.poll(None)
+            os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="exit-with-parent").start()
+        threading.Thread(target=watch, daemon=True, name="exit-with-parent").start()
+    target(*args)
 
 
 def name_process(name: str) -> None:
@@ -142,17 +145,21 @@ def acquire(
 
 
 class Child:
-    """One child process with a duplex pipe for rare messages (bytes only)."""
+    """One child process with a duplex pipe for rare messages (bytes only), which does not outlive this one."""
 
     def __init__(
         self, context: ForkServerContext, name: str, target: Callable[..., None], *args: Any
     ) -> None:
         self.name = name
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=target, args=(theirs, *args), name=name, daemon=True)
+        life, self._life = context.Pipe(duplex=False)
+        self._process = context.Process(
+            target=_run_until_parent_ends, args=(life, target, theirs, *args), name=name, daemon=True
+        )
         with main_module_hidden():
             self._process.start()
         theirs.close()
+        life.close()
 
     def stack(self, memory: int) -> str:
         """Where the process is; see `take_trace`."""
@@ -176,12 +183,16 @@ class Child:
     def receive(self, deadline_s: float) -> bytes | None:
         """The next message, or None if none came in time or the child is gone."""
         end = time.monotonic() + deadline_s
-        with contextlib.suppress(EOFError, OSError):
+        try:
             while (remaining := end - time.monotonic()) > 0:
                 if self.pipe.poll(min(remaining, _LIVENESS_INTERVAL)):
                     return self.pipe.recv_bytes()
                 if not self.alive() and not self.pipe.poll(0):
                     return None
+        except (EOFError, OSError):
+            self._process.join(
+                _EXIT_S
+            )  # its pipe is closed before it counts as gone, and so as alive but silent
         return None
 
     def end(self, deadline_s: float) -> None:
@@ -197,12 +208,12 @@ class Child:
             self._process.join(5.0)
             self._process.close()
         self.pipe.close()
+        self._life.close()
 
 
 __all__ = [
     "Child",
     "acquire",
-    "exit_with_parent",
     "forkserver",
     "leave_signals_to_parent",
     "main_module_hidden",

@@ -16,7 +16,7 @@ import numpy as np
 from veldt.errors import VeldtError
 from veldt.runtime.inbox import write_message
 from veldt.runtime.messages import pack
-from veldt.runtime.processes import exit_with_parent, leave_signals_to_parent, name_process
+from veldt.runtime.processes import leave_signals_to_parent, name_process
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.traces import offer_trace
 from veldt.runtime.watchdog import last_words_to
@@ -129,7 +129,6 @@ def run_role(
     arguments: tuple[Any, ...],
 ) -> None:
     """Entry point of a role's process: `role(control, *arguments)` until it returns."""
-    exit_with_parent()
     leave_signals_to_parent()
     name_process(who.name)
     # Learners that meet by Gloo listen here only: nobody else has business with them.

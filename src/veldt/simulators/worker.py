@@ -15,7 +15,7 @@ import numpy as np
 from veldt.errors import SimulatorError
 from veldt.runtime.cores import pin
 from veldt.runtime.messages import pack, unpack
-from veldt.runtime.processes import acquire, exit_with_parent, leave_signals_to_parent
+from veldt.runtime.processes import acquire, leave_signals_to_parent
 from veldt.runtime.shared import SharedArrays
 from veldt.runtime.traces import offer_trace
 from veldt.simulators.replay import Unfinished
@@ -48,7 +48,6 @@ def run(
     pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
 ) -> None:
     """Entry point of the process. `parts` are its simulators of each group."""
-    exit_with_parent()
     leave_signals_to_parent()
     pin(wiring.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")

@@ -1,0 +1,38 @@
+"""A child lives until it is ended, and what became of it is told truly."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from children import answers, closes_and_lingers
+
+from veldt.runtime.processes import Child, forkserver
+
+
+@pytest.fixture
+def child(request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
+    child = Child(forkserver(["veldt.simulators.worker"]), "a child", request.param)
+    yield child
+    child.kill()
+
+
+@pytest.mark.parametrize("child", [answers], indirect=True)
+def test_nothing_but_the_end_of_its_parent_ends_it(child: Child) -> None:
+    """The kernel may tell it of what `multiprocessing` itself wrote to it long after it began, and it has to live."""
+    child.pipe.send_bytes(b"a")
+    assert child.receive(20) == b"a"
+    write_end = child._process._popen.finalizer._args[0]  # type: ignore[attr-defined]
+    os.write(write_end, b"late")
+    time.sleep(0.2)
+    child.pipe.send_bytes(b"b")
+    assert child.receive(20) == b"b" and child.alive()
+
+
+@pytest.mark.parametrize("child", [closes_and_lingers], indirect=True)
+def test_one_that_dies_slowly_is_not_taken_for_silent(child: Child) -> None:
+    began = time.monotonic()
+    assert child.receive(60) is None
+    assert time.monotonic() - began < 20 and not child.alive()
+    assert child.cause_of_death() == "exited with code 7"
