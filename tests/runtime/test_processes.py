@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 
 import pytest
 from children import answers, closes_and_lingers
@@ -12,7 +13,7 @@ from veldt.runtime.processes import Child, forkserver
 
 
 @pytest.fixture
-def child(request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
+def child(request: pytest.FixtureRequest) -> Iterator[Child]:
     child = Child(forkserver(["veldt.simulators.worker"]), "a child", request.param)
     yield child
     child.kill()
@@ -36,3 +37,9 @@ def test_one_that_dies_slowly_is_not_taken_for_silent(child: Child) -> None:
     assert child.receive(60) is None
     assert time.monotonic() - began < 20 and not child.alive()
     assert child.cause_of_death() == "exited with code 7"
+
+
+@pytest.mark.parametrize("child", [answers], indirect=True)
+def test_one_that_was_ended_has_nothing_to_say(child: Child) -> None:
+    child.kill()
+    assert child.receive(20) is None

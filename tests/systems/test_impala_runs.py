@@ -69,6 +69,7 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
         ({"algorithm": "dqn"}, "it gets unrolls"),
         ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
         ({"replay_share": 0.9}, "leaves nothing new"),
+        ({"replay_share": 0.1}, "of which nothing is left in a batch of 8 unrolls"),
         ({"replay_share": 0.5, "replay_unrolls": 4}, "it must be at least a batch, 8"),
         ({"replay_unrolls": 400}, "--replay-unrolls would have no effect"),
         ({"replay_share": 0.5, "replay_unrolls": 10**12}, r"needs .* GiB of memory, .* would fit"),

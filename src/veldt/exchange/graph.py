@@ -111,6 +111,18 @@ class Role:
     def named(self, index: int) -> str:
         return f"{self.name} {index}" if len(self.plans) > 1 else self.name
 
+    def supervised(self, index: int) -> dict[str, Any]:
+        """What whoever supervises the one of this index has to know, by the names of `runtime.supervision.RolePlan`."""
+        return {
+            "name": self.named(index),
+            "role": self.entry,
+            "restarts": self.restarts,
+            "deadline_s": self.deadline_s,
+            "begin_s": self.begin_s,
+            "niceness": self.niceness,
+            "group": self.name if self.together else "",
+        }
+
 
 @dataclass(frozen=True)
 class Graph:

@@ -75,6 +75,10 @@ class ImpalaConfig(RolesConfig):
         least = simulators // max(1, self.actors) * self.learners
         return -(-(self.unrolls or simulators) // least) * least
 
+    def drawn_of(self, slots: int) -> int:
+        """How many of the slots in a learner's batch are drawn from those that it learned from before."""
+        return round(self.replay_share * slots)
+
     def check_simulators(self, simulators: int) -> None:
         super().check_simulators(simulators)
         if not self.actors:
@@ -85,8 +89,14 @@ class ImpalaConfig(RolesConfig):
             raise UsageError(
                 f"--learners is {self.learners}, and there are {self.actors} actors: take at least an actor for each"
             )
-        fresh = unrolls // least - round(self.replay_share * unrolls / least)
-        if fresh < 1:
+        slots = unrolls // least
+        drawn = self.drawn_of(slots)
+        if self.replay_share and not drawn:
+            raise UsageError(
+                f"--replay-share is {self.replay_share}, of which nothing is left in a batch of {unrolls} unrolls that "
+                f"come {least} at a time: take more, or more --unrolls"
+            )
+        if slots - drawn < 1:
             raise UsageError(
                 f"--replay-share is {self.replay_share}, which leaves nothing new in a batch of {unrolls} unrolls that "
                 f"come {least} at a time: take less, or more --unrolls"

@@ -145,7 +145,10 @@ def acquire(
 
 
 class Child:
-    """One child process with a duplex pipe for rare messages (bytes only), which does not outlive this one."""
+    """One child process with a duplex pipe for rare messages (bytes only).
+
+    It does not outlive this one, nor this object.
+    """
 
     def __init__(
         self, context: ForkServerContext, name: str, target: Callable[..., None], *args: Any
@@ -181,7 +184,7 @@ class Child:
         return f"exited with code {code}"
 
     def receive(self, deadline_s: float) -> bytes | None:
-        """The next message, or None if none came in time or the child is gone."""
+        """The next message, or None if none came in time or the child is gone (or has closed its pipe, 5 s later)."""
         end = time.monotonic() + deadline_s
         try:
             while (remaining := end - time.monotonic()) > 0:
@@ -190,9 +193,9 @@ class Child:
                 if not self.alive() and not self.pipe.poll(0):
                     return None
         except (EOFError, OSError):
-            self._process.join(
-                _EXIT_S
-            )  # its pipe is closed before it counts as gone, and so as alive but silent
+            # Its pipe is closed before it counts as gone: it would seem alive, and silent.
+            with contextlib.suppress(ValueError):  # it was ended from here
+                self._process.join(_EXIT_S)
         return None
 
     def end(self, deadline_s: float) -> None:

@@ -23,20 +23,7 @@ def supervised_here(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
     for role in graph.roles:
         for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
             arguments = (plan, *(edges[name] for name in names))
-            name = role.named(index)
-            group = role.name if role.together else ""
-            plans.append(
-                RolePlan(
-                    name,
-                    role.entry,
-                    arguments,
-                    role.restarts,
-                    role.deadline_s,
-                    role.niceness,
-                    group,
-                    role.begin_s,
-                )
-            )
+            plans.append(RolePlan(arguments=arguments, **role.supervised(index)))
     return Supervisor(context, plans), edges
 
 

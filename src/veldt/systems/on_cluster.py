@@ -43,14 +43,8 @@ def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[s
             ends = [_edge_for(graph, role, index, name) for name in names]
             plans.append(
                 HostedPlan(
-                    role.named(index),
-                    role.entry,
-                    (plan, *ends),
-                    role.restarts,
-                    role.deadline_s,
-                    role.niceness,
-                    role.name if role.together else "",
-                    role.begin_s,
+                    arguments=(plan, *ends),
+                    **role.supervised(index),
                     gpus=role.gpus,
                     is_needed=role.least is None or index < role.least,
                     peers=tuple({other for end in ends for other in end.others}),
