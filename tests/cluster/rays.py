@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 
 from veldt.runtime.on_ray.settings import quiet, token
 
@@ -38,7 +39,9 @@ def left(directory: Path) -> list[str]:
 
 @contextlib.contextmanager
 def private_ray() -> Iterator[None]:
-    """In here Ray lets in only those who have this process's token."""
+    """In here Ray lets in only those who have this process's token, and its workers are as important as others."""
     quiet()
-    with token(fresh=True):
+    with pytest.MonkeyPatch.context() as patch, token(fresh=True):
+        # Of itself Ray has them stand back behind all else on the machine, for minutes where that is busy.
+        patch.setenv("RAY_worker_niceness", "0")
         yield

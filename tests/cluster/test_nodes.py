@@ -80,8 +80,15 @@ class Running:
     def until(self, what: str, holds: Callable[[], object]) -> None:
         end = time.monotonic() + DEADLINE_S
         while not holds():
-            assert time.monotonic() < end, f"not in time: {what}; heard {self.of('restarted')}"
+            assert time.monotonic() < end, f"not in time: {what}; {self._so_far()}"
             self.heard += self.supervisor.look(0.05)
+
+    def _so_far(self) -> str:
+        pace, heard = self.pace, [(one.kind, one.role, one.values) for one in self.heard[-20:]]
+        if pace is None:
+            return f"heard {heard}"
+        counts = f"steps {pace.steps_A}, updates {pace.updates_L}, excused {pace.excused_L}, due {pace.due:g}"
+        return f"{counts}, done {pace.samples}, most {pace.most}; heard {heard}"
 
     def of(self, kind: str) -> list[Message]:
         return [message for message in self.heard if message.kind == kind]
