@@ -42,6 +42,15 @@ def test_heads_are_float32(field: ArraySpec, action: ActionSpec, shared: bool, p
     assert own.value_head.weight.dtype == own.policy_head.weight.dtype == torch.float32
 
 
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("action", [DISCRETE, MULTI, BOX], ids=lambda action: action.kind)
+def test_who_acts_without_values_has_the_same_policy(action: ActionSpec, shared: bool) -> None:
+    own, given = network(VECTOR, action, shared), observations(VECTOR)
+    policy, values = own.acting(given)
+    assert torch.equal(policy, own(given)[0])
+    assert values.shape == (7,) and not values.any()
+
+
 def test_bf16_is_near_fp32() -> None:
     single_precision, low = network(ATARI, DISCRETE, True), network(ATARI, DISCRETE, True)
     apply_precision(low, "bf16", CPU)

@@ -48,7 +48,15 @@ class ActorCritic(nn.Module):
         """Parameters of the policy's distribution, float32 [N, P], and values, float32 [N]."""
         features = self.torso(observation).float()
         value_features = features if self.value_torso is None else self.value_torso(observation).float()
-        parameters = self.policy_head(features)
+        return self._policy(features), self.value_head(value_features).squeeze(-1)
+
+    def acting(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """`forward` for whoever reads no values: they are all 0, and cost nothing."""
+        parameters = self._policy(self.torso(observation).float())
+        return parameters, parameters.new_zeros(len(parameters))
+
+    def _policy(self, features: Tensor) -> Tensor:
+        parameters: Tensor = self.policy_head(features)
         if self.gaussian:
             parameters = torch.cat([parameters, self.log_deviation.expand_as(parameters)], -1)
-        return parameters, self.value_head(value_features).squeeze(-1)
+        return parameters

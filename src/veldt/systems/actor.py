@@ -84,7 +84,6 @@ class _Actor:
         self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
         self._arrays = self._parameters.arrays()
         weights.check(self._arrays)
-        self._network = network
         self._seed = derive_seed(config.run.seed, ACTOR, plan.number, plan.lives + control.attempt)
         simulation = dataclasses.replace(config.simulation, num_simulators=plan.width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
@@ -97,7 +96,7 @@ class _Actor:
         self._sampler = Sampler(
             self._simulators,
             algorithm,
-            network,
+            self._annotations.forward(network),
             torch.device("cpu"),
             self._seed,
             self._clock,

@@ -7,7 +7,9 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from veldt.algorithms.base import Algorithm, OffPolicy
+from veldt.algorithms.base import Algorithm, Forward, OffPolicy
+from veldt.networks.actor_critic import ActorCritic
+from veldt.networks.precision import Network
 from veldt.replay.slot_returns import slot_returns
 from veldt.systems.sampler import Act, Sampler
 
@@ -18,6 +20,9 @@ class Annotations(Protocol):
     @property
     def act(self) -> Act:
         """What of the algorithm acts, so that there is something to say."""
+
+    def forward(self, network: Network) -> Forward:
+        """What of the network is needed for it."""
 
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
         """Arrays by name, of the slot that the sampler has just filled."""
@@ -37,6 +42,9 @@ class FirstPriorities:
     @property
     def act(self) -> Act:
         return self._algorithm.assess
+
+    def forward(self, network: Network) -> Forward:
+        return network
 
     @torch.no_grad()
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
@@ -64,6 +72,10 @@ class BehaviourPolicy:
     @property
     def act(self) -> Act:
         return self._algorithm.act
+
+    def forward(self, network: Network) -> Forward:
+        # The learner asks its own network what states are worth.
+        return network.acting if isinstance(network, ActorCritic) else network
 
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
         rollout = sampler.rollout()
