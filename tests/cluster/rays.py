@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from veldt.runtime.on_ray.settings import quiet, token
+from veldt.runtime.on_ray.settings import WORKER_NICENESS, quiet, token
 
 _OF_RAY = re.compile(r"ray::|/raylet|gcs_server|on_ray|site-packages/ray/")
 # By which processes of these tests are known, from those of others on this machine.
@@ -42,6 +42,5 @@ def private_ray() -> Iterator[None]:
     """In here Ray lets in only those who have this process's token, and its workers are as important as others."""
     quiet()
     with pytest.MonkeyPatch.context() as patch, token(fresh=True):
-        # Of itself Ray has them stand back behind all else on the machine, for minutes where that is busy.
-        patch.setenv("RAY_worker_niceness", "0")
+        patch.setenv(*WORKER_NICENESS)
         yield

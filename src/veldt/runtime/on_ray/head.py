@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 
-from veldt.runtime.on_ray.settings import on_loopback, quiet
+from veldt.runtime.on_ray.settings import WORKER_NICENESS, on_loopback, quiet
 
 
 def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
@@ -23,9 +23,7 @@ def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
     os.dup2(2, 1)  # whatever Ray prints
     try:
         quiet()
-        os.environ.setdefault(
-            "RAY_worker_niceness", "0"
-        )  # by itself, Ray lets everything else on a machine go before
+        os.environ.setdefault(*WORKER_NICENESS)
         # Learners that meet by Gloo listen here only: nobody else has business with them.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
         import ray

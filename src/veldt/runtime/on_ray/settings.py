@@ -9,6 +9,9 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
+# Of itself, a node that Ray starts here has its workers stand back behind all else, for minutes where that is busy.
+WORKER_NICENESS = ("RAY_worker_niceness", "0")
+
 
 def quiet() -> None:
     """No calls home, no hints, and not a page for each role that dies: must come before Ray is imported."""
