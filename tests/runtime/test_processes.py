@@ -43,3 +43,5 @@ def test_one_that_dies_slowly_is_not_taken_for_silent(child: Child) -> None:
 def test_one_that_was_ended_has_nothing_to_say(child: Child) -> None:
     child.kill()
     assert child.receive(20) is None
+    assert not child.alive() and child.cause_of_death().startswith("was killed by SIGKILL")
+    child.kill()

@@ -194,8 +194,7 @@ class Child:
                     return None
         except (EOFError, OSError):
             # Its pipe is closed before it counts as gone: it would seem alive, and silent.
-            with contextlib.suppress(ValueError):  # it was ended from here
-                self._process.join(_EXIT_S)
+            self._process.join(_EXIT_S)
         return None
 
     def end(self, deadline_s: float) -> None:
@@ -205,11 +204,9 @@ class Child:
 
     def kill(self) -> None:
         """Ends the process at once and waits until it is gone."""
-        with contextlib.suppress(ValueError):
-            if self._process.is_alive():
-                self._process.kill()
-            self._process.join(5.0)
-            self._process.close()
+        if self.alive():  # else its number may be another's by now
+            self._process.kill()
+        self._process.join(5.0)
         self.pipe.close()
         self._life.close()
 
