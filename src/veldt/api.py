@@ -26,6 +26,7 @@ from veldt.given import (
     refuse_unread,
     refuse_unread_compression,
     refuse_unread_mlp,
+    refuse_unread_share,
     with_settings,
 )
 from veldt.networks.build import TorsoFactory, is_own
@@ -142,6 +143,7 @@ def train_config(
     if not given.keys().isdisjoint({"hidden", "layer_norm"}):
         refuse_unread_mlp(given, config, make_network(assembly.config, assembly.spec, network))
     refuse_unread_compression(given, assembly.spec)
+    refuse_unread_share(given, assembly.config)
     resolved, recorded = to_dict(assembly.config), dict(given)
     if network is not None:
         recorded["network"] = resolved["network"]["network"] = name_of(network)

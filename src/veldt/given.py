@@ -163,6 +163,17 @@ def refuse_unread_mlp(names: Collection[str], config: TrainConfig, network: nn.M
         )
 
 
+def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
+    """UsageError if `--replay-share` was given, and batches come in pieces so large that it rounds to none of them."""
+    roles, simulators = config.roles, config.simulation.num_simulators
+    if "replay_share" not in names or not isinstance(roles, ImpalaConfig) or not roles.replay_share:
+        return
+    if not roles.drawn_of(roles.batch_slots(simulators)):
+        raise UsageError(
+            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(simulators, 'more')}"
+        )
+
+
 def refuse_unread_compression(names: Collection[str], spec: SimulatorSpec) -> None:
     """UsageError if `--compress-frames` was given, and there is nothing in the observations that it would compress."""
     if "compress_frames" in names and not any(is_compressed(field) for field in spec.observation.values()):

@@ -10,8 +10,11 @@ import pytest
 from run_rows import episodes, learning
 
 import veldt
+from veldt.config import from_dict, to_dict
 from veldt.errors import UsageError
 from veldt.exchange.settings import ImpalaConfig
+from veldt.given import with_settings
+from veldt.recipe_book import find
 from veldt.runs.checkpoints import CheckpointStore
 
 SMALL: dict[str, Any] = {
@@ -61,6 +64,12 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
     assert settings.batch_unrolls(8) == batch
 
 
+def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() -> None:
+    settings = {name: value for name, value in SMALL.items() if name != "quiet"} | {"replay_share": 0.1}
+    config = with_settings(find("impala").config("CartPole-v1"), settings)
+    assert from_dict(to_dict(config)) == config
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -70,6 +79,8 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
         ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
         ({"replay_share": 0.9}, "leaves nothing new"),
         ({"replay_share": 0.1}, "of which nothing is left in a batch of 8 unrolls"),
+        ({"replay_share": 0.1, "actors": 1, "unrolls": 0}, "nothing is left .*: take at least 16 --unrolls$"),
+        ({"replay_share": 0.9, "actors": 1, "unrolls": 0}, "nothing new .*: take at least 16 --unrolls$"),
         ({"replay_share": 0.5, "replay_unrolls": 4}, "it must be at least a batch, 8"),
         ({"replay_unrolls": 400}, "--replay-unrolls would have no effect"),
         ({"replay_share": 0.5, "replay_unrolls": 10**12}, r"needs .* GiB of memory, .* would fit"),

@@ -75,6 +75,17 @@ class ImpalaConfig(RolesConfig):
         least = simulators // max(1, self.actors) * self.learners
         return -(-(self.unrolls or simulators) // least) * least
 
+    def batch_slots(self, simulators: int) -> int:
+        """What actors hand over together is a slot: how many there are in a learner's batch."""
+        return self.batch_unrolls(simulators) // (simulators // max(1, self.actors) * self.learners)
+
+    def as_it_comes(self, simulators: int, share: str) -> str:
+        """The end of a sentence about a --replay-share that is to be `share`."""
+        unrolls, slots = self.batch_unrolls(simulators), self.batch_slots(simulators)
+        each = unrolls // slots
+        mend = f"take {share}, or more --unrolls" if slots > 1 else f"take at least {2 * each} --unrolls"
+        return f"in a batch of {unrolls} unrolls that come {each} at a time: {mend}"
+
     def drawn_of(self, slots: int) -> int:
         """How many of the slots in a learner's batch are drawn from those that it learned from before."""
         return round(self.replay_share * slots)
@@ -83,24 +94,15 @@ class ImpalaConfig(RolesConfig):
         super().check_simulators(simulators)
         if not self.actors:
             return
-        width, unrolls = simulators // self.actors, self.batch_unrolls(simulators)
-        least = width * self.learners
+        unrolls = self.batch_unrolls(simulators)
         if self.actors < self.learners:
             raise UsageError(
                 f"--learners is {self.learners}, and there are {self.actors} actors: take at least an actor for each"
             )
-        slots = unrolls // least
-        drawn = self.drawn_of(slots)
-        if self.replay_share and not drawn:
-            raise UsageError(
-                f"--replay-share is {self.replay_share}, of which nothing is left in a batch of {unrolls} unrolls that "
-                f"come {least} at a time: take more, or more --unrolls"
-            )
-        if slots - drawn < 1:
-            raise UsageError(
-                f"--replay-share is {self.replay_share}, which leaves nothing new in a batch of {unrolls} unrolls that "
-                f"come {least} at a time: take less, or more --unrolls"
-            )
+        slots = self.batch_slots(simulators)
+        if slots - self.drawn_of(slots) < 1:
+            where = self.as_it_comes(simulators, "less")
+            raise UsageError(f"--replay-share is {self.replay_share}, which leaves nothing new {where}")
         if self.replay_share and self.replay_unrolls < unrolls:
             raise UsageError(
                 f"--replay-unrolls is {self.replay_unrolls:,}: it must be at least a batch, {unrolls:,}"
