@@ -168,7 +168,7 @@ def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
     roles, simulators = config.roles, config.simulation.num_simulators
     if "replay_share" not in names or not isinstance(roles, ImpalaConfig) or not roles.replay_share:
         return
-    if not roles.drawn_of(roles.batch_slots(simulators)):
+    if not roles.drawn_slots(simulators):
         raise UsageError(
             f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(simulators, 'more')}"
         )

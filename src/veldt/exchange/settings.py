@@ -72,23 +72,25 @@ class ImpalaConfig(RolesConfig):
 
     def batch_unrolls(self, simulators: int) -> int:
         """Unrolls of a batch: learners get as many each, and an actor hands over those of its simulators together."""
-        least = simulators // max(1, self.actors) * self.learners
+        least = self._at_once(simulators)
         return -(-(self.unrolls or simulators) // least) * least
 
-    def batch_slots(self, simulators: int) -> int:
-        """What actors hand over together is a slot: how many there are in a learner's batch."""
-        return self.batch_unrolls(simulators) // (simulators // max(1, self.actors) * self.learners)
+    def drawn_slots(self, simulators: int) -> int:
+        """Slots, which actors hand over, in a learner's batch that are drawn from those that it learned from before."""
+        return round(self.replay_share * self._batch_slots(simulators))
 
     def as_it_comes(self, simulators: int, share: str) -> str:
         """The end of a sentence about a --replay-share that is to be `share`."""
-        unrolls, slots = self.batch_unrolls(simulators), self.batch_slots(simulators)
-        each = unrolls // slots
-        mend = f"take {share}, or more --unrolls" if slots > 1 else f"take at least {2 * each} --unrolls"
+        unrolls, each = self.batch_unrolls(simulators), self._at_once(simulators)
+        mend = f"take {share}, or more --unrolls" if unrolls > each else f"take at least {2 * each} --unrolls"
         return f"in a batch of {unrolls} unrolls that come {each} at a time: {mend}"
 
-    def drawn_of(self, slots: int) -> int:
-        """How many of the slots in a learner's batch are drawn from those that it learned from before."""
-        return round(self.replay_share * slots)
+    def _at_once(self, simulators: int) -> int:
+        """Unrolls that come together: an actor's, for each learner."""
+        return simulators // max(1, self.actors) * self.learners
+
+    def _batch_slots(self, simulators: int) -> int:
+        return self.batch_unrolls(simulators) // self._at_once(simulators)
 
     def check_simulators(self, simulators: int) -> None:
         super().check_simulators(simulators)
@@ -99,8 +101,7 @@ class ImpalaConfig(RolesConfig):
             raise UsageError(
                 f"--learners is {self.learners}, and there are {self.actors} actors: take at least an actor for each"
             )
-        slots = self.batch_slots(simulators)
-        if slots - self.drawn_of(slots) < 1:
+        if self._batch_slots(simulators) - self.drawn_slots(simulators) < 1:
             where = self.as_it_comes(simulators, "less")
             raise UsageError(f"--replay-share is {self.replay_share}, which leaves nothing new {where}")
         if self.replay_share and self.replay_unrolls < unrolls:

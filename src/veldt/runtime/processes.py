@@ -24,6 +24,8 @@ from veldt.runtime.traces import take_trace
 
 # Of servers whose processes are roles. (A name: this room knows nothing of those above it.)
 PRELOAD_ROLES = ["veldt.systems.preload"]
+# Environment of learners that meet by Gloo: they listen here only, nobody else has business with them.
+GLOO_ON_LOOPBACK = ("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
 _PR_SET_NAME = 15
 _LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
 _EXIT_S = 5.0  # from the closing of a child's pipe to the news that it has ended

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ import numpy as np
 from veldt.errors import VeldtError
 from veldt.runtime.inbox import write_message
 from veldt.runtime.messages import pack
-from veldt.runtime.processes import leave_signals_to_parent, name_process
+from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, name_process
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.traces import offer_trace
 from veldt.runtime.watchdog import last_words_to
@@ -131,8 +130,7 @@ def run_role(
     """Entry point of a role's process: `role(control, *arguments)` until it returns."""
     leave_signals_to_parent()
     name_process(who.name)
-    # Learners that meet by Gloo listen here only: nobody else has business with them.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+    os.environ.setdefault(*GLOO_ON_LOOPBACK)
     os.nice(who.niceness)
     control = LocalControl(pipe, board, who)
     last_words_to(control.say_last)

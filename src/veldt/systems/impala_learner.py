@@ -48,8 +48,7 @@ class _ImpalaLearner(LearnerRole):
         self._batch = Unrolls(plan.spec, plan.batch, self._device)
         self._width = plan.slot["reward"].shape[1]
         self._columns = plan.batch["reward"].shape[1]
-        slots = self._columns // self._width
-        self._from_replay = settings.drawn_of(slots)
+        self._from_replay = settings.drawn_slots(plan.config.simulation.num_simulators)
         self._old = _OldUnrolls(plan.slot, settings.replay_unrolls // self._width if self._from_replay else 0)
         self._column = self._fresh = 0  # of this batch: columns that are there, slots that are kept already
 

@@ -16,6 +16,7 @@ import shutil
 import sys
 
 from veldt.runtime.on_ray.settings import WORKER_NICENESS, on_loopback, quiet
+from veldt.runtime.processes import GLOO_ON_LOOPBACK
 
 # What Linux calls nice of a whole session: a third of the others' weight.
 _SESSION_NICENESS = 5
@@ -38,8 +39,7 @@ def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
         quiet()
         os.environ.setdefault(*WORKER_NICENESS)
         _stand_back()
-        # Learners that meet by Gloo listen here only: nobody else has business with them.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+        os.environ.setdefault(*GLOO_ON_LOOPBACK)
         import ray
 
         with on_loopback():
