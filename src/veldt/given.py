@@ -170,7 +170,7 @@ def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
         return
     if not roles.drawn_slots(simulators):
         raise UsageError(
-            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(simulators, 'more')}"
+            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(simulators)}"
         )
 
 

@@ -93,6 +93,7 @@ def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left:
             assert time.monotonic() < end
             time.sleep(0.1)
         _only_on_loopback(process.pid)
+        _stands_back_for(process.pid)
         os.killpg(process.pid, how)  # what a terminal or a scheduler does to all processes of the run
         output, errors = process.communicate(timeout=60)
         if how == signal.SIGTERM:
@@ -113,6 +114,20 @@ def _only_on_loopback(pid: int) -> None:
     listening = [c for process in family for c in process.net_connections("inet") if c.status == "LISTEN"]
     assert len(listening) > 3
     assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} <= {"127.0.0.1", "::1"}
+
+
+def _stands_back_for(pid: int) -> None:
+    """Ray's processes are a session, of less weight to Linux than that of the run's own process."""
+    if not Path("/proc/self/autogroup").exists():
+        return
+    family = psutil.Process(pid).children(recursive=True)
+    (head,) = (process.pid for process in family if "veldt.runtime.on_ray.head" in process.cmdline())
+    of_ray = [process.pid for process in family if "ray" in " ".join(process.cmdline())]
+    assert len(of_ray) > 3 and {os.getsid(one) for one in of_ray} == {head}
+    weights = [Path(f"/proc/{one}/autogroup").read_text().split() for one in (*of_ray, pid)]
+    *theirs, own = weights
+    assert {(group, niceness) for group, _, niceness in theirs} == {(theirs[0][0], "5")}
+    assert own[0] != theirs[0][0] and own[2] == "0"
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,15 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
     assert settings.batch_unrolls(8) == batch
 
 
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.3, 0.5, 0.8, 0.9, 0.999])
+def test_what_is_said_of_a_share_that_rounds_to_nothing_helps(share: float) -> None:
+    advice = ImpalaConfig(actors=1, replay_share=share).as_it_comes(8)
+    unrolls = int(advice.split()[-2])
+    settings = ImpalaConfig(actors=1, replay_share=share, unrolls=unrolls, replay_unrolls=unrolls)
+    settings.check_simulators(8)
+    assert settings.drawn_slots(8) > 0
+
+
 def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() -> None:
     settings = {name: value for name, value in SMALL.items() if name != "quiet"} | {"replay_share": 0.1}
     config = with_settings(find("impala").config("CartPole-v1"), settings)
@@ -79,8 +88,8 @@ def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() ->
         ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
         ({"replay_share": 0.9}, "leaves nothing new"),
         ({"replay_share": 0.1}, "of which nothing is left in a batch of 8 unrolls"),
-        ({"replay_share": 0.1, "actors": 1, "unrolls": 0}, "nothing is left .*: take at least 16 --unrolls$"),
-        ({"replay_share": 0.9, "actors": 1, "unrolls": 0}, "nothing new .*: take at least 16 --unrolls$"),
+        ({"replay_share": 0.1, "actors": 1, "unrolls": 0}, "nothing is left .*: take at least 48 --unrolls$"),
+        ({"replay_share": 0.9, "actors": 1, "unrolls": 0}, "nothing new .*: take at least 40 --unrolls$"),
         ({"replay_share": 0.5, "replay_unrolls": 4}, "it must be at least a batch, 8"),
         ({"replay_unrolls": 400}, "--replay-unrolls would have no effect"),
         ({"replay_share": 0.5, "replay_unrolls": 10**12}, r"needs .* GiB of memory, .* would fit"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Annotated
@@ -79,11 +80,13 @@ class ImpalaConfig(RolesConfig):
         """Slots, which actors hand over, in a learner's batch that are drawn from those that it learned from before."""
         return round(self.replay_share * self._batch_slots(simulators))
 
-    def as_it_comes(self, simulators: int, share: str) -> str:
-        """The end of a sentence about a --replay-share that is to be `share`."""
+    def as_it_comes(self, simulators: int) -> str:
+        """The end of a sentence about a --replay-share that leaves nothing old, or nothing new."""
         unrolls, each = self.batch_unrolls(simulators), self._at_once(simulators)
-        mend = f"take {share}, or more --unrolls" if unrolls > each else f"take at least {2 * each} --unrolls"
-        return f"in a batch of {unrolls} unrolls that come {each} at a time: {mend}"
+        share, rest = self.replay_share, 1.0 - self.replay_share
+        about = math.floor(0.5 / min(share, rest))  # for both to round to one
+        enough = next(slots for slots in itertools.count(about) if 0 < round(share * slots) < slots)
+        return f"in a batch of {unrolls} unrolls that come {each} at a time: take at least {enough * each} --unrolls"
 
     def _at_once(self, simulators: int) -> int:
         """Unrolls that come together: an actor's, for each learner."""
@@ -102,7 +105,7 @@ class ImpalaConfig(RolesConfig):
                 f"--learners is {self.learners}, and there are {self.actors} actors: take at least an actor for each"
             )
         if self._batch_slots(simulators) - self.drawn_slots(simulators) < 1:
-            where = self.as_it_comes(simulators, "less")
+            where = self.as_it_comes(simulators)
             raise UsageError(f"--replay-share is {self.replay_share}, which leaves nothing new {where}")
         if self.replay_share and self.replay_unrolls < unrolls:
             raise UsageError(

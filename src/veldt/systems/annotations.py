@@ -74,7 +74,7 @@ class BehaviourPolicy:
         return self._algorithm.act
 
     def forward(self, network: Network) -> Forward:
-        # The learner asks its own network what states are worth.
+        # The learner asks its own network what states are worth. (Beside an LSTM, that costs next to nothing.)
         return network.acting if isinstance(network, ActorCritic) else network
 
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:

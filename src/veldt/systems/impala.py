@@ -51,7 +51,7 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
             ),
         ),
     }
-    if settings.replay_share:
+    if settings.drawn_slots(simulators):
         each = sum(layout.nbytes for layout in slot.values()) / width * settings.learners
         check_memory("--replay-unrolls", settings.replay_unrolls, settings.replay_unrolls * each, each)
     names = [f"unrolls {rank}" for rank in range(settings.learners)]

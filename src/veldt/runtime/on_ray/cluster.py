@@ -249,7 +249,7 @@ def _end(head: subprocess.Popen[bytes]) -> None:
         head.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         head.wait(_STOP_S)
-    # Ray's processes have sessions of their own: one that was only just starting would be left.
+    # Ray's processes have groups of their own: one that was only just starting would be left.
     for process in {*family, *_family(head.pid)}:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
