@@ -7,6 +7,7 @@ operate in place, without a synchronisation with the device, and on any slice of
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,8 +22,12 @@ _FUSED = 100_000
 
 
 class UpdateRule(Protocol):
+    @property
+    def decay_of(self) -> Mapping[str, float]:
+        """By what each part of the state is multiplied in an update, before what the gradient adds to it."""
+
     def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
-        """The state before the first update."""
+        """The state before the first update: accumulators like the parameters, and scalars that count updates."""
 
     def apply(
         self,
@@ -52,6 +57,10 @@ class RMSProp:
     epsilon_inside: bool = True
     initial: float = 0.0
 
+    @property
+    def decay_of(self) -> Mapping[str, float]:
+        return {"square": self.decay}
+
     def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
         return {"square": torch.full_like(parameters_P, self.initial)}
 
@@ -63,21 +72,41 @@ class RMSProp:
         learning_rate: float,
         rounded_R: Tensor,
     ) -> None:
-        square_P = state["square"]
-        if _is_fused(parameters_P):
-            from veldt.functional.updates_cpu import rmsprop
+        weights = self.decay, 1.0 - self.decay
+        epsilons = (self.epsilon, 0.0) if self.epsilon_inside else (0.0, self.epsilon)
+        _divide_by_root(
+            parameters_P, gradient_P, state["square"], *weights, *epsilons, learning_rate, rounded_R
+        )
 
-            inside, outside = (self.epsilon, 0.0) if self.epsilon_inside else (0.0, self.epsilon)
-            numbers = map(np.float32, (self.decay, inside, outside, learning_rate))
-            arrays = parameters_P.numpy(), gradient_P.numpy(), square_P.numpy()
-            rmsprop(*arrays, *_bits(parameters_P, rounded_R), *numbers)
-            return
-        square_P.mul_(self.decay).addcmul_(gradient_P, gradient_P, value=1.0 - self.decay)
-        if self.epsilon_inside:
-            parameters_P.sub_(gradient_P.mul_(torch.rsqrt(square_P + self.epsilon)), alpha=learning_rate)
-        else:
-            parameters_P.addcdiv_(gradient_P, square_P.sqrt().add_(self.epsilon), value=-learning_rate)
-        rounded_R.copy_(parameters_P[: len(rounded_R)])
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """AdaGrad (Duchi et al. 2011): each parameter's steps shrink with the root of all its squared gradients' sum.
+
+    ε stands outside the square root, as in PyTorch, or inside; see `RMSProp`. `initial` is where the sum begins.
+    """
+
+    epsilon: float = 1e-10
+    epsilon_inside: bool = False
+    initial: float = 0.0
+
+    @property
+    def decay_of(self) -> Mapping[str, float]:
+        return {"sum": 1.0}
+
+    def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
+        return {"sum": torch.full_like(parameters_P, self.initial)}
+
+    def apply(
+        self,
+        parameters_P: Tensor,
+        gradient_P: Tensor,
+        state: dict[str, Tensor],
+        learning_rate: float,
+        rounded_R: Tensor,
+    ) -> None:
+        epsilons = (self.epsilon, 0.0) if self.epsilon_inside else (0.0, self.epsilon)
+        _divide_by_root(parameters_P, gradient_P, state["sum"], 1.0, 1.0, *epsilons, learning_rate, rounded_R)
 
 
 @dataclass(frozen=True)
@@ -87,6 +116,10 @@ class Adam:
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-5
+
+    @property
+    def decay_of(self) -> Mapping[str, float]:
+        return {"mean": self.beta_1, "square": self.beta_2, "count": 1.0}
 
     def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
         return {
@@ -131,6 +164,33 @@ class Adam:
             maximize=False,
         )
         rounded_R.copy_(parameters_P[: len(rounded_R)])
+
+
+def _divide_by_root(
+    parameters_P: Tensor,
+    gradient_P: Tensor,
+    sum_P: Tensor,
+    keep: float,
+    add: float,
+    inside: float,
+    outside: float,
+    learning_rate: float,
+    rounded_R: Tensor,
+) -> None:
+    """One update by `g / (sqrt(s + inside) + outside)`, of a sum of squares that becomes `keep` s + `add` g²."""
+    if _is_fused(parameters_P):
+        from veldt.functional.updates_cpu import divide_by_root
+
+        numbers = map(np.float32, (keep, add, inside, outside, learning_rate))
+        arrays = parameters_P.numpy(), gradient_P.numpy(), sum_P.numpy()
+        divide_by_root(*arrays, *_bits(parameters_P, rounded_R), *numbers)
+        return
+    sum_P.mul_(keep).addcmul_(gradient_P, gradient_P, value=add)
+    if inside:
+        parameters_P.sub_(gradient_P.mul_(torch.rsqrt(sum_P + inside)), alpha=learning_rate)
+    else:
+        parameters_P.addcdiv_(gradient_P, sum_P.sqrt().add_(outside), value=-learning_rate)
+    rounded_R.copy_(parameters_P[: len(rounded_R)])
 
 
 def _is_fused(parameters_P: Tensor) -> bool:

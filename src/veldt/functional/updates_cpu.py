@@ -18,22 +18,25 @@ _kernel = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 
 
 @_kernel
-def rmsprop(parameters_P, gradient_P, square_P, bits_P, rounded_R, decay, inside, outside, rate):  # type: ignore[no-untyped-def]
-    """One update, `g / (sqrt(s + inside) + outside)`.
+def divide_by_root(parameters_P, gradient_P, sum_P, bits_P, rounded_R, keep, add, inside, outside, rate):  # type: ignore[no-untyped-def]
+    """One update by `g / (sqrt(s + inside) + outside)`, of a sum of squares that becomes `keep s + add g²`.
 
     Arrays float32 [P], numbers float32; `bits_P` uint32 is the memory of the parameters, and `rounded_R` uint16 that of
     a bfloat16 copy of the first R of them.
     """
     for first in range(0, len(parameters_P), _BLOCK):
         end = first + _BLOCK
-        block = parameters_P[first:end], gradient_P[first:end], square_P[first:end]
-        _rmsprop(block[0], block[1], block[2], decay, inside, outside, rate)
+        block = parameters_P[first:end], gradient_P[first:end], sum_P[first:end]
+        _divide_by_root(block[0], block[1], block[2], keep, add, inside, outside, rate)
         _round(bits_P[first:end], rounded_R[first:end])
 
 
 @_kernel
 def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, rounded_R, beta_1, beta_2, epsilon, step, root):  # type: ignore[no-untyped-def]
-    """One update, `step m / (root sqrt(v) + ε)`: both bias corrections are in `step` and `root`. See `rmsprop`."""
+    """One update, `step m / (root sqrt(v) + ε)`: both bias corrections are in `step` and `root`.
+
+    See `divide_by_root`.
+    """
     for first in range(0, len(parameters_P), _BLOCK):
         end = first + _BLOCK
         block = parameters_P[first:end], gradient_P[first:end], mean_P[first:end], square_P[first:end]
@@ -42,13 +45,12 @@ def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, rounded_R, beta_1, 
 
 
 @_kernel
-def _rmsprop(parameters_P, gradient_P, square_P, decay, inside, outside, rate):  # type: ignore[no-untyped-def]
-    fresh = np.float32(1.0) - decay
+def _divide_by_root(parameters_P, gradient_P, sum_P, keep, add, inside, outside, rate):  # type: ignore[no-untyped-def]
     for i in range(len(parameters_P)):
         gradient = gradient_P[i]
-        square = square_P[i] * decay + gradient * gradient * fresh
-        square_P[i] = square
-        parameters_P[i] -= rate * gradient / (np.sqrt(square + inside) + outside)
+        total = sum_P[i] * keep + gradient * gradient * add
+        sum_P[i] = total
+        parameters_P[i] -= rate * gradient / (np.sqrt(total + inside) + outside)
 
 
 @_kernel
