@@ -1,0 +1,147 @@
+"""The central store of asynchronous learners: parameters and their rule's state in memory that all share.
+
+Both are cut into a few disjoint chunks with a lock each. A learner takes the chunks in whichever order they are free,
+so that several update at once and mostly none waits (Stooke & Abbeel, section 4.3).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import BaseContext
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.errors import PeerLost
+from veldt.runtime.locks import RecordLocks
+from veldt.runtime.shared import Layout, SharedArrays
+
+PARAMETERS = "parameters"
+_PAUSE_S = 2e-4  # between looks for a chunk that is free
+
+
+@dataclass(frozen=True)
+class StoreSpec:
+    """What there is in it, and in how many chunks.
+
+    Args:
+        initial: float32 [P] by name, "parameters" and the rule's accumulators; and [], what it counts.
+        deadline_s: for which a chunk may be waited for: longer than anybody may be silent and live.
+    """
+
+    initial: Mapping[str, np.ndarray]
+    chunks: int
+    deadline_s: float
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Parameters `first` up to `end`, and by name what belongs to them, float32 [end - first] or [], in the store."""
+
+    first: int
+    end: int
+    tensors: Mapping[str, Tensor]
+
+
+class CentralStore:
+    """See above. Picklable while a process is started."""
+
+    def __init__(self, spec: StoreSpec, context: BaseContext | None) -> None:
+        total = len(spec.initial[PARAMETERS])
+        edges = np.linspace(0, total, spec.chunks + 1).astype(int).tolist()
+        self._bounds = list(itertools.pairwise(edges))
+        # What a rule counts, each chunk counts for itself: it has been updated so often.
+        shapes = {name: array.shape or (spec.chunks, 16) for name, array in spec.initial.items()}
+        layouts = {name: Layout(shape, "float32") for name, shape in shapes.items()}
+        layouts["holder"] = Layout((spec.chunks, 8), "int64")
+        self._arrays, self._locks = SharedArrays(layouts, context), RecordLocks(spec.chunks)
+        self._names, self._deadline_s = list(spec.initial), spec.deadline_s
+        for name, array in spec.initial.items():
+            self._arrays[name][...] = array
+
+    def end(self, rank: int, beat: Callable[[], None] = lambda: None) -> StoreEnd:
+        """That of the learner of this rank. `beat` is called while it waits."""
+        return StoreEnd(self._arrays, self._names, self._bounds, self._locks, self._deadline_s, rank, beat)
+
+
+class StoreEnd:
+    """A learner's end. `blocked_s` and `updating_s`: seconds in which it waited for a chunk, and in which it had one.
+
+    Made in the process that uses it.
+    """
+
+    def __init__(
+        self,
+        arrays: SharedArrays,
+        names: Sequence[str],
+        bounds: Sequence[tuple[int, int]],
+        locks: RecordLocks,
+        deadline_s: float,
+        rank: int,
+        beat: Callable[[], None],
+    ) -> None:
+        self._tensors = {name: torch.from_numpy(arrays[name]) for name in names}
+        self._holder_C: np.ndarray = arrays["holder"][:, 0]
+        self._bounds, self._locks, self._rank, self._beat = bounds, locks, rank, beat
+        self._deadline_s = deadline_s
+        self.blocked_s = self.updating_s = 0.0
+
+    def values(self) -> dict[str, Tensor]:
+        """All as it is this moment, by name: float32 [P], the store's own, which others may be writing; and []."""
+        return {name: tensor if tensor.ndim == 1 else tensor[0, 0] for name, tensor in self._tensors.items()}
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Each chunk once; while the loop's body has it, nobody else does.
+
+        Raises:
+            PeerLost: none of them has been free for longer than its holder should have lived.
+        """
+        count = len(self._bounds)
+        # Not all from the same place on, or they would stay behind each other.
+        left = [(self._rank + place) % count for place in range(count)]
+        while left:
+            number = self._taken(left)
+            left.remove(number)
+            began = time.perf_counter()
+            try:
+                self._holder_C[number] = self._rank
+                first, end = self._bounds[number]
+                yield Chunk(
+                    first,
+                    end,
+                    {
+                        name: tensor[first:end] if tensor.ndim == 1 else tensor[number, 0]
+                        for name, tensor in self._tensors.items()
+                    },
+                )
+            finally:
+                self._locks.give_back(number)
+                self.updating_s += time.perf_counter() - began
+
+    def copied(self) -> dict[str, np.ndarray]:
+        """A copy of all, by name: each chunk as it was between two updates."""
+        copies = {name: value.clone() for name, value in self.values().items()}
+        for chunk in self.chunks():
+            for name, value in chunk.tensors.items():
+                (copies[name][chunk.first : chunk.end] if value.ndim else copies[name]).copy_(value)
+        return {name: value.numpy() for name, value in copies.items()}
+
+    def _taken(self, left: Sequence[int]) -> int:
+        """One of those left, when one is free."""
+        has_waited, began = False, time.perf_counter()
+        while time.perf_counter() < began + self._deadline_s:
+            for number in left:
+                if self._locks.take(number):
+                    self.blocked_s += time.perf_counter() - began if has_waited else 0.0
+                    return number
+            has_waited = True
+            self._beat()
+            time.sleep(_PAUSE_S)
+        held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in left)
+        raise PeerLost(
+            f"no chunk of the central store has been free for {self._deadline_s:g} s (taken last: {held})"
+        )

@@ -1,0 +1,39 @@
+"""Locks between processes that the kernel takes back from whoever dies."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from multiprocessing import reduction
+from typing import Any
+
+
+class RecordLocks:
+    """`count` locks, of which a process holds each once, whatever its threads; never waited for.
+
+    They are POSIX record locks on a file without a name: a process that is killed in the midst of its work leaves none
+    behind. Picklable only while a process is being started.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        # Open for as long as this object: closing one descriptor of the file would give all its locks back.
+        self._file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+
+    def take(self, number: int) -> bool:
+        """Whether this process has it now."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def give_back(self, number: int) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)
+
+    def __getstate__(self) -> tuple[int, Any]:
+        return self.count, reduction.DupFd(self._file.fileno())
+
+    def __setstate__(self, state: tuple[int, Any]) -> None:
+        self.count, descriptor = state
+        self._file = open(descriptor.detach(), "r+b", buffering=0)  # noqa: SIM115

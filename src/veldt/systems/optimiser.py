@@ -1,0 +1,176 @@
+"""From a gradient to new parameters: where the update rule's state is, and who else applies gradients to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Algorithm
+from veldt.exchange.central_store import PARAMETERS, Chunk, StoreEnd
+from veldt.functional.updates import UpdateRule
+from veldt.networks.flat import FlatParameters
+
+# Parameters that are updated and copied together: what one pass has just written is still in the cache for the next.
+_BLOCK = 2**17  # on the CPU; accelerators take a chunk at once
+
+
+class Optimiser(Protocol):
+    """Owns the update rule's state of a network's parameters."""
+
+    state: dict[str, Tensor]
+
+    def apply(self, gradient_P: Tensor, learning_rate: float) -> None:
+        """One update of the network's parameters; the gradient may be overwritten."""
+
+
+class LocalOptimiser:
+    """See `Optimiser`: nobody else has anything to do with these parameters."""
+
+    def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
+        self._rule, self._parameters = _Scaled(algorithm, parameters), parameters
+        self.state = algorithm.rule.state(parameters.master)
+
+    def apply(self, gradient_P: Tensor, learning_rate: float) -> None:
+        own = self._parameters
+        self._rule.apply(0, own.master, gradient_P, self.state, learning_rate, own.rounded)
+
+
+class CentralOptimiser:
+    """See `Optimiser`: many learners update the parameters and the state in a central store, and go on from there.
+
+    With one local step each gradient is applied to the central values, by the central state (Stooke & Abbeel, section
+    4.3). With more, a learner goes on by itself in between; then what it has added to the parameters, and to each
+    accumulator besides its decay d over n steps, is added to the central ones (appendix B):
+
+        central <- d^n central + (local now - d^n local at the start)
+
+    A single learner finds there what it left, so that this is its own rule exactly, up to rounding.
+
+    Args:
+        store: this learner's end of the store, in which the parameters are that it begins with.
+        local_steps: updates between two exchanges.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        parameters: FlatParameters,
+        store: StoreEnd,
+        local_steps: int,
+    ) -> None:
+        self._rule, self._parameters, self._store = _Scaled(algorithm, parameters), parameters, store
+        self._decay_of: Mapping[str, float] = {PARAMETERS: 1.0, **algorithm.rule.decay_of}
+        self._local_steps, self._steps = local_steps, 0  # and how many since the last exchange
+        self._local = {PARAMETERS: parameters.master}
+        if local_steps > 1:
+            self._local |= algorithm.rule.state(parameters.master)
+        self.state = {name: tensor for name, tensor in self._local.items() if name != PARAMETERS}
+        self._start = {name: tensor.clone() for name, tensor in self._local.items() if local_steps > 1}
+        self.pull()
+
+    def apply(self, gradient_P: Tensor, learning_rate: float) -> None:
+        if self._local_steps == 1:
+            for chunk in self._store.chunks():
+                self._update(chunk, gradient_P, learning_rate)
+            return
+        own = self._parameters
+        self._rule.apply(0, own.master, gradient_P, self.state, learning_rate, own.rounded)
+        self._steps += 1
+        if self._steps == self._local_steps:
+            self.exchange()
+
+    def exchange(self) -> None:
+        """Brings what is new to the store, and goes on from what is there."""
+        if not self._steps:
+            return
+        new = {name: self._local[name] - start for name, start in self._start.items() if not start.ndim}
+        for chunk in self._store.chunks():
+            for name, central in chunk.tensors.items():
+                if not central.ndim:
+                    self._local[name].copy_(central.add_(new[name].to(central)))
+                    continue
+                decay = self._decay_of[name] ** self._steps
+                now, start = (own[name][chunk.first : chunk.end] for own in (self._local, self._start))
+                start.mul_(-decay).add_(now)
+                now.copy_(central.mul_(decay).add_(start.to(central)))
+                start.copy_(central)
+        for name in new:
+            self._start[name].copy_(self._local[name])
+        self._parameters.refresh()
+        self._steps = 0
+
+    def pull(self) -> None:
+        """Goes on from the central values as they are this moment; not in the midst of local steps.
+
+        Without locks: what it takes is what later changes are measured by, be it of one moment or of several.
+        """
+        assert not self._steps
+        central = self._store.values()
+        for name, own in self._local.items():
+            own.copy_(central[name])
+        for name, start in self._start.items():
+            start.copy_(self._local[name])
+        self._parameters.refresh()
+
+    def catch_up(self) -> None:
+        """Goes on from the central values, to which it first brings what is new."""
+        if self._steps:
+            self.exchange()
+        else:
+            self.pull()
+
+    def _update(self, chunk: Chunk, gradient_P: Tensor, learning_rate: float) -> None:
+        """The central values of a chunk become those after one update, and so do the learner's own parameters."""
+        own, device = self._parameters, gradient_P.device
+        scalars = {name: tensor for name, tensor in chunk.tensors.items() if not tensor.ndim}
+        after = scalars
+        size = _BLOCK if device.type == "cpu" else chunk.end - chunk.first
+        for first in range(chunk.first, chunk.end, size):
+            end = min(chunk.end, first + size)
+            block = slice(first - chunk.first, end - chunk.first)
+            central = {name: tensor[block] for name, tensor in chunk.tensors.items() if tensor.ndim}
+            here = {name: tensor.to(device) for name, tensor in central.items()}
+            # Every block is updated once, by the same count.
+            after = {name: tensor.to(device, copy=True) for name, tensor in scalars.items()}
+            parameters_N = here.pop(PARAMETERS)
+            rounded_R = own.rounded[first:end]
+            self._rule.apply(
+                first, parameters_N, gradient_P[first:end], here | after, learning_rate, rounded_R
+            )
+            own.master[first:end].copy_(parameters_N)
+            if device.type != "cpu":
+                for name, tensor in {**here, PARAMETERS: parameters_N}.items():
+                    central[name].copy_(tensor)
+        for name, tensor in scalars.items():
+            tensor.copy_(after[name])
+
+
+class _Scaled:
+    """An update rule whose steps an algorithm scales, each parameter's by its own factor."""
+
+    def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
+        self._rule: UpdateRule = algorithm.rule
+        scale_P = torch.ones_like(parameters.master)
+        for name, part in parameters.split(scale_P).items():
+            part.fill_(algorithm.rate_scale(name))
+        self._scale_P = None if bool((scale_P == 1.0).all()) else scale_P
+
+    def apply(
+        self,
+        first: int,
+        parameters_N: Tensor,
+        gradient_N: Tensor,
+        state: dict[str, Tensor],
+        learning_rate: float,
+        rounded_R: Tensor,
+    ) -> None:
+        """One update in place of N parameters, which begin at `first` of the network's."""
+        before_N = None if self._scale_P is None else parameters_N.clone()
+        self._rule.apply(parameters_N, gradient_N, state, learning_rate, rounded_R)
+        if before_N is not None and self._scale_P is not None:
+            scale_N = self._scale_P[first : first + len(parameters_N)]
+            torch.lerp(before_N, parameters_N, scale_N, out=parameters_N)
+            rounded_R.copy_(parameters_N[: len(rounded_R)])

@@ -1,0 +1,111 @@
+"""The central store: chunks that cover everything once, each in one hand at a time, free again when that is dead."""
+
+from __future__ import annotations
+
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from veldt.errors import PeerLost
+from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
+from veldt.runtime.processes import Child, forkserver
+
+SIZE, LEARNERS, TURNS = 10_007, 8, 100
+
+
+def context() -> ForkServerContext:
+    return forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+
+
+def spec(size: int, chunks: int, deadline_s: float = 60.0) -> StoreSpec:
+    parameters = np.arange(size, dtype=np.float32)
+    return StoreSpec(
+        {PARAMETERS: parameters, "mean": -parameters, "count": np.float32(3.0).reshape(())},
+        chunks,
+        deadline_s,
+    )
+
+
+def counts(pipe: Connection, store: CentralStore, rank: int) -> None:
+    """Adds one to everything, `TURNS` times: reads, dawdles and writes, so that without locks additions are lost."""
+    end = store.end(rank)
+    for _ in range(TURNS):
+        for chunk in end.chunks():
+            for tensor in chunk.tensors.values():
+                before = tensor.clone()
+                time.sleep(0)
+                tensor.copy_(before + 1.0)
+    pipe.send_bytes(b"done")
+
+
+def holds(pipe: Connection, store: CentralStore, rank: int) -> None:
+    """Takes a chunk and keeps it."""
+    for _ in store.end(rank).chunks():
+        pipe.send_bytes(b"has it")
+        time.sleep(600)
+
+
+@given(size=st.integers(1, 60), chunks=st.integers(1, 60), rank=st.integers(0, 9))
+def test_chunks_cover_everything_once(size: int, chunks: int, rank: int) -> None:
+    chunks = min(size, chunks)
+    end = CentralStore(spec(size, chunks), None).end(rank)
+    seen = np.zeros(size)
+    for chunk in end.chunks():
+        assert chunk.first < chunk.end
+        seen[chunk.first : chunk.end] += 1
+        assert chunk.tensors[PARAMETERS].tolist() == list(range(chunk.first, chunk.end))
+        assert (chunk.tensors["mean"] == -chunk.tensors[PARAMETERS]).all()
+        assert float(chunk.tensors["count"]) == 3.0
+    assert (seen == 1).all()
+
+
+def test_eight_that_hammer_it_lose_no_update() -> None:
+    store = CentralStore(spec(SIZE, 3), context())
+    children = [Child(context(), f"learner {rank}", counts, store, rank) for rank in range(LEARNERS)]
+    try:
+        for child in children:
+            assert child.receive(120.0) == b"done"
+    finally:
+        for child in children:
+            child.kill()
+    after, added = store.end(0).copied(), LEARNERS * TURNS
+    np.testing.assert_array_equal(after[PARAMETERS], np.arange(SIZE) + added)
+    np.testing.assert_array_equal(after["mean"], added - np.arange(SIZE))
+    assert after["count"] == 3.0 + added
+
+
+def test_a_chunk_in_a_dead_hand_is_free_again() -> None:
+    store = CentralStore(spec(30, 3), context())
+    child = Child(context(), "learner 1", holds, store, 1)
+    try:
+        assert child.receive(60.0) == b"has it"
+        own = store.end(0, beat=child.kill)  # which is called when there is nothing left but to wait
+        assert len([chunk.first for chunk in own.chunks()]) == 3
+        assert not child.alive() and own.blocked_s > 0.0
+    finally:
+        child.kill()
+
+
+def test_who_waits_beats_and_is_told_who_has_it() -> None:
+    store = CentralStore(spec(30, 1, deadline_s=0.2), context())
+    child = Child(context(), "learner 5", holds, store, 5)
+    beats: list[None] = []
+    try:
+        assert child.receive(60.0) == b"has it"
+        with pytest.raises(PeerLost, match=r"no chunk of the central store has been free .* 0 by learner 5"):
+            list(store.end(0, lambda: beats.append(None)).chunks())
+        assert beats
+    finally:
+        child.kill()
+
+
+def test_time_blocked_and_time_updating() -> None:
+    end = CentralStore(spec(30, 3), None).end(0)
+    for _ in end.chunks():
+        time.sleep(0.01)
+    assert end.updating_s >= 0.03 and end.blocked_s == 0.0

@@ -1,0 +1,227 @@
+"""Update rules on a central store: one learner's is torch's own, several learners' is appendix B's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
+from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule
+from veldt.networks.flat import FlatParameters
+from veldt.simulators.spec import ActionSpec
+from veldt.systems.optimiser import CentralOptimiser, LocalOptimiser
+
+RATE, STEPS = 1e-3, 1000
+TorchRule = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+RULES: dict[str, tuple[UpdateRule, TorchRule]] = {
+    "adam": (Adam(epsilon=1e-5), lambda own: torch.optim.Adam(own, RATE, eps=1e-5)),
+    "adam, small epsilon": (Adam(epsilon=1e-8), lambda own: torch.optim.Adam(own, RATE, eps=1e-8)),
+    "rmsprop": (
+        RMSProp(0.99, 1e-5, epsilon_inside=False),
+        lambda own: torch.optim.RMSprop(own, RATE, alpha=0.99, eps=1e-5),
+    ),
+    "adagrad": (AdaGrad(epsilon=1e-10), lambda own: torch.optim.Adagrad(own, RATE, eps=1e-10)),
+}
+
+
+class Inside(torch.optim.Optimizer):
+    """A3C's RMSProp, with epsilon inside of the root, in double precision; `keep` 1 and `add` 1 make it AdaGrad."""
+
+    def __init__(self, own: list[nn.Parameter], keep: float, add: float, epsilon: float) -> None:
+        super().__init__(own, {})
+        self._own, self._numbers = own[0], (keep, add, epsilon)
+        self._square = torch.zeros_like(self._own, dtype=torch.float64)
+        self._exact = self._own.detach().double()
+
+    def step(self, closure: Any = None) -> None:
+        keep, add, epsilon = self._numbers
+        assert self._own.grad is not None
+        gradient = self._own.grad.double()
+        self._square.mul_(keep).add_(add * gradient**2)
+        self._exact -= RATE * gradient / (self._square + epsilon).sqrt()
+        self._own.data.copy_(self._exact)
+
+
+RULES["rmsprop, epsilon inside"] = RMSProp(0.99, 0.1), lambda own: Inside(own, 0.99, 0.01, 0.1)
+RULES["adagrad, epsilon inside"] = AdaGrad(0.1, True), lambda own: Inside(own, 1.0, 1.0, 0.1)
+
+
+class Ruled(A2C):
+    """A2C with another rule."""
+
+    def __init__(self, rule: UpdateRule) -> None:
+        super().__init__(A2CConfig(), ActionSpec("discrete", (2,)))
+        self.rule = rule
+
+
+class Learners:
+    """Several of them on one store, for a network of `size` inputs."""
+
+    def __init__(
+        self, rule: UpdateRule, size: int, local_steps: int, count: int = 1, chunks: int = 3
+    ) -> None:
+        torch.manual_seed(0)
+        first, algorithm = nn.Linear(size, 10), Ruled(rule)
+        self.parameters = [FlatParameters(first)]
+        for _ in range(1, count):
+            other = nn.Linear(size, 10)
+            other.load_state_dict(first.state_dict())
+            self.parameters.append(FlatParameters(other))
+        initial = {PARAMETERS: self.parameters[0].master, **rule.state(self.parameters[0].master)}
+        spec = StoreSpec({name: value.numpy().copy() for name, value in initial.items()}, chunks, 60.0)
+        self.store = CentralStore(spec, None)
+        self.optimisers = [
+            CentralOptimiser(algorithm, own, self.store.end(rank), local_steps)
+            for rank, own in enumerate(self.parameters)
+        ]
+
+    def central(self) -> dict[str, np.ndarray]:
+        return self.store.end(0).copied()
+
+
+def gradients(size: int, steps: int) -> list[Tensor]:
+    """Of very different sizes, some of them zero."""
+    generator = torch.Generator().manual_seed(1)
+    scale = torch.logspace(-4, 1, size)
+    made = [torch.randn(size, generator=generator) * scale for _ in range(steps)]
+    for gradient in made:
+        gradient[::9] = 0.0
+    return made
+
+
+@pytest.mark.parametrize("size", [5, 12_000], ids=["small", "compiled"])
+@pytest.mark.parametrize("local_steps", [1, 2, 4])
+@pytest.mark.parametrize("name", RULES)
+def test_one_learner_is_torch(name: str, local_steps: int, size: int) -> None:
+    rule, make = RULES[name]
+    own = Learners(rule, size, local_steps)
+    parameters = own.parameters[0].master
+    steps = STEPS if size < 100 else 60
+    reference = nn.Parameter(parameters.clone())
+    optimiser = make([reference])
+    for gradient in gradients(len(parameters), steps):
+        reference.grad = gradient.clone()
+        optimiser.step()
+        own.optimisers[0].apply(gradient.clone(), RATE)
+    torch.testing.assert_close(parameters, reference.detach(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(own.central()[PARAMETERS], parameters.numpy(), rtol=0, atol=1e-6)
+
+
+class Naive:
+    """Appendix B's multi-step asynchronous Adam, as it stands there, for one number and in double precision.
+
+    Of a single local step, section 4.3's: the rule is applied to what is central by then.
+    """
+
+    def __init__(self, value: float, learners: int, local_steps: int) -> None:
+        self.central = {"theta": value, "m": 0.0, "v": 0.0, "t": 0}
+        self.local = [dict(self.central) for _ in range(learners)]
+        self.added = [{"theta": 0.0, "m": 0.0, "v": 0.0} for _ in range(learners)]
+        self.local_steps, self.since = local_steps, [0] * learners
+
+    def step(self, learner: int, gradient: float) -> None:
+        if self.local_steps == 1:
+            self.local[learner] = dict(self.central)
+        own, added = self.local[learner], self.added[learner]
+        own["t"] += 1
+        own["m"] = 0.9 * own["m"] + 0.1 * gradient
+        own["v"] = 0.999 * own["v"] + 0.001 * gradient**2
+        # What this learner has added since it was in sync, by itself: the same recursions, begun at 0.
+        added["m"] = 0.9 * added["m"] + 0.1 * gradient
+        added["v"] = 0.999 * added["v"] + 0.001 * gradient**2
+        mean, square = own["m"] / (1 - 0.9 ** own["t"]), own["v"] / (1 - 0.999 ** own["t"])
+        step = -RATE * mean / (square**0.5 + 1e-5)
+        own["theta"] += step
+        added["theta"] += step
+        self.since[learner] += 1
+        if self.since[learner] == self.local_steps:
+            n, central = self.local_steps, self.central
+            central["theta"] += added["theta"]
+            central["m"] = 0.9**n * central["m"] + added["m"]
+            central["v"] = 0.999**n * central["v"] + added["v"]
+            central["t"] += n
+            self.local[learner] = dict(central)
+            self.added[learner] = {"theta": 0.0, "m": 0.0, "v": 0.0}
+            self.since[learner] = 0
+
+
+@pytest.mark.parametrize("local_steps", [1, 2, 3])
+def test_several_learners_are_the_papers(local_steps: int) -> None:
+    """In any order; each number of the network is one run of the naive one."""
+    own = Learners(Adam(), 2, local_steps, count=3)
+    start = own.parameters[0].master.tolist()
+    naive = [Naive(value, 3, local_steps) for value in start]
+    order = np.random.default_rng(2).integers(0, 3, 300).tolist()
+    for learner, gradient in zip(order, gradients(len(start), len(order)), strict=True):
+        for one, value in zip(naive, gradient.tolist(), strict=True):
+            one.step(learner, value)
+        own.optimisers[learner].apply(gradient.clone(), RATE)
+    central = own.central()
+    assert central["count"] == naive[0].central["t"]
+    for name, theirs in ((PARAMETERS, "theta"), ("mean", "m"), ("square", "v")):
+        expected = [one.central[theirs] for one in naive]
+        np.testing.assert_allclose(central[name], expected, rtol=1e-4, atol=2e-6, err_msg=name)
+    for learner, parameters in enumerate(own.parameters):
+        expected = [one.local[learner]["theta"] for one in naive]
+        np.testing.assert_allclose(parameters.master.numpy(), expected, rtol=0, atol=2e-6)
+
+
+def test_what_is_pulled_is_what_others_made() -> None:
+    own = Learners(Adam(), 2, 1, count=2)
+    own.optimisers[0].apply(torch.ones_like(own.parameters[0].master), RATE)
+    assert not torch.equal(own.parameters[0].master, own.parameters[1].master)
+    own.optimisers[1].pull()
+    assert torch.equal(own.parameters[0].master, own.parameters[1].master)
+
+
+def test_an_exchange_in_mid_steps_brings_them() -> None:
+    own, alone = Learners(Adam(), 2, 4), Learners(Adam(), 2, 1)
+    steps = gradients(len(own.parameters[0].master), 6)
+    for number, gradient in enumerate(steps):
+        own.optimisers[0].apply(gradient.clone(), RATE)
+        alone.optimisers[0].apply(gradient.clone(), RATE)
+        if number == 1:
+            own.optimisers[0].exchange()
+    own.optimisers[0].exchange()
+    for name, values in alone.central().items():
+        np.testing.assert_allclose(own.central()[name], values, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+def test_catching_up_brings_what_is_new_and_takes_what_others_made() -> None:
+    own = Learners(RMSProp(), 2, 4, count=2)
+    start = own.parameters[0].master.clone()
+    first, second = own.optimisers
+    first.apply(torch.ones_like(start), RATE)
+    second.apply(-torch.ones_like(start), RATE)
+    alone = [parameters.master - start for parameters in own.parameters]
+    first.catch_up()
+    second.catch_up()
+    first.catch_up()
+    for parameters in own.parameters:
+        torch.testing.assert_close(parameters.master, start + alone[0] + alone[1], rtol=0, atol=1e-7)
+
+
+def test_a_rate_of_ones_own_for_some_parameters() -> None:
+    class Slow(Ruled):
+        def rate_scale(self, name: str) -> float:
+            return 0.25 if name == "bias" else 1.0
+
+    network, other = nn.Linear(4, 3), nn.Linear(4, 3)
+    other.load_state_dict(network.state_dict())
+    rule = Adam()
+    local, central = FlatParameters(network), FlatParameters(other)
+    initial = {PARAMETERS: central.master, **rule.state(central.master)}
+    store = CentralStore(
+        StoreSpec({name: value.numpy().copy() for name, value in initial.items()}, 4, 60.0), None
+    )
+    here, there = LocalOptimiser(Slow(rule), local), CentralOptimiser(Slow(rule), central, store.end(0), 1)
+    for gradient in gradients(len(local.master), 20):
+        here.apply(gradient.clone(), RATE)
+        there.apply(gradient.clone(), RATE)
+    torch.testing.assert_close(local.master, central.master, rtol=0, atol=1e-7)
