@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from veldt.agent import Agent
-    from veldt.api import Run, evaluate, load, recipes, resume, train
+    from veldt.api import Run, evaluate, load, recipes, record_starts, resume, train
     from veldt.errors import CheckpointError, NetworkError, SimulatorError, UsageError, VeldtError
 
     __version__: str
 
 _HOME = {
     "Agent": "veldt.agent",
-    **dict.fromkeys(("Run", "evaluate", "load", "recipes", "resume", "train"), "veldt.api"),
+    **dict.fromkeys(("Run", "evaluate", "load", "recipes", "record_starts", "resume", "train"), "veldt.api"),
     **dict.fromkeys(
         ("CheckpointError", "NetworkError", "SimulatorError", "UsageError", "VeldtError"), "veldt.errors"
     ),
@@ -34,6 +34,7 @@ __all__ = [
     "evaluate",
     "load",
     "recipes",
+    "record_starts",
     "resume",
     "train",
 ]

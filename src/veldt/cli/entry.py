@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from veldt.cli import inspecting, training
+from veldt.cli import inspecting, starts, training
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.errors import UsageError, VeldtError, did_you_mean
@@ -20,7 +20,8 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of simulators, infere
 
   veldt train RECIPE --env ENV      train (veldt train ppo --help lists every flag)
   veldt resume RUN                  go on from the newest checkpoint
-  veldt evaluate RUN                play whole games
+  veldt evaluate RUN                play whole games, or from recorded starts
+  veldt record-starts RUN           places in the middle of games, to evaluate from
   veldt watch RUN                   make a video of a game
   veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings
   veldt recipes [NAME]              list recipes, or one with every value and its source
@@ -37,6 +38,7 @@ VERBS: Mapping[str, Callable[[list[str]], str]] = {
     "train": training.train,
     "resume": training.resume,
     "evaluate": inspecting.evaluate,
+    "record-starts": starts.record_starts,
     "watch": inspecting.watch,
     "report": inspecting.report,
     "recipes": inspecting.recipes,

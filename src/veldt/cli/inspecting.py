@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Play whole games with a run's policy."""
+    """Play games with a run's policy: whole ones, or from recorded starts."""
 
     run: Annotated[Path, Positional]
     """The run's directory."""
     episodes: int | None = None
     """Games to play; 30 if not given."""
-    protocol: Literal["games", "atari"] = "games"
-    """games plays --episodes; atari plays 125,000 steps, of which the whole games count."""
+    protocol: Literal["games", "atari", "human-starts"] | None = None
+    """games plays --episodes; atari plays 125,000 steps, of which the whole games count; human-starts plays a game from
+    each of --starts, and counts what comes after the start. If not given: human-starts with --starts, else games."""
+    starts: Path | None = None
+    """A file that veldt record-starts made."""
     seed: int = 0
     """Fixes the games."""
     greedy: bool = False
@@ -78,6 +81,8 @@ class Recipes:
     name: Annotated[str | None, Positional] = None
     """Of the recipe to show, followed by any of its settings (--batch 512) to see what follows from them; all recipes
     are listed if not given."""
+    matrix: bool = False
+    """Algorithms x systems instead: which pairs run, and why the others cannot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +136,12 @@ def evaluate(arguments: list[str]) -> str:
     agent = api.load(asked.run, best=asked.best)
     begin = time.perf_counter()
     result = api.evaluate(
-        agent, episodes=asked.episodes, protocol=asked.protocol, seed=asked.seed, greedy=asked.greedy
+        agent,
+        episodes=asked.episodes,
+        protocol=asked.protocol,
+        starts=asked.starts,
+        seed=asked.seed,
+        greedy=asked.greedy,
     )
     if not result.scores:
         raise UsageError(
@@ -151,9 +161,11 @@ def evaluate(arguments: list[str]) -> str:
         "seconds": time.perf_counter() - begin,
     }
     if asked.json:
-        return json.dumps(figures | {"scores": result.scores})
+        more = {} if asked.starts is None else {"starts": str(asked.starts)}
+        return json.dumps(figures | more | {"scores": result.scores})
+    games = "whole games" if asked.starts is None else f"games from {asked.starts}"
     return (
-        f"{asked.run} at step {agent.step:,}: {len(scores)} whole games, raw return {scores.mean():,.1f} "
+        f"{asked.run} at step {agent.step:,}: {len(scores)} {games}, raw return {scores.mean():,.1f} "
         f"± {scores.std():,.1f} (min {scores.min():,.0f}, median {np.median(scores):,.0f}, max {scores.max():,.0f}), "
         f"mean length {figures['length_mean']:,.0f} steps"
     )
@@ -183,15 +195,35 @@ def recipes(arguments: list[str]) -> str:
 
     console = output_console(file=io.StringIO())
     if not arguments or arguments[0].startswith("-"):
-        parse(Recipes, arguments, "recipes")
-        table = Table("recipe", "algorithm", "system", "what it is", box=None)
-        for recipe in RECIPES.values():
-            table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
-        console.print(table)
+        if parse(Recipes, arguments, "recipes").matrix:
+            _print_matrix(console)
+        else:
+            table = Table("recipe", "algorithm", "system", "what it is", box=None)
+            for recipe in RECIPES.values():
+                table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
+            console.print(table)
     else:
         _print_recipe(console, find(arguments[0]), arguments[1:])
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().rstrip("\n")
+
+
+def _print_matrix(console: Console) -> None:
+    from rich.table import Table
+
+    from veldt.config import ALGORITHMS, SYSTEMS
+    from veldt.recipe_book import cell, reasons
+
+    table = Table("", *SYSTEMS, box=None)
+    for algorithm in ALGORITHMS:
+        table.add_row(algorithm, *(cell(algorithm, system) for system in SYSTEMS))
+    console.print(table)
+    lines = [
+        "",
+        "yes: `veldt train RECIPE --algorithm ALGORITHM`, with any recipe of that column",
+        *reasons(),
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> None:

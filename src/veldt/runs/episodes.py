@@ -68,7 +68,7 @@ class EpisodeLog:
         """
         row: dict[str, Any] = {"simulator": simulator, "episode": episode, "seed": seed, "step": step}
         row |= {"length": length, "score": score, "prefix": prefix, "offset": None}
-        stored = _smallest(actions)
+        stored = smallest(actions)
         offset = self._actions.size + len(self._new_actions)
         if offset + stored.nbytes <= self._limit_bytes:
             row |= {"offset": offset, "dtype": stored.dtype.name, "shape": list(stored.shape)}
@@ -160,7 +160,7 @@ def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord:
     return EpisodeRecord(**fields, kept=kept, _path=path, _offset=where[0], _dtype=where[1], _shape=where[2])
 
 
-def _smallest(actions: np.ndarray) -> np.ndarray:
+def smallest(actions: np.ndarray) -> np.ndarray:
     """`actions` contiguous, little-endian, and if they are integers in the smallest type that holds them all."""
     kind = actions.dtype.kind
     if kind == "b":

@@ -128,6 +128,9 @@ class AtariSimulator:
     def render(self) -> np.ndarray:
         return np.asarray(self._ale.getScreenRGB())
 
+    def action_names(self) -> list[str]:
+        return [action.name for action in self._actions]
+
     def close(self) -> None:
         pass  # the emulator is freed with its object
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from veldt.errors import SimulatorError
-from veldt.simulators.seeding import episode_seed
 from veldt.simulators.simulator import StepperSettings
 
 _MOST = 10
@@ -11,7 +10,7 @@ _MOST = 10
 
 def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> SimulatorError:
     """The error that says of which environment, simulator and seed this is true."""
-    seed = episode_seed(settings.run_seed, b, episode)
+    seed = settings.seed(b, episode)
     message = f"environment {settings.source.name}, simulator {settings.first + b} (seed {seed}) {what}"
     return SimulatorError(message, simulator=b, seed=seed, details=details)
 

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 
 from veldt.errors import UsageError
+from veldt.simulators.seeding import episode_seed
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import ObservationCodec, SimulatorSpec, action_spec
@@ -19,6 +20,7 @@ class StepperSettings:
     """All that a stepper needs besides its slot; sent to worker processes.
 
     `first` is the number in the run of the first of its simulators, which have numbers of their own beside others'.
+    `seeds` are those of each simulator's first episodes, where they are given and do not follow from `run_seed`.
     """
 
     source: EnvSource
@@ -26,6 +28,12 @@ class StepperSettings:
     simulation: SimulationConfig
     atari: AtariConfig
     first: int = 0
+    seeds: tuple[tuple[int, ...], ...] = ()
+
+    def seed(self, b: int, episode: int) -> int:
+        """The seed with which simulator `b` resets its `episode`-th episode."""
+        given = self.seeds[b] if self.seeds else ()
+        return given[episode] if episode < len(given) else episode_seed(self.run_seed, b, episode)
 
 
 class Simulator(Protocol):
@@ -47,6 +55,9 @@ class Simulator(Protocol):
 
     def render(self) -> np.ndarray:
         """The present picture, uint8 [H, W, 3]; needs `make_simulator(render=True)`."""
+
+    def action_names(self) -> list[str]:
+        """Of discrete actions, NOOP or UPRIGHTFIRE; empty where they have none."""
 
     def close(self) -> None: ...
 
@@ -91,6 +102,10 @@ class GymnasiumSimulator:
         if not isinstance(picture, np.ndarray):
             raise UsageError(f"{self._env} does not render pictures: it has no render_mode 'rgb_array'")
         return picture
+
+    def action_names(self) -> list[str]:
+        names = getattr(self._env.unwrapped, "get_action_meanings", None)
+        return [] if names is None else list(names())
 
     def close(self) -> None:
         self._env.close()

@@ -15,7 +15,7 @@ from veldt.errors import SimulatorError
 from veldt.runtime.cores import offer_core
 from veldt.simulators.failures import Patience, named
 from veldt.simulators.replay import Prefix, Unfinished, replay
-from veldt.simulators.seeding import DECORRELATION, derive_seed, episode_seed
+from veldt.simulators.seeding import DECORRELATION, derive_seed
 from veldt.simulators.simulator import Simulator, StepperSettings, make_simulator
 from veldt.simulators.step_rows import step_rows
 from veldt.simulators.trajectory import Trajectory
@@ -182,9 +182,6 @@ class Stepper:
     def _rows(self, t: int) -> list[np.ndarray]:
         return self._slot.rows(t, self._part)
 
-    def _seed(self, b: int, episode: int) -> int:
-        return episode_seed(self._settings.run_seed, b, episode)
-
     def _touch(self, b: int, episode: int) -> None:
         self._progress[0], self._progress[1] = b, episode
 
@@ -221,7 +218,7 @@ class Stepper:
     def _reset_into(self, index: int, rows: list[np.ndarray], episode: int) -> None:
         b = self._first + index
         self._touch(b, episode)
-        self._simulators[index].reset(self._seed(b, episode), rows, index)
+        self._simulators[index].reset(self._settings.seed(b, episode), rows, index)
         self._check_observation(rows, index)
 
     def _phantom(self, index: int, t: int, rows: list[np.ndarray]) -> None:
@@ -301,7 +298,7 @@ class Stepper:
 
     def _replay(self, index: int, actions: np.ndarray, t: int) -> str | None:
         """Plays the episode of row `t` again; None if it comes out as it is there, else what is different."""
-        seed = self._seed(self._first + index, int(self._slot.episode[t, self._first + index]))
+        seed = self._settings.seed(self._first + index, int(self._slot.episode[t, self._first + index]))
         try:
             return replay(
                 self._simulators[index], seed, self._ticking(actions), self._slot.rows(t, self._part), index

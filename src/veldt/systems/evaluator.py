@@ -17,6 +17,7 @@ from veldt.simulators.settings import SimulationConfig
 from veldt.simulators.simulator import StepperSettings
 from veldt.systems.episodes import EpisodeBook, Game
 from veldt.systems.observations import slot_observations
+from veldt.systems.prefixes import Prefixes
 
 _ROWS = 32  # steps between looks at which games are finished, at most
 _WIDTH = 4  # simulators of an evaluation by steps, where it is not known how long a game can be
@@ -24,7 +25,7 @@ _WIDTH = 4  # simulators of an evaluation by steps, where it is not known how lo
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Raw scores and lengths (agent steps) of whole games, in the order of their start."""
+    """Raw scores and lengths (agent steps) of games, in the order of their start; of what followed a recorded one."""
 
     scores: list[float]
     lengths: list[int]
@@ -40,13 +41,23 @@ def play_games(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evalu
     Which games count is fixed before they are played (the first ones of each simulator): taking whichever finish first
     would favour short games.
     """
+    return _evaluation(whole_games(agent, episodes, seed=seed, greedy=greedy))
+
+
+def whole_games(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> list[Game]:
+    """The games of `play_games`, in the order of their start; their simulators' seeds are of `run_seed_of(seed)`."""
     width = min(episodes, agent.config.simulation.num_simulators)
     wanted = [len(range(b, episodes, width)) for b in range(width)]
+    with playing(agent, width, seed, greedy) as rows:
+        return stretches_until(rows, episodes, lambda game: game.episode < wanted[game.simulator])
+
+
+def stretches_until(rows: Iterator[list[Game]], games: int, counts: Callable[[Game], bool]) -> list[Game]:
+    """Plays until there are so many games that count; these, in the order of their start."""
     played: list[Game] = []
-    with _playing(agent, width, _ROWS, seed, greedy) as rows:
-        while len(played) < episodes:
-            played += [game for game in next(rows) if game.episode < wanted[game.simulator]]
-    return _evaluation(played)
+    while len(played) < games:
+        played += filter(counts, next(rows))
+    return _in_order(played)
 
 
 def play_steps(
@@ -65,24 +76,33 @@ def play_steps(
     stretch = min(range(min(share, _ROWS // 2), min(share, _ROWS) + 1), key=lambda rows: share % rows)
     played: list[Game] = []
     on_error = agent.config.simulation.on_env_error
-    with _playing(agent, width, stretch, seed, greedy, on_error) as rows:
+    with playing(agent, width, seed, greedy, stretch, on_error) as rows:
         for _ in range(share // stretch):
             played += next(rows)
             if stopped():
                 break
-    return _evaluation(played)
+    return _evaluation(_in_order(played))
+
+
+def run_seed_of(seed: int) -> int:
+    """The run seed, of which the episodes' seeds are made, of an evaluation with this seed."""
+    return derive_seed(seed, EVALUATION)
 
 
 @contextmanager
-def _playing(
+def playing(
     agent: Agent,
     width: int,
-    rows: int,
     seed: int,
     greedy: bool,
+    rows: int = _ROWS,
     on_error: Literal["stop", "restart"] = "stop",
+    prefixes: Prefixes | None = None,
 ) -> Iterator[Iterator[list[Game]]]:
-    """Simulators of their own, and the games that end in each next `rows` of theirs."""
+    """Simulators of their own, and the games that end in each next `rows` of theirs.
+
+    `prefixes` lead the first games of the simulators to their starts; all their games are from their beginning else.
+    """
     config = agent.config
     trained = config.simulation
     simulation = SimulationConfig(
@@ -93,9 +113,11 @@ def _playing(
         on_env_error=on_error,
         env_timeout=trained.env_timeout,
     )
-    run_seed = derive_seed(seed, EVALUATION)
-    settings = StepperSettings(agent.source, run_seed, simulation, config.atari)
-    chosen = plan(agent.source, simulation, config.atari, 0)
+    run_seed = run_seed_of(seed)
+    atari = config.atari if prefixes is None else prefixes.emulator(config.atari)
+    seeds = () if prefixes is None else prefixes.seeds
+    settings = StepperSettings(agent.source, run_seed, simulation, atari, seeds=seeds)
+    chosen = plan(agent.source, simulation, atari, 0)
     simulators = make_simulators(settings, agent.spec, rows, chosen, stacks=True)
     try:
         slot = simulators.trajectory
@@ -109,14 +131,20 @@ def _playing(
                 step_T = np.arange(first_step, first_step + rows)
                 noise_TBK = uniform(run_seed, EVALUATION, np.arange(width), step_T, agent.noise)
                 for t in range(rows):
+                    if prefixes is not None:
+                        prefixes.check(simulators, t)
                     for group, part in enumerate(simulators.groups):
                         forward = memories.at(part, slot.age[t, part])
                         slot.action[t, part] = agent.choose(
                             observations.row(t, part), noise_TBK[t, part], greedy, forward
                         )
+                        if prefixes is not None:
+                            prefixes.prescribe(slot, t, part)
                         simulators.step(group, t)
                     for group in range(len(simulators.groups)):
                         simulators.wait(group, t)
+                    if prefixes is not None:
+                        prefixes.discount(slot, t)
                 yield book.add(slot)
                 simulators.carry_over()
                 first_step += rows
@@ -126,6 +154,9 @@ def _playing(
         simulators.close()
 
 
+def _in_order(played: list[Game]) -> list[Game]:
+    return sorted(played, key=lambda game: (game.episode, game.simulator))
+
+
 def _evaluation(played: list[Game]) -> Evaluation:
-    played.sort(key=lambda game: (game.episode, game.simulator))
     return Evaluation([game.score for game in played], [game.length for game in played])

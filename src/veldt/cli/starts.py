@@ -1,0 +1,69 @@
+"""The verb that records starts in the middle of games."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from veldt.cli.arguments import Positional, parse
+from veldt.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordStarts:
+    """Record places in the middle of games, for veldt evaluate --starts to play on from."""
+
+    run: Annotated[Path | None, Positional] = None
+    """The directory of the run whose policy plays, or in whose environment you do."""
+    play: bool = False
+    """You play, in a window: arrows and space, or the number of an action; Escape ends."""
+    env: str | None = None
+    """The environment that you play, with default settings, where that is no run's."""
+    starts: int = 100
+    """How many: one in each of so many games of a policy, or anywhere in yours, at random points."""
+    out: Path | None = None
+    """The new file; starts.safetensors in the run, or without one here, if not given."""
+    seed: int = 0
+    """Fixes the games and the points in them."""
+    greedy: bool = False
+    """The best action instead of exploring as the algorithm does in evaluation."""
+    best: bool = False
+    """The checkpoint with the best mean return of 100 games instead of the newest."""
+
+
+def record_starts(arguments: list[str]) -> str:
+    asked = parse(RecordStarts, arguments, "record-starts")
+    _check(asked)
+    import numpy as np
+
+    if asked.play:
+        from veldt import play
+
+        recorded = play.record(asked.run, asked.env, asked.starts, asked.out, asked.seed)
+    else:
+        from veldt import api
+
+        policy = {"greedy": asked.greedy, "best": asked.best}
+        recorded = api.record_starts(asked.run, starts=asked.starts, out=asked.out, seed=asked.seed, **policy)
+    return (
+        f"{recorded.path}: {len(recorded)} starts of {recorded.env}, {np.mean(recorded.lengths):,.0f} steps into their "
+        f"games on average (at most {max(recorded.lengths):,})"
+    )
+
+
+def _check(asked: RecordStarts) -> None:
+    """UsageError where flags do not go together."""
+    if asked.env is not None and not asked.play:
+        raise UsageError(
+            f"--env is {asked.env}, and a policy plays in its run's: name the run, or add --play"
+        )
+    if asked.env is not None and asked.run is not None:
+        raise UsageError(f"--env is {asked.env}, and {asked.run} has one of its own: leave one of them out")
+    if asked.run is None and asked.env is None:
+        raise UsageError(
+            "who plays, and what? `veldt record-starts RUN` for a policy, or --play with RUN or --env for you"
+        )
+    for name in ("greedy", "best"):
+        if asked.play and getattr(asked, name):
+            raise UsageError(f"--{name} is about a policy that plays, and with --play you do: leave it out")

@@ -1,0 +1,84 @@
+"""A file of starts: arrays in the safetensors format, and what they are as JSON in its header, with a checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.errors import UsageError
+from veldt.runs import strict_json
+from veldt.runs.files import write_atomically
+
+FORMAT = 1
+STARTS_NAME = "starts.safetensors"  # where no other is given
+_KEY = "veldt-starts"
+_RECORD = "`veldt record-starts RUN` makes one"
+
+
+def check_new_file(path: Path) -> None:
+    """UsageError where a file of starts cannot be made: asked for before anything is played."""
+    if path.exists():
+        raise UsageError(
+            f"--out {path} exists already, and scores may rest on it: name another file, or remove it"
+        )
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no directory {path.parent}; make it, or name another file")
+
+
+def write_starts_file(path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> None:
+    """Writes the file `path`, whole or not at all; VeldtError if the disk refuses."""
+    from safetensors.numpy import save
+
+    ordered = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    plain = strict_json.plain({"format": FORMAT, **manifest})
+    header = {_KEY: json.dumps(plain | {"sha256": _checksum(ordered, plain)})}
+    write_atomically(path, save(ordered, metadata=header), "the starts")
+
+
+def read_starts_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and manifest of the file `path`; UsageError where they are not there whole."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    if not path.exists():
+        raise UsageError(f"--starts {path}: there is no such file; {_RECORD}")
+    if not path.is_file():
+        raise UsageError(f"--starts {path} is no file: name the file of starts; {_RECORD}")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--starts {path} cannot be read: {error.strerror or error}") from error
+    if not data:
+        raise UsageError(f"--starts {path} is empty: {_RECORD}")
+    try:
+        arrays = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        manifest = json.loads(header["__metadata__"][_KEY])
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"--starts {path} is no file of starts, or it is damaged: {_RECORD}") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        raise UsageError(f"--starts {path} is no file of starts: {_RECORD}")
+    if manifest["format"] > FORMAT:
+        raise UsageError(
+            f"--starts {path} was written by a newer veldt (format {manifest['format']}, this one reads up to "
+            f"{FORMAT}): upgrade veldt to use it"
+        )
+    if manifest.pop("sha256", None) != _checksum(arrays, manifest):
+        raise UsageError(
+            f"--starts {path} was altered or damaged: its checksum does not match its content; copy it again from "
+            "where it came, or record new starts"
+        )
+    return arrays, strict_json.restored(manifest)
+
+
+def _checksum(arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
