@@ -1,0 +1,104 @@
+"""Every algorithm in every system that it fits learns the simplest of things, and the others say why they cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from run_rows import metrics
+
+import veldt
+from veldt.cli import main
+from veldt.config import ALGORITHMS, System, misfit
+from veldt.errors import UsageError
+from veldt.recipe_book import RECIPES
+
+SYSTEMS: tuple[System, ...] = get_args(System)
+PAIRS = [(system, algorithm) for system in SYSTEMS for algorithm in ALGORITHMS]
+GOOD = 0.75  # of one step's reward, which is 0.25 by chance
+
+
+class Choice(gymnasium.Env[np.ndarray, Any]):
+    """Episodes of one step: of four actions, or quarters of a range, one is rewarded."""
+
+    observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+
+    def __init__(self, *, continuous: bool) -> None:
+        self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32) if continuous else spaces.Discrete(4)
+        self._continuous = continuous
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        # Of a range the reward is smooth besides: a gradient of it has to lead there.
+        reward = 1.0 - float(abs(action[0] - 0.5)) / 1.5 if self._continuous else float(action == 2)
+        return np.ones(1, np.float32), reward, True, False, {}
+
+
+def four_arms() -> gymnasium.Env[np.ndarray, Any]:
+    return Choice(continuous=False)
+
+
+def a_range() -> gymnasium.Env[np.ndarray, Any]:
+    return Choice(continuous=True)
+
+
+def settings_of(system: System, algorithm: str) -> tuple[str, dict[str, Any]]:
+    """A recipe of the system, and settings by which this algorithm in it learns in a few hundred updates."""
+    settings: dict[str, Any] = {"num_simulators": 8, "hidden": (16,), "steps": 6000, "seed": 1}
+    settings |= {"learning_rate": 5e-3, "algorithm": algorithm}
+    if algorithm in ("a2c", "vtrace"):
+        settings |= {"horizon": 8}
+    elif algorithm == "ppo":
+        settings |= {"batch": 64, "minibatches": 1, "epochs": 4}
+    else:
+        settings |= {"batch": 32, "learning_starts": 400, "replay_size": 4000, "training_intensity": 8.0}
+        settings |= {"target_every": 50}
+        if algorithm in ("c51", "rainbow"):
+            settings |= {"value_min": -1.0, "value_max": 2.0, "atoms": 13}
+        if algorithm == "ddpg":
+            settings |= {"actor_learning_rate": 5e-3}
+        elif system != "apex":
+            settings |= {"epsilon_steps": 2000}
+    if system == "asynchronous":
+        settings |= {"learners": 2}
+    if system in ("apex", "impala"):
+        settings |= {"actors": 2}
+    own = [recipe for recipe in RECIPES.values() if recipe.system == system]
+    best = next((recipe for recipe in own if recipe.algorithm == algorithm), own[0])
+    return best.name, settings
+
+
+@pytest.mark.parametrize(("system", "algorithm"), PAIRS)
+def test_every_pair(system: System, algorithm: str, tmp_path: Path) -> None:
+    recipe, settings = settings_of(system, algorithm)
+    env = a_range if algorithm == "ddpg" else four_arms
+    if misfit(system, algorithm) is not None:
+        with pytest.raises(
+            UsageError, match=f"^{algorithm} .* in the system {system}|the system {system} is for"
+        ):
+            veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, algorithm=algorithm)
+        return
+    run = veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, **settings)
+    assert metrics(run.path)[-1]["updates"] > 10
+    assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, system)
+    scores = veldt.evaluate(veldt.load(run.path, env=env), episodes=20, greedy=True).scores
+    assert np.mean(scores) > GOOD
+
+
+def test_the_matrix_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipes", "--matrix"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == list(SYSTEMS)
+    cells = {line.split()[0]: line.split()[1:] for line in lines[1 : 1 + len(ALGORITHMS)]}
+    assert cells.keys() == ALGORITHMS.keys()
+    for system, algorithm in PAIRS:
+        cell = cells[algorithm][SYSTEMS.index(system)]
+        assert (cell == "-") == (misfit(system, algorithm) is not None)
+        assert cell in ("-", "yes") or RECIPES[cell].algorithm == algorithm
+    assert "dqn, c51, rainbow, ddpg in impala: would take" in "\n".join(lines)
