@@ -121,7 +121,9 @@ def test_the_public_function_lists_them_also_once_this_module_is_imported() -> N
 
 def test_recipes_are_found_by_name_and_suggested() -> None:
     assert find("ppo") is RECIPES["ppo"]
-    with pytest.raises(UsageError, match=r"no recipe 'pppo' \(did you mean 'ppo'\?\): known are a2c, ppo"):
+    with pytest.raises(
+        UsageError, match=r"no recipe 'pppo' \(did you mean 'ppo'\?\): known are a2c, a3c, ppo"
+    ):
         find("pppo")
 
 

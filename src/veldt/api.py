@@ -1,4 +1,4 @@
-"""The public Python face: train, resume, evaluate, load, recipes."""
+"""The public Python face: train, resume, evaluate, record_starts, load, recipes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from veldt.by_name import name_of
 from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
 from veldt.errors import CheckpointError, UsageError
 from veldt.exchange.graph import Graph
+from veldt.exchange.settings import ActorsConfig
 from veldt.given import (
     by_section,
     given_again,
@@ -37,22 +38,28 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.progress import Progress, Silent
+from veldt.runs.starts_file import STARTS_NAME, check_new_file
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, subnormals_flushed
 from veldt.simulators.choose import probe_spec
 from veldt.simulators.source import EnvSource, resolve
+from veldt.simulators.starts import Starts, check_numbers, read_starts
 from veldt.systems.apex import apex
 from veldt.systems.assembly import Assembly, assemble, versions
-from veldt.systems.decoupled import Decoupled, Supervised
+from veldt.systems.asynchronous import asynchronous
+from veldt.systems.decoupled import Decoupled, Lost, Supervised
 from veldt.systems.evaluator import Evaluation, play_games, play_steps
 from veldt.systems.here import supervised_here
+from veldt.systems.human_starts import play_starts, record_from
 from veldt.systems.impala import impala
+from veldt.systems.joint_run import run_together
 from veldt.systems.learner import load_weights
 from veldt.systems.synchronous import Synchronous
+from veldt.systems.units import units
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | TorsoFactory
-PROTOCOLS = ("games", "atari")
+PROTOCOLS = ("games", "atari", "human-starts")
 _MANY_UPDATES = 8  # for each step: one is much already (Young & Tian 2019)
 
 
@@ -262,18 +269,22 @@ def evaluate(
     run: str | Path | Agent,
     *,
     episodes: int | None = None,
-    protocol: str = "games",
+    protocol: str | None = None,
+    starts: str | Path | None = None,
     seed: int = 0,
     greedy: bool = False,
     best: bool = False,
 ) -> Evaluation:
-    """Plays whole games with a run's policy and returns their raw scores and their lengths (agent steps).
+    """Plays games with a run's policy and returns their raw scores and their lengths (agent steps).
 
     Args:
         run: a run's directory, or what `load` returned, which stays on its device.
         episodes: games to play, at least 1; 30 if not given.
         protocol: "games" plays `episodes`; "atari" plays the run's `evaluate_steps` (125,000 unless it says otherwise),
-            of which the whole games count, as published scores of value-learning agents are made.
+            of which the whole games count, as published scores of value-learning agents are made; "human-starts" plays
+            a game from each of `starts`, of which only what comes after the start counts (Nair et al. 2015). "games" if
+            not given, or "human-starts" with `starts`.
+        starts: a file that `record_starts` made.
         seed: 0 or more; fixes the games.
         greedy: the best action instead of exploring as the algorithm does in evaluation.
         best: as for `load`; an agent is what it is.
@@ -283,21 +294,71 @@ def evaluate(
         CheckpointError: as for `load`.
         SimulatorError: the environment failed.
     """
+    protocol = protocol or ("games" if starts is None else "human-starts")
     if protocol not in PROTOCOLS:
         raise UsageError(f"--protocol is {protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
-    if protocol == "atari" and episodes is not None:
+    if (protocol == "human-starts") != (starts is not None):
         raise UsageError(
-            f"--episodes is {episodes}, and --protocol atari plays a number of steps: leave one of them out"
+            "--protocol human-starts needs --starts, a file that `veldt record-starts` makes"
+            if starts is None
+            else f"--starts is {starts}, and --protocol {protocol} plays games from their beginning: leave one out"
+        )
+    if protocol != "games" and episodes is not None:
+        plays = "a number of steps" if protocol == "atari" else "one game from each start"
+        raise UsageError(
+            f"--episodes is {episodes}, and --protocol {protocol} plays {plays}: leave one of them out"
         )
     if episodes is not None and episodes < 1:
         raise UsageError(f"--episodes is {episodes}: it must be at least 1")
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
+    begun = None if starts is None else read_starts(Path(starts))
     call = "evaluate(load(run, {}))"
     agent = run if isinstance(run, Agent) else _load(run, best, None, None, "cpu", call)
+    if begun is not None:
+        begun.refuse_other(agent.source, agent.config.atari, agent.spec.action)
+        return play_starts(agent, begun, seed=seed, greedy=greedy)
     if protocol == "atari":
         return play_steps(agent, agent.config.run.evaluate_steps, seed=seed, greedy=greedy)
     return play_games(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)
+
+
+def record_starts(
+    run: str | Path | Agent,
+    *,
+    starts: int = 100,
+    out: str | Path | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    best: bool = False,
+) -> Starts:
+    """Plays whole games with a run's policy and writes a random point of each to a file, for `evaluate` to start from.
+
+    Args:
+        run: as for `evaluate`.
+        starts: how many, at least 1.
+        out: the new file; starts.safetensors in the run's directory if not given.
+        seed, greedy, best: as for `evaluate`; the games are others than those that an evaluation plays.
+
+    Returns:
+        What is in the file, its `path` included.
+
+    Raises:
+        UsageError: a number is out of its range, the file exists, the environment is not deterministic, or as for
+            `load`.
+        CheckpointError: as for `load`.
+        SimulatorError: the environment failed.
+        VeldtError: the disk refuses.
+    """
+    check_numbers(starts, seed)
+    call = "record_starts(load(run, {}))"
+    directory = run.path if isinstance(run, Agent) else RunDirectory.open(Path(run)).path
+    path = directory / STARTS_NAME if out is None else Path(out)
+    check_new_file(path)
+    agent = run if isinstance(run, Agent) else _load(run, best, None, None, "cpu", call)
+    recorded = record_from(agent, starts, path, seed=seed, greedy=greedy)
+    recorded.write()
+    return recorded
 
 
 def recipes() -> dict[str, str]:
@@ -308,24 +369,36 @@ def recipes() -> dict[str, str]:
 def drawn(config: TrainConfig) -> list[str]:
     """Lines of text: the roles that a run of `config` has, and the edges between them."""
     assembly = assemble(config, resolve(config.env, config.env_kwargs))
-    return list(assembly.decisions) if config.roles is None else _graph_of(assembly)(assembly).drawn()
+    return list(assembly.decisions) if config.in_one_process else _graph_of(assembly)(assembly).drawn()
 
 
 def _graph_of(assembly: Assembly) -> Callable[..., Graph]:
-    """What makes the graph of a system that has one."""
-    return {"apex": apex, "impala": impala}[assembly.config.system]
+    """What makes the graph of the system."""
+    graphs = {"synchronous": units, "asynchronous": asynchronous, "apex": apex, "impala": impala}
+    return graphs[assembly.config.system]
 
 
 @contextlib.contextmanager
 def _runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
     """What runs a graph: processes of this machine, or a cluster that is there until the block ends."""
     if cluster is None:
+        devices = torch.cuda.device_count() if choose_device(config.run.device).type == "cuda" else 0
+        if 0 < devices < config.roles.learners and config.batch_shares > 1:
+            raise UsageError(
+                f"--learners is {config.roles.learners}, and there are {devices} accelerators: learners that exchange "
+                "gradients need one each; take fewer, or --device cpu"
+            )
         yield supervised_here
         return
-    if config.roles is None:
+    if config.in_one_process:
         raise UsageError(
-            f"--cluster is '{cluster}', and {config.recipe} learns and acts in one process: take a recipe whose actors "
-            "and learner come apart (apex-dqn, apex-ddpg, impala), or leave it out"
+            f"--cluster is '{cluster}', and {config.recipe} learns and acts in one process: take more --learners, or a "
+            "recipe whose actors and learner come apart (apex-dqn, apex-ddpg, impala), or leave it out"
+        )
+    if config.system == "asynchronous":
+        raise UsageError(
+            f"--cluster is '{cluster}', and the learners of {config.recipe} share memory, which machines do not: leave "
+            "it out"
         )
     from veldt.runtime.on_ray.cluster import connected
 
@@ -342,11 +415,18 @@ def _run(
     checkpoint: Checkpoint | None,
     supervised: Supervised,
 ) -> Run:
-    if assembly.config.roles is None:
+    config = assembly.config
+
+    def begin(checkpoint: Checkpoint | None, lost: Lost | None = None) -> Decoupled:
+        return Decoupled(_graph_of(assembly), assembly, directory, progress, checkpoint, supervised, lost)
+
+    if config.in_one_process:
         outcome = Synchronous(assembly, directory, progress, checkpoint).run()
+    elif config.system == "synchronous":
+        outcome = run_together(begin, checkpoint, directory.path, config.roles.restarts)
     else:
-        outcome = Decoupled(_graph_of(assembly), assembly, directory, progress, checkpoint, supervised).run()
-    return Run(directory.path, outcome.reason, assembly.config.run.until, outcome.summary)
+        outcome = begin(checkpoint).run()
+    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
 def _warnings(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
@@ -357,11 +437,17 @@ def _warnings(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool
             f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
             "times slower; 0 chooses"
         )
-    actors = config.roles.actors if config.roles is not None and "actors" in given else 0
+    actors = config.roles.actors if isinstance(config.roles, ActorsConfig) and "actors" in given else 0
     if actors > cores and not on_cluster:
         warnings.append(
             f"--actors is {actors}, and {cores} cores may be used: actors take turns on them, which costs "
             "little with small environments and helps nothing"
+        )
+    learners = config.roles.learners if config.in_phases and "learners" in given else 1
+    if learners > cores and not on_cluster:
+        warnings.append(
+            f"--learners is {learners}, and {cores} cores may be used: learners take turns on them, which helps "
+            "nothing but to see how so many learn"
         )
     learn = config.learn
     if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:

@@ -56,9 +56,9 @@ def report(
     if seconds <= 0:
         raise UsageError(f"--seconds is {seconds:g}: it must be more than 0")
     config = find(recipe).config(env)
-    if config.roles is not None:
+    if not config.in_one_process:
         raise UsageError(
-            f"--recipe is {recipe}, whose actors and learner do not take turns: bench takes a synchronous recipe (a2c, "
+            f"--recipe is {recipe}, which is several processes: bench takes a synchronous recipe (a2c, "
             "ppo, dqn, c51, rainbow, ddpg); a run's own metrics say where the time of roles goes"
         )
     settings: dict[str, Any] = {"processes": processes} if processes else {}

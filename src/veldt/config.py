@@ -19,7 +19,7 @@ from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.exchange.settings import ApexConfig, ImpalaConfig, RolesConfig
+from veldt.exchange.settings import ApexConfig, AsynchronousConfig, ImpalaConfig, RolesConfig, UnitsConfig
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
@@ -36,10 +36,11 @@ ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
     "ddpg": (DDPGConfig, DDPG),
 }
 _ON_POLICY = ("a2c", "ppo")
-System = Literal["synchronous", "apex", "impala"]
-# The settings of each system's roles; None where there is nothing to set.
-SYSTEMS: dict[System, type[RolesConfig] | None] = {
-    "synchronous": None,
+System = Literal["synchronous", "asynchronous", "apex", "impala"]
+# The settings of each system's processes.
+SYSTEMS: dict[System, type[RolesConfig]] = {
+    "synchronous": UnitsConfig,
+    "asynchronous": AsynchronousConfig,
     "apex": ApexConfig,
     "impala": ImpalaConfig,
 }
@@ -149,11 +150,15 @@ class TrainConfig:
     network: NetworkConfig = NetworkConfig()
     simulation: SimulationConfig = SimulationConfig()
     atari: AtariConfig = AtariConfig()
-    roles: RolesConfig | None = None
+    roles: RolesConfig = field(default_factory=UnitsConfig)
 
     def __post_init__(self) -> None:
         check_values(self)
         check_fits(self.system, self.algorithm)
+        if type(self.roles) is not SYSTEMS[self.system]:
+            raise UsageError(
+                f"the system {self.system} has settings of its own, {SYSTEMS[self.system].__name__}"
+            )
         if isinstance(self.learn, OffPolicyConfig) != (self.replay is not None):
             raise UsageError(
                 f"the algorithm {self.algorithm} "
@@ -163,12 +168,11 @@ class TrainConfig:
                     else "learns from fresh rollouts, and replays nothing"
                 )
             )
+        self.roles.check_simulators(self.simulation.num_simulators)
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
-            _check_sizes(self.learn, self.replay, self.simulation.num_simulators, self.roles is None)
-        if self.roles is not None and isinstance(self.learn, OffPolicyConfig):
-            _check_shares(self.learn.batch, self.roles.learners)
-        if self.roles is not None:
-            self.roles.check_simulators(self.simulation.num_simulators)
+            _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.memories)
+        if isinstance(self.learn, OffPolicyConfig):
+            _check_shares(self.learn.batch, self.batch_shares)
         if self.network.lstm:
             _check_memory(self.algorithm, self.learn, self.network.lstm)
         try:
@@ -179,29 +183,70 @@ class TrainConfig:
                 "numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
             ) from None
 
+    @property
+    def in_phases(self) -> bool:
+        """Whether acting and learning take turns, so that whoever acts learns, too."""
+        return isinstance(self.roles, UnitsConfig)
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether the run is one unit, in the process that it is started in."""
+        return self.system == "synchronous" and self.roles.learners == 1
+
+    @property
+    def phase_width(self) -> int:
+        """Simulators whose steps together make a phase: all, or those of one unit where each has phases of its own."""
+        alone = self.system == "asynchronous"
+        return self.simulation.num_simulators // (self.roles.learners if alone else 1)
+
+    @property
+    def memories(self) -> int:
+        """Of how many learners each has a memory of its own, begins when that holds enough, and draws whole batches."""
+        return self.roles.learners if self.system == "asynchronous" else 1
+
+    @property
+    def batch_shares(self) -> int:
+        """Learners that each batch is shared out among."""
+        return 1 if self.system == "asynchronous" else self.roles.learners
+
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         return ALGORITHMS[self.algorithm][1](self.learn, action)
 
 
-def check_fits(system: System, algorithm: str) -> None:
-    """UsageError where the algorithm cannot learn in the system."""
+@dataclass(frozen=True)
+class Misfit:
+    """`why` an algorithm cannot learn in a system, as the end of a sentence about it, and what to do `instead`."""
+
+    why: str
+    instead: str
+
+
+def misfit(system: System, algorithm: str) -> Misfit | None:
+    """None where the algorithm can learn in the system."""
     if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
         fits = ", ".join(name for name, (cls, _) in ALGORITHMS.items() if issubclass(cls, OffPolicyConfig))
-        raise UsageError(
-            f"{algorithm} learns from the rollout that was just sampled, and the system apex is for algorithms that "
-            f"learn from a replay memory: take one of {fits}"
+        return Misfit(
+            "learns from the rollout that was just sampled, and the system apex is for algorithms that learn from a "
+            "replay memory",
+            f"take one of {fits}",
         )
-
     if system == "impala" and algorithm != "vtrace":
-        raise UsageError(
-            f"{algorithm} would take what it learns from for "
-            + (
-                "its own policy's, and in the system impala it is some updates old"
-                if algorithm in _ON_POLICY
-                else "transitions, and in the system impala it gets unrolls"
-            )
-            + ": take vtrace there, which corrects for the difference"
+        what = (
+            "its own policy's, and in the system impala it is some updates old"
+            if algorithm in _ON_POLICY
+            else "transitions, and in the system impala it gets unrolls"
         )
+        return Misfit(
+            f"would take what it learns from for {what}",
+            "take vtrace there, which corrects for the difference",
+        )
+    return None
+
+
+def check_fits(system: System, algorithm: str) -> None:
+    """UsageError where the algorithm cannot learn in the system."""
+    if (found := misfit(system, algorithm)) is not None:
+        raise UsageError(f"{algorithm} {found.why}: {found.instead}")
 
 
 def _check_shares(batch: int, learners: int) -> None:
@@ -226,30 +271,34 @@ def _check_memory(algorithm: str, learn: AlgorithmConfig, lstm: int) -> None:
         )
 
 
-def _check_sizes(learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool) -> None:
+def _check_sizes(
+    learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool, memories: int
+) -> None:
+    each = f", shared out among {memories} learners" if memories > 1 else ""
+    starts, size = learn.learning_starts // memories, replay.replay_size // memories
     if learn.learning_starts > replay.replay_size:
         raise UsageError(
             f"--learning-starts is {learn.learning_starts:,}, and the replay memory keeps {replay.replay_size:,} "
             "transitions: take a larger --replay-size, or start earlier"
         )
     # An episode's last observation takes the room of a transition, so that as few as half may be stored.
-    sure = width * (math.ceil(replay.replay_size / width) // 2)
+    sure = width * (math.ceil(size / width) // 2)
     if learn.batch > sure:
         raise UsageError(
-            f"--batch is {learn.batch:,}, and a replay memory for {replay.replay_size:,} transitions of {width} "
+            f"--batch is {learn.batch:,}, and a replay memory for {replay.replay_size:,} transitions{each} of {width} "
             f"simulators is sure to hold {sure:,} only, should episodes be short: take a larger --replay-size, or a "
             "smaller batch"
         )
-    if learn.learning_starts < learn.batch:
+    if starts < learn.batch:
         raise UsageError(
-            f"--batch is {learn.batch:,}, and learning starts after {learn.learning_starts:,} steps, when less is "
-            "stored: raise --learning-starts, or take a smaller batch"
+            f"--batch is {learn.batch:,}, and learning starts after {learn.learning_starts:,} steps{each}, when less "
+            "is stored: raise --learning-starts, or take a smaller batch"
         )
-    share = math.ceil(replay.replay_size / width)
+    share = math.ceil(size / width)
     if in_phases and learn.steps_per_phase(width) > share:
         raise UsageError(
             f"each of the {width} simulators makes {learn.steps_per_phase(width):,} steps between updates, and the "
-            f"replay memory keeps {share:,} of each: take a larger --replay-size, or a shorter --horizon"
+            f"replay memory keeps {share:,} of each{each}: take a larger --replay-size, or a shorter --horizon"
         )
 
 
@@ -272,8 +321,7 @@ def from_dict(values: dict[str, Any]) -> TrainConfig:
         raise CheckpointError(
             f"the run's configuration names the system '{system}', which this veldt has not"
         )
-    roles = SYSTEMS[system]
-    values["roles"] = None if roles is None else _build(roles, values.get("roles", {}))
+    values["roles"] = _build(SYSTEMS[system], values.get("roles") or {})
     return _build(TrainConfig, values)
 
 

@@ -47,11 +47,18 @@ class NetworkError(VeldtError):
 
 
 class RoleError(VeldtError):
-    """A part of a run that works in a process of its own failed for good; `details` is its traceback, or ""."""
+    """A part of a run that works in a process of its own failed for good; `details` is its traceback, or "".
 
-    def __init__(self, message: str, *, details: str = "") -> None:
+    `is_final` is whether it would fail again, should the run go on from where it was.
+    """
+
+    def __init__(self, message: str, *, details: str = "", is_final: bool = True) -> None:
         super().__init__(message)
-        self.details = details
+        self.details, self.is_final = details, is_final
+
+
+class PeerLost(RuntimeError):
+    """A process that this one works with has gone, or did not come in time: the failure is not this one's own."""
 
 
 class CheckpointError(VeldtError):

@@ -37,7 +37,7 @@ _IN_PHASES = {
     "resets": "actors do not pause for learning",
     "horizon": "acting and learning do not take turns (--flush says how much an actor hands over at once)",
 }
-_ROLES = {field.name for cls in (ApexConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
+_ACTORS = {field.name for cls in (ApexConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
 # What other libraries call it.
 _ELSEWHERE = {
     "batch_size": "batch",
@@ -100,8 +100,8 @@ def why_no_setting(config: TrainConfig, name: str) -> str | None:
         having = [recipe.name for recipe in RECIPES.values() if recipe.has(name)]
         if not having:
             return None
-        if config.roles is None and name in _ROLES:
-            why = f"about actors and learners that come apart, and {config.recipe} is synchronous"
+        if config.in_phases and name in _ACTORS:
+            why = f"about actors and learners that come apart, and in {config.recipe} whoever acts learns"
         else:
             chosen = RECIPES[config.recipe].algorithm != config.algorithm
             beside = f" with --algorithm {config.algorithm}" if chosen else ""
@@ -123,10 +123,15 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             "environment its own settings with --env-kwargs"
         )
     in_phases = _IN_PHASES.keys() if config.system == "apex" else _IN_PHASES.keys() - {"horizon"}
-    if config.roles is not None and (unread := sorted(in_phases & set(names))):
+    if not config.in_phases and (unread := sorted(in_phases & set(names))):
         raise UsageError(
             f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {_IN_PHASES[unread[0]]}: leave "
             "it out"
+        )
+    if config.in_one_process and "restarts" in names:
+        raise UsageError(
+            "--restarts would have no effect: a single learner works in this process, and ends with it; leave it out, "
+            "or take more --learners"
         )
     if isinstance(config.roles, ImpalaConfig) and not config.roles.replay_share and "replay_unrolls" in names:
         raise UsageError(

@@ -42,7 +42,7 @@ def test_a2c_loss() -> None:
     own = A2C(A2CConfig(entropy=0.03, value_weight=0.4), ACTION)
     batch = own.targets(table, rollout)
     later = table.moved(rng, 0.3)
-    loss, figures, _ = own.loss(later, batch, 0.0)
+    loss, figures, *_ = own.loss(later, batch, 0.0)
     n = rows(later, batch)
     policy = np.mean(-n["log_prob"] * n["advantage"])
     value = np.mean((n["value"] - n["target"]) ** 2)
@@ -63,7 +63,7 @@ def test_ppo_loss(clip_values: bool, normalise: bool) -> None:
     own = PPO(config, ACTION)
     batch = own.targets(table, rollout).select(torch.from_numpy(rng.permutation(60)[:40]))
     later = table.moved(rng, 0.3)
-    loss, figures, _ = own.loss(later, batch, 0.0)
+    loss, figures, *_ = own.loss(later, batch, 0.0)
     n = rows(later, batch)
     ratio = np.exp(n["log_prob"] - n["old_log_prob"])
     advantage = n["advantage"]
@@ -116,7 +116,7 @@ def test_phantom_rows_have_no_part_in_loss_and_gradient(make: Callable[[], A2C |
     results = []
     for each in (rollout, spoilt(rollout)):
         own, network = make(), later.learning()
-        loss, figures, _ = own.loss(network, own.targets(table, each), 0.0)
+        loss, figures, *_ = own.loss(network, own.targets(table, each), 0.0)
         loss.backward()
         results.append((loss, figures, network.policy.grad, network.value.grad))
     (loss, figures, policy, value), (other, other_figures, other_policy, other_value) = results
@@ -137,7 +137,7 @@ def test_a_rollout_of_phantoms_teaches_nothing(make: Callable[[], A2C | PPO]) ->
     rollout, table = eventful(np.random.default_rng(0))
     rollout.valid[:] = False
     own, network = make(), table.learning()
-    loss, _, _ = own.loss(network, own.targets(table, rollout), 0.0)
+    loss, *_ = own.loss(network, own.targets(table, rollout), 0.0)
     loss.backward()
     assert float(loss.detach()) == 0.0
     assert network.policy.grad is not None

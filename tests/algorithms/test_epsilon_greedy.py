@@ -38,6 +38,12 @@ def actions(own: DQN, steps: int | None) -> np.ndarray:
     return np.stack([own.act(TABLE, torch.arange(WIDTH), noise)[0].numpy() for noise in noise_TBK])
 
 
+def test_what_is_said_of_it() -> None:
+    annealed = dqn(epsilon_start=1.0, epsilon_end=0.0, epsilon_steps=40, learning_starts=8)
+    assert annealed.exploration(10)["epsilon"] == pytest.approx(0.95)  # 2 steps since learning could start
+    assert dqn(exploration="ladder").exploration(10) == {}
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("when", ["training", "evaluation"])
 def test_frequencies(epsilon: float, when: str) -> None:

@@ -66,7 +66,7 @@ def test_ppo_shuffles_by_the_generator_alone() -> None:
 def test_ppo_begins_each_phase_at_a_ratio_of_one() -> None:
     own = PPO(PPOConfig(batch=60), ACTION)
     batches, table = phase(own)
-    _, figures, _ = own.loss(table, batches[0], 0.0)
+    _, figures, *_ = own.loss(table, batches[0], 0.0)
     assert float(figures["policy/kl"]) == pytest.approx(0.0, abs=1e-6)
     assert float(figures["policy/clip_fraction"]) == 0.0
 

@@ -17,6 +17,7 @@ from walks import ACTIONS, SPEC, Walk
 from veldt.algorithms.c51 import C51, C51Config
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.transitions import QBatch
+from veldt.exchange.gradients import OneLearner
 from veldt.replay.settings import ReplayConfig
 from veldt.systems.experience import Replayed
 from veldt.systems.stages import StageClock
@@ -38,7 +39,19 @@ class Learning:
         self.walk, self.notes = walk, list[str]()
         config = ReplayConfig(**{"replay_size": 1000} | (replay or {}))
         self.experience = Replayed(
-            algorithm, nothing, nothing, walk.slot, config, CPU, 1, StageClock(), noise, self.notes.append
+            algorithm,
+            nothing,
+            nothing,
+            walk.slot,
+            config,
+            CPU,
+            1,
+            StageClock(),
+            noise,
+            self.notes.append,
+            rows=algorithm.batch,
+            starts=algorithm.learning_starts,
+            edge=OneLearner(),
         )
 
     def phase(self, progress: float = 0.0) -> list[tuple[QBatch, float]]:
@@ -291,9 +304,3 @@ def test_values_have_no_range() -> None:
     own.phase()
     assert "replay/rewards_outside_atoms" not in own.experience.figures()
     assert not own.notes
-
-
-def test_figures_of_exploration_are_among_them() -> None:
-    own = Learning(Walk(5, 2, length=1000), dqn(epsilon_start=1.0, epsilon_end=0.0, epsilon_steps=40))
-    own.phase()
-    assert own.experience.figures()["epsilon"] == pytest.approx(0.95)  # 2 steps since learning could start

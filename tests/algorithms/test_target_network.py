@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,19 @@ PRECISION = pytest.mark.parametrize("precision", ["fp32", "bf16"])
 class Learning:
     """A learner with a target network, both of the same first weights."""
 
-    def __init__(self, precision: str, **settings: Any) -> None:
+    def __init__(self, precision: str, elsewhere: Callable[[], int] = lambda: 0, **settings: Any) -> None:
         config = DQNConfig(dueling=True, batch=32, training_intensity=1.0, **settings)
         self.algorithm = DQN(config, DISCRETE)
         self.network, parameters = self._network(precision)
         self.target, self.target_parameters = self._network(precision)
-        self.learner = Learner(self.algorithm, self.network, parameters, OneLearner(), self.target_parameters)
+        self.learner = Learner(
+            self.algorithm,
+            self.network,
+            parameters,
+            OneLearner(),
+            self.target_parameters,
+            elsewhere=elsewhere,
+        )
 
     def _network(self, precision: str) -> tuple[QNetwork, FlatParameters]:
         torch.manual_seed(0)
@@ -84,6 +92,19 @@ def test_polyak_averaging(precision: str) -> None:
             expected = {name: 0.99 * old + 0.01 * learned[name] for name, old in expected.items()}
         for name, weight in own.learner.target_weights().items():
             np.testing.assert_allclose(weight, expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+def test_updates_by_others_count_each() -> None:
+    """Between two of its own, others made five: with its own, two times three."""
+    others = [0]
+    own = Learning("fp32", lambda: others[0], target_every=3 * 32, target_rate=0.1)
+    before = own.learner.target_weights()
+    others[0] = 5
+    own.update(1)
+    learned = own.learner.weights()
+    for name, weight in own.learner.target_weights().items():
+        expected = 0.81 * before[name] + 0.19 * learned[name]
+        np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
 @PRECISION

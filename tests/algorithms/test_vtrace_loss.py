@@ -97,7 +97,7 @@ def test_equal_to_the_naive_sums(events: list[list[str]], seed: int, **values: f
     rollout, table = make(events, rng)
     own = algorithm(entropy=0.03, value_weight=0.4, **values)
     later = table.moved(rng, 0.5)
-    loss, figures, _ = learned(own, later, rollout)
+    loss, figures, *_ = learned(own, later, rollout)
     n = naive(rollout, later, own)
     policy, value = np.mean(-n["log_prob"] * n["advantage"]), np.mean((n["value"] - n["target"]) ** 2)
     assert float(figures["loss/policy"]) == pytest.approx(policy, rel=1e-3, abs=1e-4)
@@ -149,7 +149,7 @@ def test_phantom_rows_have_no_part_in_loss_and_gradient(seed: int) -> None:
     other = dataclasses.replace(spoilt(rollout), extras={"policy": unknown})
     for each in (rollout, other):
         network = later.learning()
-        loss, figures, _ = learned(algorithm(), network, each)
+        loss, figures, *_ = learned(algorithm(), network, each)
         loss.backward()
         assert network.policy.grad is not None and network.value.grad is not None
         results.append([loss.detach(), *figures.values(), network.policy.grad, network.value.grad])
@@ -164,7 +164,7 @@ def test_a_rollout_of_phantoms_teaches_nothing() -> None:
     rollout, table = eventful(np.random.default_rng(0))
     rollout.valid[:] = False
     network = table.learning()
-    loss, _, _ = learned(algorithm(), network, rollout)
+    loss, *_ = learned(algorithm(), network, rollout)
     loss.backward()
     assert float(loss.detach()) == 0.0
     assert network.policy.grad is not None and not network.policy.grad.any()

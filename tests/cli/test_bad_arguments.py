@@ -42,11 +42,11 @@ SETTINGS = {
     "--compile=yes": "--compile: ignored explicit argument 'yes'",
     "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "--no-compil": "no flag --no-compil (did you mean '--no-compile'?)",
-    "--horizon 5": "--horizon is none of ppo's settings: take a recipe that has it (a2c, dqn,",
-    "--actors 2": "--actors is about actors and learners that come apart, and ppo is synchronous: take a recipe",
+    "--horizon 5": "--horizon is none of ppo's settings: take a recipe that has it (a2c, a3c, dqn,",
+    "--actors 2": "--actors is about actors and learners that come apart, and in ppo whoever acts learns: take a",
     "--replay-size 5": "--replay-size is about a replay memory, and ppo learns from fresh rollouts and keeps none",
     "--samples-per-insert 4": "--samples-per-insert is called --training-intensity in veldt, and "
-    "--training-intensity is none of ppo's settings: take a recipe that has it (dqn, c51,",
+    "--training-intensity is none of ppo's settings: take a recipe that has it (dqn, async-dqn, c51,",
     "--gamma 0.9": f"--gamma is called --discount here {SEE}",
     "--checkpoint-replay none": "--checkpoint-replay is about a replay memory, and ppo learns from fresh rollouts",
     "--foo": f"no flag --foo {SEE}",
@@ -84,7 +84,7 @@ def test_settings(arguments: str, refused: Any, in_tmp: Path, monkeypatch: pytes
 
 WORDS = {
     "trian ppo": "no verb 'trian' (did you mean 'train'?): known are train, resume",
-    "train": "which recipe? veldt train RECIPE --env ENV; known are a2c, ppo",
+    "train": "which recipe? veldt train RECIPE --env ENV; known are a2c, a3c, ppo",
     "train --env CartPole-v1": "which recipe?",
     "train pp --env CartPole-v1": "no recipe 'pp' (did you mean 'ppo'?)",
     "train ppo": "--env is missing: see `veldt train ppo --help`",
@@ -111,7 +111,7 @@ WORDS = {
     "train apex-ddpg --env Pendulum-v1 --samples-per-insert 4": "is called --training-intensity here (see",
     "train apex-dqn --env CartPole-v1 --algorithm ddpg --double": "--double is none of apex-dqn's settings with "
     "--algorithm ddpg: take a recipe that has it (dqn,",
-    "train a2c --env CartPole-v1 --batch 3": "--batch is none of a2c's settings: take a recipe that has it (ppo, dqn,",
+    "train a2c --env CartPole-v1 --batch 3": "--batch is none of a2c's settings: take a recipe that has it (ppo, appo,",
     "train a2c --env ALE/Pong-v5 --hidden 8 --simulators in-process": "--hidden is 8, and no part of this network is",
     "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",
     "bench sampling --seconds 1 --seconds 2": "--seconds: given twice",
@@ -188,7 +188,7 @@ def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) ->
     assert "veldt" in shown.out and shown.err == ""
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "watch", "report", "doctor", "bench"])
+@pytest.mark.parametrize("verb", ["evaluate", "record-starts", "watch", "report", "doctor", "bench"])
 def test_a_wrong_flag_is_answered_before_torch_is_imported(verb: str) -> None:
     code = f"""
 import sys

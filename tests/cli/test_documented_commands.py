@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import veldt
 from veldt import api
 from veldt.cli import main
 from veldt.cli.entry import VERBS
@@ -43,6 +44,9 @@ def stop(*_: Any, **__: Any) -> None:
 def test_it_works(command: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = [PLACES.get(word, word) for word in shlex.split(command.replace("[RUN ...]", "RUN"))]
     words = [str(run) if word == "RUN" else word for word in words]
+    if "FILE" in words:
+        starts = veldt.record_starts(run, starts=2)
+        words = [str(starts.path) if word == "FILE" else word for word in words]
     monkeypatch.setattr(api, "train_config", stop)
     if words[0] == "train" and "--env" not in words:  # in a sentence about something else
         words += ["--env", "CartPole-v1"]

@@ -64,6 +64,20 @@ def test_impala(tmp_path: Path, nothing_left: Path) -> None:
     assert np.isfinite(run.summary["policy_lag_mean"])
 
 
+def test_learners_that_act_are_the_same_wherever_they_are(tmp_path: Path, nothing_left: Path) -> None:
+    """Bit for bit: the middle of the run by Ray's processes, or all of it by this machine's."""
+    settings = {"env": "CartPole-v1", "learners": 2, "num_simulators": 4, "horizon": 5, "hidden": (16,)}
+    settings |= {"threads": 1, "precision": "fp32", "seed": 1, "quiet": True}
+    veldt.train("a2c", run_dir=tmp_path / "there", steps=600, **settings)
+    veldt.resume(tmp_path / "there", steps=1400, cluster="local", quiet=True)
+    veldt.resume(tmp_path / "there", steps=2000, quiet=True)
+    veldt.train("a2c", run_dir=tmp_path / "here", steps=2000, **settings)
+    one, two = (CheckpointStore(tmp_path / name / "checkpoints").newest(print) for name in ("there", "here"))
+    assert one.step == two.step
+    for name, array in one.groups["weights"].items():
+        np.testing.assert_array_equal(array, two.groups["weights"][name], name)
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left: Path) -> None:
     flags = ["--actors", "2", "--num-simulators", "4", "--batch", "16", "--learning-starts", "100"]
@@ -133,7 +147,11 @@ def _stands_back_for(pid: int) -> None:
 @pytest.mark.parametrize(
     ("recipe", "cluster", "message"),
     [
-        ("ppo", "local", "--cluster is 'local', and ppo learns and acts in one process: take a recipe"),
+        (
+            "ppo",
+            "local",
+            "--cluster is 'local', and ppo learns and acts in one process: take more --learners",
+        ),
         ("apex-dqn", "somewhere", "it must be 'local', or the address of a running Ray as HOST:PORT"),
         ("apex-dqn", "ray://1.2.3.4:5", "it must be 'local', or the address of a running Ray as HOST:PORT"),
         (

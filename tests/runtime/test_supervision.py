@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from veldt.errors import RoleError
+from veldt.runtime import supervision
 from veldt.runtime.messages import pack
 from veldt.runtime.supervision import Place, RolePlan, Supervision
 
@@ -55,8 +56,8 @@ def plan(name: str, *, restarts: int = 3, deadline_s: float = 30.0, group: str =
     return RolePlan(name, print, (), restarts, deadline_s, group=group)
 
 
-def failed(error: str, *, is_final: bool) -> bytes:
-    return pack({"kind": "failed", "error": error, "details": "", "is_final": is_final})
+def failed(error: str, *, is_final: bool, is_echo: bool = False) -> bytes:
+    return pack({"kind": "failed", "error": error, "details": "", "is_final": is_final, "is_echo": is_echo})
 
 
 def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
@@ -66,6 +67,25 @@ def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
         plays.look(0.0)
     plays.stopping = True
     assert [message.kind for message in plays.look(0.0)] == ["part"]
+
+
+def test_who_misses_another_is_not_the_one_that_was_lost() -> None:
+    plans = [plan(f"learner {rank}", restarts=0, group="learner") for rank in range(2)]
+    misses = Played([failed("PeerLost: closed by peer", is_final=False, is_echo=True)], alive=False)
+    plays = Plays(plans, [misses, Played(alive=True)])
+    plays.look(0.0)  # the other does not count as dead yet
+    plays.lives[1].is_alive = False
+    with pytest.raises(RoleError, match="the learner 1 died") as caught:
+        plays.look(0.0)
+    assert not caught.value.is_final
+
+
+def test_who_misses_nobody_that_can_be_seen_is_lost_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "_ECHO_S", 0.0)
+    plans = [plan(f"learner {rank}", restarts=0, group="learner") for rank in range(2)]
+    misses = Played([failed("PeerLost: in vain", is_final=False, is_echo=True)], alive=False)
+    with pytest.raises(RoleError, match="the learner 0 failed \\(PeerLost: in vain\\)"):
+        Plays(plans, [misses, Played(alive=True)]).look(0.0)
 
 
 @pytest.mark.parametrize("restarts", [0, 3])

@@ -73,4 +73,4 @@ class A2C(PolicyGradient):
             "loss/value": value_loss.detach(),
             "policy/entropy": entropy.detach(),
         }
-        return Loss(loss, figures)
+        return Loss(loss, figures, rows=batch.valid.sum())

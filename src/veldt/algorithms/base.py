@@ -24,11 +24,15 @@ BuildTorso = Callable[..., nn.Module]
 
 
 class Loss(NamedTuple):
-    """Of one update: what is minimised; figures to log and the rows' new priorities (raw, [N]), without gradient."""
+    """Of one update: what is minimised; figures to log and the rows' new priorities (raw, [N]), without gradient.
+
+    `rows` [] are those that it is the mean of, where not all that a batch has may count.
+    """
 
     total: Tensor
     figures: dict[str, Tensor]
     priority: Tensor | None = None
+    rows: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -116,4 +116,4 @@ class PPO(PolicyGradient):
             "policy/kl": masked_mean(approximate_kl(log_ratio_N), batch.valid),
             "policy/clip_fraction": masked_mean(clipped_N, batch.valid),
         }
-        return Loss(loss, figures)
+        return Loss(loss, figures, rows=batch.valid.sum())

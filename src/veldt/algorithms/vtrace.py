@@ -132,7 +132,7 @@ class VTrace(PolicyGradient):
             "vtrace/rho_mean": masked_mean(returns.rho_TB.flatten(), valid_N),
             "vtrace/rho_clipped": masked_mean(clipped_N, valid_N),
         }
-        return Loss(loss, figures)
+        return Loss(loss, figures, rows=valid_N.sum())
 
     @torch.no_grad()
     def returns(

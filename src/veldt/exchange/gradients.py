@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -11,20 +14,27 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from veldt.errors import UsageError
+from veldt.errors import PeerLost, UsageError
 
 # For all learners to bring their gradients: the first may compile a network before.
 _DEADLINE = timedelta(minutes=5)
+_BEAT_S = 1.0
 
 
 class GradientEdge(Protocol):
     """Learners compute a gradient locally, pass it through this edge, and all apply the same result."""
 
-    def reduce(self, gradient_P: Tensor) -> None:
-        """Replaces the local gradient, float32 [P], by the mean over all learners, in place."""
+    def reduce(self, gradient_P: Tensor, rows: Tensor | None = None) -> None:
+        """Replaces the local gradient, float32 [P], by the mean over all learners' rows, in place.
+
+        `rows` [] are those that the local one is the mean of; None, by all learners: as many for each of them.
+        """
 
     def largest(self, value: float) -> float:
         """Of the values that all learners give, once each."""
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Of each of several values the sum over all learners."""
 
     def agree(self, digests: Mapping[str, int]) -> None:
         """UsageError if another learner has another int64 by one of these names: the same for all, or nothing fits."""
@@ -33,11 +43,14 @@ class GradientEdge(Protocol):
 class OneLearner:
     """The edge of a single learner: its gradient is the mean already."""
 
-    def reduce(self, gradient_P: Tensor) -> None:
+    def reduce(self, gradient_P: Tensor, rows: Tensor | None = None) -> None:
         pass
 
     def largest(self, value: float) -> float:
         return value
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        return list(values)
 
     def agree(self, digests: Mapping[str, int]) -> None:
         pass
@@ -50,38 +63,90 @@ class AllReduce:
         rank: which of them this is.
         meeting: a file that is not there yet, by which they find each other; all can see it.
         device: where gradients are.
+        beat: called now and then while the others are waited for.
 
     Raises:
-        RuntimeError: from `reduce` too, when another learner is gone or does not come in time.
+        PeerLost: from every method, when another learner is gone or does not come in time.
     """
 
-    def __init__(self, rank: int, count: int, meeting: Path, device: torch.device) -> None:
-        torch.distributed.init_process_group(
-            "gloo" if device.type == "cpu" else "nccl",
-            init_method=f"file://{meeting.absolute()}",
-            rank=rank,
-            world_size=count,
-            timeout=_DEADLINE,
-        )
-        self._rank, self._count, self._device = rank, count, device
+    def __init__(
+        self,
+        rank: int,
+        count: int,
+        meeting: Path,
+        device: torch.device,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._rank, self._count, self._device, self._beat = rank, count, device, beat
+        self._waits = False
+        # The others may take long, one of them for ever; who only waits for them is not to be taken for the one.
+        threading.Thread(target=self._beat_while_waiting, daemon=True).start()
+        with self._waiting():
+            torch.distributed.init_process_group(
+                "gloo" if device.type == "cpu" else "nccl",
+                init_method=f"file://{meeting.absolute()}",
+                rank=rank,
+                world_size=count,
+                timeout=_DEADLINE,
+            )
 
-    def reduce(self, gradient_P: Tensor) -> None:
-        torch.distributed.all_reduce(gradient_P)
-        gradient_P /= self._count
+    def reduce(self, gradient_P: Tensor, rows: Tensor | None = None) -> None:
+        with self._waiting():
+            if rows is None:
+                gradient_P /= self._count
+            else:
+                of_all = rows.clone()
+                torch.distributed.all_reduce(of_all)
+                gradient_P *= rows / of_all.clamp(min=1.0)
+            torch.distributed.all_reduce(gradient_P)
 
     def largest(self, value: float) -> float:
         value_1 = torch.tensor([value], dtype=torch.float64, device=self._device)
-        torch.distributed.all_reduce(value_1, torch.distributed.ReduceOp.MAX)
-        return float(value_1)
+        with self._waiting():
+            torch.distributed.all_reduce(value_1, torch.distributed.ReduceOp.MAX)
+            return float(value_1)
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        values_V = torch.tensor(values, dtype=torch.float64, device=self._device)
+        with self._waiting():
+            torch.distributed.all_reduce(values_V)
+            return values_V.tolist()
 
     def agree(self, digests: Mapping[str, int]) -> None:
         own_D = torch.tensor(list(digests.values()), dtype=torch.int64, device=self._device)
         all_LD = [torch.empty_like(own_D) for _ in range(self._count)]
-        torch.distributed.all_gather(all_LD, own_D)
+        with self._waiting():
+            torch.distributed.all_gather(all_LD, own_D)
+            all_LD = [theirs_D.cpu() for theirs_D in all_LD]
         for rank, theirs_D in enumerate(all_LD):
-            for name, own, theirs in zip(digests, own_D.tolist(), theirs_D.tolist(), strict=True):
+            for name, own, theirs in zip(digests, digests.values(), theirs_D.tolist(), strict=True):
                 if own != theirs:
                     raise UsageError(
-                        f"learners {self._rank} and {rank} differ in their {name}: all of them must have the same, by "
-                        "the same versions of veldt and torch on all nodes"
+                        f"learners {self._rank} and {rank} differ in their {name}: all of them must have the same; "
+                        "take the same versions of veldt and torch on all nodes, and let a network of your own begin "
+                        "from torch's random numbers, which are seeded"
                     )
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """While the others are waited for. What fails in it is theirs."""
+        self._waits = True
+        try:
+            yield
+            if (
+                self._device.type == "cuda"
+            ):  # else it is only ordered by now, and waited for wherever it is needed
+                torch.cuda.synchronize(self._device)
+        except RuntimeError as error:
+            first = str(error).strip().splitlines()[0]
+            raise PeerLost(
+                f"another learner has gone, or did not come within {_DEADLINE}: {first}"
+            ) from error
+        finally:
+            self._waits = False
+
+    def _beat_while_waiting(self) -> None:
+        while True:
+            time.sleep(_BEAT_S)
+            if self._waits:
+                self._beat()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
+from veldt.exchange.central_store import CentralStore, StoreSpec
 from veldt.exchange.pace import Pace, PaceSpec
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.slots import SlotRings
@@ -44,7 +45,7 @@ class ReplaySpec:
     fed_by: tuple[str, ...]
 
 
-Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec
+Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec | StoreSpec
 
 
 def edge_bytes(spec: Spec) -> int:
@@ -56,6 +57,8 @@ def edge_bytes(spec: Spec) -> int:
             return rings * depth * _nbytes(layouts)
         case ReplaySpec(layouts, ahead=ahead):
             return (ahead + 1) * _nbytes(layouts)
+        case StoreSpec(initial):
+            return sum(array.nbytes for array in initial.values())
     return 0
 
 
@@ -83,9 +86,11 @@ class Role:
         restarts: how often each may be started again.
         deadline_s: seconds after which one that gives no sign of life counts as hung.
         begin_s: the same, until its first sign, where that takes longer.
-        keeps: whether each has a part in checkpoints, or, of those that are together, the first.
+        keeps: how many of them, from the first on, have parts in checkpoints.
+        goes_on_from: what one that is started again goes on from, for the reader of a note; {step} is the newest
+            checkpoint's.
         niceness: see `runtime.supervision.RolePlan`.
-        together: whether all are started again when one is lost.
+        together: whether all are lost when one is, and started again with it.
         gpus: how many each needs, where they are shared out.
         least: how many have to be there for the others to work; the rest join when there is room. None: all.
     """
@@ -97,7 +102,8 @@ class Role:
     edges: Sequence[Sequence[str]]
     restarts: int
     deadline_s: float
-    keeps: bool = False
+    keeps: int = 0
+    goes_on_from: str = ""
     niceness: int = 0
     together: bool = False
     gpus: int = 0
@@ -106,7 +112,7 @@ class Role:
 
     def keeps_at(self, index: int) -> bool:
         """Whether the one of this index has a part in checkpoints."""
-        return self.keeps and (index == 0 or not self.together)
+        return index < self.keeps
 
     def named(self, index: int) -> str:
         return f"{self.name} {index}" if len(self.plans) > 1 else self.name
@@ -164,4 +170,6 @@ def made_here(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str
                 made[name] = ReplayEdge(layouts, rows, ahead, wakes, context)
             case PaceSpec() as spec:
                 made[name] = Pace(spec, context)
+            case StoreSpec() as spec:
+                made[name] = CentralStore(spec, context)
     return made

@@ -37,6 +37,11 @@ class PaceSpec:
     slack: float
     acts_on: bool = False
 
+    @classmethod
+    def free(cls, actors: int, learners: int, batch: int) -> PaceSpec:
+        """Nobody has to keep to anything: steps and updates are only counted."""
+        return cls(actors, learners, intensity=0.0, starts=0, batch=batch, slack=0.0)
+
 
 class Pace:
     """Shared by all roles that act or learn; each counts in places of its own. Picklable while a process is started."""

@@ -1,4 +1,4 @@
-"""Settings of the systems in which acting and learning come apart: how many roles, and how far apart they may get."""
+"""Settings of systems: how many processes of each kind there are, and how far apart they may get."""
 
 from __future__ import annotations
 
@@ -13,12 +13,77 @@ from veldt.runtime.settings import Unit, check_values, flag
 
 @dataclass(frozen=True, kw_only=True)
 class RolesConfig:
-    """The processes of a decoupled system, and what flows between them."""
+    """What all systems have."""
+
+    learners: Annotated[int, Unit("processes")] = 1
+    """Processes that learn: each from its part of every batch, and all apply the mean of their gradients."""
+    restarts: Annotated[int, Unit("restarts")] = 100
+    """How often each process that dies or hangs may be started again, before the run ends; of learners that go
+    together, all."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.learners < 1:
+            raise UsageError(f"--learners is {self.learners}: it must be at least 1")
+        if self.restarts < 0:
+            raise UsageError(f"--restarts is {self.restarts}: it must be 0 or more")
+
+    def check_simulators(self, simulators: int) -> None:
+        """UsageError where so many simulators cannot be shared out evenly."""
+
+
+def _check_even(simulators: int, processes: int, name: str, each: str) -> None:
+    if simulators % processes:
+        lower = simulators // processes * processes
+        fits = " or ".join(f"{number:,}" for number in (lower, lower + processes) if number)
+        raise UsageError(
+            f"--num-simulators is {simulators} and --{name} is {processes}: each {each} must get as many simulators; "
+            f"take {fits} simulators"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitsConfig(RolesConfig):
+    """The units of a synchronous system."""
+
+    learners: Annotated[int, Unit("processes")] = 1
+    """Units, each with its share of the simulators and of every batch: all apply the mean of their gradients. With
+    accelerators, each has one."""
+
+    def check_simulators(self, simulators: int) -> None:
+        _check_even(simulators, self.learners, "learners", "learner")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsynchronousConfig(UnitsConfig):
+    """The units of an asynchronous system, and the store of what they learn."""
+
+    learners: Annotated[int, Unit("processes")] = 8
+    """Units, each with its share of the simulators and batches of its own, that apply their gradients to a central
+    store one after another."""
+    chunks: Annotated[int, Unit("chunks")] = 3
+    """Parts of the central store that different units may update at once."""
+    local_steps: Annotated[int, Unit("updates")] = 1
+    """Updates that a unit makes by itself before it brings them to the central store."""
+    pull_every: Annotated[int, Unit("steps")] = 0
+    """Steps of each of a unit's simulators after which it takes the central parameters while it samples; 0: only when
+    it brings an update."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("chunks", "local_steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
+        if self.pull_every < 0:
+            raise UsageError(f"--pull-every is {self.pull_every}: it must be 0 (never) or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorsConfig(RolesConfig):
+    """The processes of a system in which acting and learning come apart, and what flows between them."""
 
     actors: Annotated[int, Unit("processes")] = 0
     """Processes that act, each with its share of the simulators; 0 takes one for each core that may be used."""
-    learners: Annotated[int, Unit("processes")] = 1
-    """Processes that learn: each from its part of every batch, and all apply the mean of their gradients."""
     pull_every: Annotated[int, Unit("steps")] = 100
     """Steps that an actor makes before it looks for newer weights."""
     publish_every: Annotated[int, Unit("updates")] = 1
@@ -26,34 +91,24 @@ class RolesConfig:
     evaluator_share: Annotated[float, Unit("of a core")] = 0.0
     """A process plays games by the newest policy as in evaluation, with so much of a core's time: they are then the
     run's score. 0: no such process, and the games of the half of the simulators that explores least are."""
-    restarts: Annotated[int, Unit("restarts")] = 100
-    """How often each process that dies or hangs may be started again, before the run ends."""
 
     def __post_init__(self) -> None:
-        check_values(self)
-        for name in ("learners", "pull_every", "publish_every"):
+        super().__post_init__()
+        for name in ("pull_every", "publish_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         if self.actors < 0:
             raise UsageError(f"--actors is {self.actors}: it must be 0 (automatic) or more")
-        if self.restarts < 0:
-            raise UsageError(f"--restarts is {self.restarts}: it must be 0 or more")
         if not 0 <= self.evaluator_share <= 1:
             raise UsageError(f"--evaluator-share is {self.evaluator_share}: it must be in [0, 1]")
 
     def check_simulators(self, simulators: int) -> None:
-        """UsageError where so many simulators cannot be shared out evenly among the actors."""
-        if self.actors and simulators % self.actors:
-            lower = simulators // self.actors * self.actors
-            fits = " or ".join(f"{number:,}" for number in (lower, lower + self.actors) if number)
-            raise UsageError(
-                f"--num-simulators is {simulators} and --actors is {self.actors}: each actor must get as many "
-                f"simulators; take {fits} simulators"
-            )
+        if self.actors:
+            _check_even(simulators, self.actors, "actors", "actor")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImpalaConfig(RolesConfig):
+class ImpalaConfig(ActorsConfig):
     """The processes of IMPALA, and what flows between them."""
 
     unrolls: Annotated[int, Unit("unrolls")] = 0
@@ -114,7 +169,7 @@ class ImpalaConfig(RolesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApexConfig(RolesConfig):
+class ApexConfig(ActorsConfig):
     """The processes of Ape-X, and what flows between them."""
 
     shards: Annotated[int, Unit("processes")] = 1

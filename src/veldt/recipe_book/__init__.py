@@ -6,12 +6,14 @@ both; the environment decides which is meant.
 
 from veldt.recipe_book.apex import APEX_DDPG, APEX_DQN
 from veldt.recipe_book.impala import IMPALA
-from veldt.recipe_book.policy_gradient import A2C, PPO
+from veldt.recipe_book.matrix import cell, reasons
+from veldt.recipe_book.policy_gradient import A2C, A3C, APPO, PPO
 from veldt.recipe_book.recipe import RECIPES, Recipe, derived_of, find
-from veldt.recipe_book.value import C51, DDPG, DQN, RAINBOW
+from veldt.recipe_book.value import ASYNC_DQN, C51, DDPG, DQN, RAINBOW
 
-__all__ = ["RECIPES", "Recipe", "derived_of", "find"]
+__all__ = ["RECIPES", "Recipe", "cell", "derived_of", "find", "reasons"]
 
 RECIPES |= {
-    recipe.name: recipe for recipe in (A2C, PPO, DQN, C51, RAINBOW, DDPG, APEX_DQN, APEX_DDPG, IMPALA)
+    recipe.name: recipe
+    for recipe in (A2C, A3C, PPO, APPO, DQN, ASYNC_DQN, C51, RAINBOW, DDPG, APEX_DQN, APEX_DDPG, IMPALA)
 }

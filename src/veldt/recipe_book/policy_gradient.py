@@ -93,3 +93,42 @@ PPO = Recipe(
         "checkpoint_every": From(100_000, DEFAULT),
     },
 )
+
+A3C = Recipe(
+    name="a3c",
+    algorithm="a2c",
+    system="asynchronous",
+    summary="A2C by learners that each bring gradients to a central store (Mnih et al. 2016; Stooke & Abbeel 2018)",
+    atari={
+        **A2C.atari,
+        "num_simulators": From(128, f"{SA}, 5.2: 16 of each learner"),
+    },
+    small={
+        **A2C.small,
+        "num_simulators": From(32, "measured here: 4 of each of 8 learners"),
+    },
+)
+
+APPO = Recipe(
+    name="appo",
+    algorithm="ppo",
+    system="asynchronous",
+    summary="PPO by learners on a central store, with multi-step asynchronous Adam (Stooke & Abbeel 2018)",
+    atari={
+        **PPO.atari,
+        "num_simulators": From(64, f"{SA}, 5.2: 8 of each learner"),
+        "batch": From(2048, f"{SA}, A.3: 8 simulators x 256 steps of each learner"),
+        "epochs": From(4, f"{SA}, 5.2"),
+        "learning_rate": From(1.25e-4, f"{SA}, A.3: a quarter of PPO's"),
+        "anneal_learning_rate": From(False, f"{SA}, A.3"),
+        "gradient_clip": From(0.5, f"{SA}, A.3 has one; OpenAI baselines ppo2"),
+        "local_steps": From(1, f"{SA}, 5.2: 1 to 4"),
+        "pull_every": From(64, f"{SA}, 5.2"),
+    },
+    small={
+        **PPO.small,
+        "num_simulators": From(64, "measured here: 8 of each of 8 learners"),
+        "batch": From(256, "measured here: 8 simulators x 32 steps of each learner"),
+        "minibatches": From(2, "measured here"),
+    },
+)

@@ -92,7 +92,7 @@ class Recipe:
 
     def _sections(self, algorithm: str) -> dict[str, type[Any]]:
         learn, roles = ALGORITHMS[algorithm][0], SYSTEMS[self.system]
-        sections = {"learn": learn, **_SECTIONS} | ({} if roles is None else {"roles": roles})
+        sections = {"learn": learn, **_SECTIONS, "roles": roles}
         if not issubclass(learn, OffPolicyConfig):
             del sections["replay"]
         return sections
@@ -134,8 +134,7 @@ def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     """(what, value, unit, from what) of what follows from the settings: how they shape an optimisation phase."""
     if not isinstance(config.learn, OffPolicyConfig):
         return []
-    in_phases = config.roles is None
-    return config.learn.derived(config.simulation.num_simulators, in_phases)
+    return config.learn.derived(config.simulation.num_simulators, config.in_phases)
 
 
 def _names(cls: type[Any]) -> set[str]:

@@ -31,6 +31,14 @@ def worker_cores(processes: int, accelerators: int) -> list[int]:
     return [usable[i % len(usable)] for i in range(processes)]
 
 
+def take_share_of_cores(number: int, processes: int) -> None:
+    """Keeps the calling process, one of several alike on this machine, to its part of the cores, if all get one."""
+    cores = allowed_cores()
+    share = len(cores) // processes
+    if share and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores[number * share : (number + 1) * share])
+
+
 def pin(core: int) -> None:
     """Fixes the calling process to `core`, where the platform can."""
     if hasattr(os, "sched_setaffinity"):

@@ -28,6 +28,14 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def nth_device(name: str, number: int) -> torch.device:
+    """The device of the process of this number among several alike: accelerators are taken in turn."""
+    device = torch.device(name)
+    if device.type != "cuda" or number == 0:
+        return device
+    return torch.device("cuda", ((device.index or 0) + number) % torch.cuda.device_count())
+
+
 def training_threads(asked: int) -> int:
     """Threads for training on the CPU: as asked, or one for each core that may be used."""
     return asked or len(allowed_cores())

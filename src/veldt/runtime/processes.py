@@ -101,6 +101,12 @@ def _run_until_parent_ends(life: Connection, target: Callable[..., None], *args:
     target(*args)
 
 
+def may_have_children() -> None:
+    """Called in a child that is to start processes of its own; they end with it, however it ends."""
+    # `multiprocessing` forbids it to processes that it ends by itself, for theirs would be left behind.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+
+
 def name_process(name: str) -> None:
     """What `top` and `ps` call this process, where the system knows such names: the first 15 letters."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
@@ -219,6 +225,7 @@ __all__ = [
     "forkserver",
     "leave_signals_to_parent",
     "main_module_hidden",
+    "may_have_children",
     "name_process",
     "unlink_names",
 ]

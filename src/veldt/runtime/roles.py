@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veldt.errors import VeldtError
+from veldt.errors import PeerLost, VeldtError
 from veldt.runtime.inbox import write_message
 from veldt.runtime.messages import pack
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, name_process
@@ -28,7 +28,12 @@ def failure(error: BaseException) -> dict[str, Any]:
     """What a role says of the error that ends it, while that is handled."""
     details = getattr(error, "details", "") or traceback.format_exc()
     name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-    return {"error": f"{name}{error}", "details": details, "is_final": isinstance(error, _FINAL)}
+    return {
+        "error": f"{name}{error}",
+        "details": details,
+        "is_final": isinstance(error, _FINAL),
+        "is_echo": isinstance(error, PeerLost),  # of another's failure
+    }
 
 
 class Control(Protocol):

@@ -7,6 +7,7 @@ ends the run with its traceback; so does one whose error veldt itself explains, 
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from veldt.runtime.messages import unpack
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is started again
 _STILLBORN = 3  # lives in a row that ended before they began: the next would, too
 _STALLED = 1.0  # seconds between two looks: for what is beyond, everybody may have been stopped
+_ECHO_S = 2.0  # within which the one shows whose failure another's was
 _CALM = 30.0  # seconds of life after which a role's pauses begin anew
 
 
@@ -100,6 +102,7 @@ class Place:
         self.beats, self.beaten_at, self.has_beaten = -1, 0.0, False
         self.stillborn = 0
         self.has_ended = False
+        self.died_at = math.inf
         self.said: dict[str, Any] | None = None  # the error that it reported itself
 
 
@@ -187,7 +190,7 @@ class Supervision(ABC):
 
     def _begin(self, place: Place) -> None:
         place.life = self.begun(place)
-        place.said, place.trace = None, -1
+        place.said, place.trace, place.died_at = None, -1, math.inf
         place.began = place.beaten_at = time.monotonic()
         place.beats, place.has_beaten = place.life.beats, False
 
@@ -218,7 +221,10 @@ class Supervision(ABC):
             return []
         if not life.alive():
             heard = self._hear(place)
-            return heard if place.has_ended else heard + self._lost(place, now, life.cause_of_death())
+            place.died_at = min(place.died_at, now)
+            if place.has_ended or (self._only_misses_another(place) and now - place.died_at < _ECHO_S):
+                return heard
+            return heard + self._lost(place, now, life.cause_of_death())
         beats, patience_s = life.beats, place.plan.patience_s(place.has_beaten)
         if beats != place.beats or life.waits:
             place.has_beaten |= beats != place.beats
@@ -248,13 +254,18 @@ class Supervision(ABC):
         if place.attempt >= plan.restarts or is_final:
             place.has_ended, self._unsaid = True, heard
             used_up = f" once more, after {place.attempt} restarts" if place.attempt else ""
-            raise RoleError(f"the {plan.name} {why}{used_up}", details=said["details"] if said else stack)
+            details = said["details"] if said else stack
+            raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
         if now - place.began > _CALM:
             place.pause = _FIRST_PAUSE
         place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
         self._end_group(place)
         values = {"name": plan.name, "why": why, "details": said["details"] if said else stack}
         return [*heard, Message(place.number, "restarted", values, {})]
+
+    def _only_misses_another(self, place: Place) -> bool:
+        """Whether it failed because another of its group did, of whom nothing is known yet."""
+        return place.said is not None and place.said.get("is_echo", False) and bool(self._group(place))
 
     def _group(self, one: Place) -> list[Place]:
         """The others that are started again with it."""

@@ -135,19 +135,23 @@ def _on_different_cores(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def plan(source: EnvSource, config: SimulationConfig, atari: AtariConfig, accelerators: int) -> Plan:
-    """Chooses what `config` leaves open. `accelerators` get a core each."""
+def plan(
+    source: EnvSource, config: SimulationConfig, atari: AtariConfig, accelerators: int, units: int = 1
+) -> Plan:
+    """Chooses what `config` leaves open, for one of `units` that share the cores. `accelerators` get a core each."""
     if config.simulators == "atari" and not source.is_atari:
         raise UsageError(
             f"--simulators atari is for Atari games, and {source.name} is none: use auto, in-process or workers"
         )
-    cores = len(allowed_cores()) - accelerators
+    cores = (len(allowed_cores()) - accelerators) // units
     if config.simulators == "in-process":
         return _in_process(config, "as asked")
     reason = "as asked"
     if config.simulators == "auto":
         if cores < 2 and not accelerators and config.processes == 0:
-            return _in_process(config, "there is one core")
+            return _in_process(
+                config, "there is one core" if units == 1 else "a learner has one core at most"
+            )
         worth, reason = _worth_processes(source, config, atari, cores)
         if not worth and config.processes == 0:
             return _in_process(config, reason)

@@ -108,7 +108,7 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         [(f"steps {shard}", *batches) for shard in range(shards)],
         settings.restarts,
         _HUNG_S,
-        keeps=keeps is not None,
+        keeps=0 if keeps is None else shards,
         begin_s=_RESTORE_S,
     )
     acting = actors(assembly, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)

@@ -18,7 +18,7 @@ from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
-from veldt.exchange.settings import RolesConfig
+from veldt.exchange.settings import ActorsConfig
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, Network, apply_precision
@@ -61,13 +61,18 @@ class Assembly:
     decisions: tuple[str, ...]
 
     @property
+    def portable(self) -> Assembly:
+        """This, for roles."""
+        return dataclasses.replace(self, network_factory=self.portable_network)
+
+    @property
     def portable_network(self) -> TorsoFactory | None:
         """`network_factory` for roles, which the script that it may be defined in is unknown to."""
         return None if self.network_factory is None else _ByValue(self.network_factory)
 
     @property
     def horizon(self) -> int:
-        return self.algorithm().horizon(self.config.simulation.num_simulators)
+        return self.algorithm().horizon(self.config.phase_width)
 
     def algorithm(self) -> Algorithm:
         return self.config.make_algorithm(self.spec.action)
@@ -130,23 +135,31 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     decisions = []
     spec = probe_spec(source, config.atari)
     algorithm = config.make_algorithm(spec.action)
-    horizon = algorithm.horizon(config.simulation.num_simulators)
-    accelerators = 1 if device.type == "cuda" else 0
+    phase_width = config.phase_width
+    horizon = algorithm.horizon(phase_width)
+    accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
         # Before anything is written or started: the size must fit.
         transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
-    if config.roles is not None:
+    if isinstance(config.roles, ActorsConfig):
         chosen = Plan("in-process", 0, 1, (), "in the actors")
         config = _shared_out(config, config.roles, accelerators)
         decisions.append(_say_roles(config, accelerators))
     else:
-        chosen = plan(source, config.simulation, config.atari, accelerators)
-        decisions.append(_say(chosen, config.simulation.num_simulators, horizon))
+        units = config.roles.learners
+        width = config.simulation.num_simulators // units
+        one = dataclasses.replace(config.simulation, num_simulators=width)
+        chosen = plan(source, one, config.atari, accelerators, units)
+        said = _say(chosen, width, horizon, "this" if config.in_one_process else "its own")
+        decisions.append(said if units == 1 else f"{units} learners, each with {said}")
         if isinstance(config.learn, OffPolicyConfig):
-            decisions.append(_say_phase(config.learn, config.simulation.num_simulators))
+            decisions.append(_say_phase(config.learn, phase_width))
+        if units > 1:
+            threads = max(1, (len(allowed_cores()) - accelerators) // units)
+            config = _replace_run(config, threads=config.run.threads or threads)
     config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
     config = _replace_run(config, device=str(device))
-    rows = algorithm.update_rows(config.simulation.num_simulators)
+    rows = algorithm.update_rows(phase_width) // config.batch_shares
     arithmetic = choose_arithmetic(
         lambda: make_network(config, spec, network),
         blank_observation(spec, rows, device),
@@ -172,7 +185,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _shared_out(config: TrainConfig, roles: RolesConfig, accelerators: int) -> TrainConfig:
+def _shared_out(config: TrainConfig, roles: ActorsConfig, accelerators: int) -> TrainConfig:
     """With as many actors as there are cores, if that is left open, and half of the cores for learning on the CPU."""
     cores = max(1, len(allowed_cores()) - accelerators)
     simulators = config.simulation.num_simulators
@@ -183,7 +196,7 @@ def _shared_out(config: TrainConfig, roles: RolesConfig, accelerators: int) -> T
 
 
 def _say_roles(config: TrainConfig, accelerators: int) -> str:
-    assert config.roles is not None
+    assert isinstance(config.roles, ActorsConfig)
     actors, threads = config.roles.actors, config.run.threads
     cores = len(allowed_cores())
     width = config.simulation.num_simulators // actors
@@ -199,9 +212,10 @@ def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, run=dataclasses.replace(config.run, **changes))
 
 
-def _say(chosen: Plan, simulators: int, horizon: int) -> str:
+def _say(chosen: Plan, simulators: int, horizon: int, whose: str) -> str:
     if chosen.backend == "in-process":
-        return f"{_count(simulators, 'simulator', 'simulators')} x {horizon} steps, in this process ({chosen.reason})"
+        each = _count(simulators, "simulator", "simulators")
+        return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
     groups = "two alternating groups" if chosen.groups == 2 else "one group"
     cores = sorted(set(chosen.cores))
     where = f"{_count(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"

@@ -44,9 +44,15 @@ class Taken:
 
     def weighed_among_all(self, edge: GradientEdge) -> Transitions:
         """The transitions, weighed as a part of the batch that all learners of `edge` have together."""
-        least_of_all = -edge.largest(-self.least_mass)
-        share = weights_among(self.least_mass, least_of_all, self.beta)
-        return dataclasses.replace(self.transitions, weight=self.transitions.weight * share)
+        return weighed_among_all(self.transitions, self.least_mass, self.beta, edge)
+
+
+def weighed_among_all(
+    transitions: Transitions, least_mass: float, beta: float, edge: GradientEdge
+) -> Transitions:
+    """Transitions, of which the least mass is given, weighed as a part of the batch that all learners have together."""
+    share = weights_among(least_mass, -edge.largest(-least_mass), beta)
+    return dataclasses.replace(transitions, weight=transitions.weight * share)
 
 
 class Batches:

@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from veldt.config import TrainConfig
 from veldt.exchange.graph import Edge, Role, WeightsSpec
+from veldt.exchange.settings import ActorsConfig
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.systems.actor import ActorPlan, run_actor
@@ -23,10 +25,10 @@ _MEET_S = 300.0  # learners wait for each other
 _ACTOR_NICENESS = 10
 
 
-def weights_edge(assembly: Assembly) -> Edge:
-    """From the learner to all who act."""
+def weights_edge(assembly: Assembly, target: str = "actor") -> Edge:
+    """From the learner to all who act, of whom `target` is drawn."""
     layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in assembly.weights().items()}
-    return Edge("learner", "actor", "weights, two copies that none waits for", WeightsSpec(layouts))
+    return Edge("learner", target, "weights, two copies that none waits for", WeightsSpec(layouts))
 
 
 def learners(
@@ -38,7 +40,7 @@ def learners(
 ) -> Role:
     """As many as the configuration says; `make_plan` gets what all learners' plans have by name."""
     config = assembly.config
-    assert config.roles is not None
+    assert isinstance(config.roles, ActorsConfig)
     count, threads = config.roles.learners, config.run.threads
     meeting = (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
     plans = [
@@ -62,7 +64,8 @@ def learners(
         edges,
         config.roles.restarts,
         _COMPILE_S if config.run.compile else _UPDATE_S,
-        keeps=True,
+        keeps=1,  # all have the same
+        goes_on_from="the checkpoint of step {step:,}",
         together=True,
         begin_s=_MEET_S,
         gpus=int(assembly.device.type == "cuda"),
@@ -77,9 +80,9 @@ def actors(
     The others cannot work without `least` of them.
     """
     config = assembly.config
-    assert config.roles is not None
+    assert isinstance(config.roles, ActorsConfig)
     simulators, count = config.simulation.num_simulators, config.roles.actors
-    width, lives = simulators // count, _lives(checkpoint)
+    width, lives = simulators // count, lives_of(checkpoint)
     plans = [
         ActorPlan(
             config,
@@ -112,8 +115,7 @@ def actors(
 def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
     """One, if the configuration asks for any evaluation."""
     config = assembly.config
-    assert config.roles is not None
-    share = config.roles.evaluator_share
+    share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
     if share == 0 and config.run.evaluate_every == 0:
         return ()
     plan = EvaluatorPlan(
@@ -125,7 +127,7 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
         width=config.simulation.num_simulators,
         share=share,
         evaluated_at=checkpoint.meta["evaluated_at"] if checkpoint else 0,
-        lives=_lives(checkpoint).get("evaluator", 0),
+        lives=lives_of(checkpoint).get("evaluator", 0),
     )
     role = Role(
         "evaluator",
@@ -140,5 +142,10 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
     return (role,)
 
 
-def _lives(checkpoint: Checkpoint | None) -> dict[str, int]:
+def unit_deadline_s(config: TrainConfig) -> float:
+    """Seconds after which a unit that gives no sign of life counts as hung: it may wait for another's simulators."""
+    return config.simulation.env_timeout + (_COMPILE_S if config.run.compile else _UPDATE_S)
+
+
+def lives_of(checkpoint: Checkpoint | None) -> dict[str, int]:
     return checkpoint.meta["lives"] if checkpoint else {}

@@ -11,6 +11,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import RoleError, VeldtError
 from veldt.exchange.graph import Graph
 from veldt.exchange.pace import Pace
+from veldt.exchange.settings import ActorsConfig
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
@@ -50,8 +52,21 @@ MakeGraph = Callable[[Assembly, Path, Checkpoint | None], Graph]
 Supervised = Callable[[Graph], tuple[Supervision, dict[str, Any]]]  # what runs a graph; not yet started
 
 
+@dataclass(frozen=True)
+class Lost:
+    """What became of the roles before these, as a sentence, and how often roles were started again, these included."""
+
+    text: str
+    restarts: int
+
+
 class Decoupled:
-    """A run of the graph that `make_graph` makes. `checkpoint` is where to go on from, or None to begin."""
+    """A run of the graph that `make_graph` makes.
+
+    Args:
+        checkpoint: where to go on from, or None to begin.
+        lost: why it goes on within the same call, if it does.
+    """
 
     def __init__(
         self,
@@ -61,6 +76,7 @@ class Decoupled:
         progress: Progress,
         checkpoint: Checkpoint | None,
         supervised: Supervised = supervised_here,
+        lost: Lost | None = None,
     ) -> None:
         self._assembly, self._directory, self._config = assembly, directory, assembly.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
@@ -70,6 +86,7 @@ class Decoupled:
         self._pace.most = config.run.steps
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]
+        self._goes_on_from = [role.goes_on_from for role, _ in roles]
         keeping = [number for number, (role, index) in enumerate(roles) if role.keeps_at(index)]
         self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
         self._scores = Scores()
@@ -79,15 +96,29 @@ class Decoupled:
         self._monitor = Monitor(config, directory, self._scores, self._clock, progress, frames, counters)
         self._figures = RoleFigures(self._names, self._pace, self._clock)
         self._representative = assembly.algorithm().representative(config.simulation.num_simulators)
-        self._has_evaluator = config.roles is not None and config.roles.evaluator_share > 0
+        self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
         self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
         self._writer, self._parts = BackgroundWriter(), Parts(keeping)
+        self._stop = threading.Event()
         self._begins = checkpoint is None
         self._saved_at = self._monitor.steps
         self._kept_step = checkpoint.step if checkpoint else 0
         self._evaluated_at = int(meta.get("evaluated_at", 0))
         if checkpoint:
             self._restore(checkpoint)
+        if lost:
+            self._figures.role_restarts = lost.restarts
+            self._monitor.note(lost.text, "restart")
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        """Whether somebody has asked for its end while it ran."""
+        return self._stop.is_set()
+
+    @property
+    def role_restarts(self) -> int:
+        """How often a role was started again, in the whole run."""
+        return self._figures.role_restarts
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         meta, pace = checkpoint.meta, self._pace
@@ -98,8 +129,10 @@ class Decoupled:
         pace.excused_L[:], pace.starts = meta["pace"]["excused"], meta["pace"]["starts"]
         self._figures.load(meta["figures"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
-        if self._config.replay is not None and not (
-            meta["shards"] and self._config.run.checkpoint_replay == "full"
+        if (
+            self._config.replay is not None
+            and not self._config.in_phases
+            and not (meta["shards"] and self._config.run.checkpoint_replay == "full")
         ):
             why = "the checkpoint holds none" if not meta["shards"] else "by --checkpoint-replay none"
             assert isinstance(self._config.learn, OffPolicyConfig)
@@ -116,6 +149,7 @@ class Decoupled:
         """Runs until the steps are done, the score is reached, or a signal asks to stop."""
         try:
             with stop_requested() as stop:
+                self._stop = stop
                 self._supervisor.start()
                 if self._begins:
                     self._begin_snapshot()  # from its end on there is always something to resume
@@ -150,7 +184,7 @@ class Decoupled:
                 case "actor":
                     self._figures.actor(message.role, values)
                 case "figures":
-                    self._figures.learner(values)
+                    self._figures.learner(message.role, values)
                     lags = values["lag_min"], values["lag_max"]
                     self._monitor.update(values["sums"], values["lag_sum"], values["count"], lags)
                     self._monitor.check_finite()
@@ -166,8 +200,8 @@ class Decoupled:
                     self._lives[name] += 1
                     self._figures.role_restarts += 1
                     text = f"the {name} {values['why']}, and was started again"
-                    if name.startswith("learner"):
-                        text += f" from the checkpoint of step {self._kept_step:,}"
+                    if goes_on_from := self._goes_on_from[message.role]:
+                        text += f" from {goes_on_from.format(step=self._kept_step)}"
                     self._monitor.note(text, "restart")
                     if message.role in self._parts.missing:
                         self._begin_snapshot()  # its part of the one before is lost
@@ -208,7 +242,13 @@ class Decoupled:
         groups, segments = self._groups(parts)
         pace = self._pace
         # Those that the weights have, which were said before the memory was on the disk.
-        updates = next(part.values["updates"] for part in parts.values() if "updates" in part.values)
+        updates = {
+            part.values["rank"]: part.values["updates"] for part in parts.values() if "updates" in part.values
+        }
+        steps = {
+            part.values["rank"]: part.values["steps"] for part in parts.values() if "steps" in part.values
+        }
+        units = {part.values["rank"]: part.values["unit"] for part in parts.values() if "unit" in part.values}
         meta = {
             "monitor": self._monitor.counters(),
             "recipe": self._config.recipe,
@@ -217,13 +257,14 @@ class Decoupled:
             "lives": {name: lives + 1 for name, lives in self._lives.items()},
             "scores": {"games": self._scores.games, "recent": list(self._scores.recent)},
             "pace": {
-                "steps": pace.steps_A.tolist(),
-                "updates": [updates] * len(pace.updates_L),
+                "steps": [steps.get(number, int(own)) for number, own in enumerate(pace.steps_A)],
+                "updates": [updates.get(rank, updates[0]) for rank in range(len(pace.updates_L))],
                 "excused": pace.excused_L.tolist(),
                 "starts": int(pace.starts),
             },
             "figures": self._figures.counters(),
             "shards": segments,
+            "units": units,
         }
         score = self._scores.mean_return if self._scores.is_full else None
         self._writer.start(partial(self._write, self._monitor.steps, groups, meta, score))

@@ -69,6 +69,10 @@ class EpisodeBook(Scores):
         self._score = np.zeros(width)
         self._actions: list[list[np.ndarray]] = [[] for _ in range(width)]
         self._prefix = [0] * width
+        self.begins(prefixes)
+
+    def begins(self, prefixes: Mapping[int, Prefix]) -> None:
+        """Takes what was played before the first row."""
         for b, prefix in prefixes.items():
             self._actions[b], self._prefix[b] = [prefix.actions], len(prefix.actions)
             self._score[b] = prefix.score

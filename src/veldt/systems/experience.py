@@ -12,12 +12,14 @@ from torch import Tensor
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import Transitions
+from veldt.exchange.gradients import GradientEdge
 from veldt.replay.index import importance_weights
 from veldt.replay.memory import Replay, Sample
 from veldt.replay.settings import ReplayConfig
 from veldt.simulators.seeding import REPLAY, SHUFFLE, derive_seed
 from veldt.simulators.spec import SimulatorSpec
 from veldt.simulators.trajectory import Trajectory
+from veldt.systems.batches import weighed_among_all
 from veldt.systems.sampler import Sampler
 from veldt.systems.stages import StageClock
 
@@ -91,7 +93,10 @@ class Replayed:
         target: the target network's forward pass.
         noise: standard normal numbers an update takes.
         note: tells the user a sentence.
+        rows: of the algorithm's batch, those that are drawn here.
+        starts: steps before the first update.
         threads: for assembling batches.
+        edge: to those who share its batches.
     """
 
     def __init__(
@@ -106,15 +111,20 @@ class Replayed:
         clock: StageClock,
         noise: int,
         note: Callable[[str], None],
+        rows: int,
+        starts: int,
         threads: int = 1,
+        *,
+        edge: GradientEdge,
     ) -> None:
         self._algorithm, self._forward, self._target = algorithm, forward, target
+        self._edge = edge
         self._slot, self._config, self._device = slot, config, device
         self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
         self.memory = Replay(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
         self._updates_before = 0  # those done when learning (last) started
-        self._starts_at = algorithm.learning_starts
+        self._rows, self._starts, self._starts_at = rows, starts, starts
         self._steps = 0
         self._outside = 0
         self._beta = config.importance_exponent
@@ -125,7 +135,7 @@ class Replayed:
             self.memory.append(self._slot)
         self._steps = steps
         self._count_outside()
-        if steps <= self._starts_at or len(self.memory) < self._algorithm.batch:
+        if steps <= self._starts_at or self._edge.largest(float(len(self.memory) < self._rows)):
             # Also in mid-run, should the memory have become too small: nothing is made up for afterwards.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
@@ -133,11 +143,15 @@ class Replayed:
         while self.updates < self._due(steps):
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
-                self._sample = self.memory.sample(self._algorithm.batch, seed)
+                self._sample = self.memory.sample(self._rows, seed)
                 noise_seed = derive_seed(self._run_seed, REPLAY, self.updates, 1)
                 transitions = to_transitions(
                     self._sample, self._slot.spec, self._beta, self._noise, noise_seed, self._device
                 )
+                if self._config.replay == "prioritised":
+                    # Everybody draws as many rows, whatever the sum of his masses.
+                    least_mass = float(self._sample.mass_N.min()) / self.memory.index.mass
+                    transitions = weighed_among_all(transitions, least_mass, self._beta, self._edge)
             with self._clock("train"):
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
             self.updates += 1
@@ -150,8 +164,8 @@ class Replayed:
 
     def refill(self, steps: int) -> int:
         """Begins with an empty memory in mid-run: learning pauses for the steps returned, as it does at the start."""
-        self._updates_before, self._starts_at = self.updates, steps + self._algorithm.learning_starts
-        return self._algorithm.learning_starts
+        self._updates_before, self._starts_at = self.updates, steps + self._starts
+        return self._starts
 
     def figures(self) -> dict[str, float]:
         learned = (self.updates - self._updates_before) * self._algorithm.batch
@@ -163,7 +177,7 @@ class Replayed:
             figures |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.memory.dropped)}
         if self._algorithm.reward_range is not None:
             figures["replay/rewards_outside_atoms"] = float(self._outside)
-        return figures | self._algorithm.exploration(self._steps)
+        return figures
 
     def counters(self) -> dict[str, Any]:
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,18 @@ from veldt.errors import CheckpointError
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
 from veldt.networks.flat import FlatParameters
+from veldt.systems.optimiser import LocalOptimiser, Optimiser
 
 
 class Learner:
-    """Owns the parameters, the update rule's state and, where the algorithm has one, the target network.
+    """Owns the parameters, what updates them and, where the algorithm has one, the target network.
 
     Args:
         forward: the network's forward pass, possibly compiled, in the precision it computes in.
         parameters: the network's.
         target: the target network's parameters, if the algorithm has one.
+        optimiser: what applies gradients to the parameters; by default, the rule here.
+        elsewhere: counts the updates of the same parameters by others.
     """
 
     def __init__(
@@ -32,38 +35,56 @@ class Learner:
         parameters: FlatParameters,
         edge: GradientEdge,
         target: FlatParameters | None = None,
+        optimiser: Optimiser | None = None,
+        elsewhere: Callable[[], int] = lambda: 0,
     ) -> None:
         self._algorithm, self._forward, self._edge = algorithm, forward, edge
         self._parameters, self._target = parameters, target
-        self._rule_state = algorithm.rule.state(parameters.master)
-        self._scale_P = _rate_scales(algorithm, parameters)
-        self.updates = 0
+        self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
+        self._elsewhere = elsewhere
+        self._updates = 0
+        self._moved_at = 0  # the version when it was last looked whether the target is to move
+
+    @property
+    def updates(self) -> int:
+        """Updates that were made here."""
+        return self._updates
+
+    @updates.setter
+    def updates(self, updates: int) -> None:
+        """Goes on as after so many."""
+        self._updates = updates
+        self._moved_at = self.version
+
+    @property
+    def version(self) -> int:
+        """Updates of these parameters so far, whoever made them."""
+        return self._updates + self._elsewhere()
 
     def update(self, batch: Any, progress: float, learning_rate: float) -> Loss:
         """One update of the parameters. Nothing is waited for: figures and priorities are tensors on the device."""
         loss = self._algorithm.loss(self._forward, batch, progress)
         self._parameters.backward(loss.total)
         gradient_P = self._parameters.gradient
-        self._edge.reduce(gradient_P)
+        self._edge.reduce(gradient_P, loss.rows)
         loss.figures["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.gradient_clip)
-        self._apply(gradient_P, learning_rate)
-        self.updates += 1
+        self._optimiser.apply(gradient_P, learning_rate)
+        self._updates += 1
         self._move_target()
         return loss
 
-    def _apply(self, gradient_P: Tensor, learning_rate: float) -> None:
-        master_P, rounded_R = self._parameters.master, self._parameters.rounded
-        before_P = None if self._scale_P is None else master_P.clone()
-        self._algorithm.rule.apply(master_P, gradient_P, self._rule_state, learning_rate, rounded_R)
-        if before_P is not None and self._scale_P is not None:
-            torch.lerp(before_P, master_P, self._scale_P, out=master_P)
-            self._parameters.refresh()
+    def renew_target(self) -> None:
+        """Makes the target network, if there is one, a copy."""
+        if self._target is not None:
+            self._target.follow(self._parameters, 1.0)
 
     def _move_target(self) -> None:
-        how = self._algorithm.target
-        if how is None or self._target is None or self.updates % how.every:
+        how, before = self._algorithm.target, self._moved_at
+        self._moved_at = self.version
+        if how is None or self._target is None:
             return
-        self._target.follow(self._parameters, how.rate)
+        if times := self._moved_at // how.every - before // how.every:  # several, of others' updates
+            self._target.follow(self._parameters, 1.0 - (1.0 - how.rate) ** times)
 
     def weights(self) -> dict[str, np.ndarray]:
         """fp32 weights by name, in the ordinary layout."""
@@ -76,15 +97,7 @@ class Learner:
 
     def rule_state(self) -> dict[str, np.ndarray]:
         """State of the update rule: accumulators as `rule/parameter`, counters as `rule`."""
-        arrays = {}
-        for key, value in self._rule_state.items():
-            if value.ndim == 0:
-                arrays[key] = _to_numpy(value)
-            else:
-                arrays |= {
-                    f"{key}/{name}": _to_numpy(part) for name, part in self._parameters.split(value).items()
-                }
-        return arrays
+        return named_state(self._parameters, self._optimiser.state)
 
     def load(
         self, weights: Mapping[str, Any], rule_state: Mapping[str, Any], target: Mapping[str, Any]
@@ -93,21 +106,42 @@ class Learner:
         load_weights(self._parameters, weights)
         if self._target is not None:
             load_weights(self._target, target)
-        try:
-            for key, value in self._rule_state.items():
-                if value.ndim == 0:
-                    value.copy_(torch.from_numpy(rule_state[key]))
-                    continue
-                for name, part in self._parameters.split(value).items():
-                    stored = torch.from_numpy(rule_state[f"{key}/{name}"])
-                    if stored.shape != part.shape:
-                        shapes = f"{tuple(stored.shape)}, expected {tuple(part.shape)}"
-                        raise RuntimeError(f"{key}/{name} has shape {shapes}")
-                    part.copy_(stored)
-        except (KeyError, RuntimeError) as error:
-            raise CheckpointError(
-                f"the checkpoint's optimiser state does not fit this network: {error}"
-            ) from None
+        load_state(self._parameters, self._optimiser.state, rule_state)
+
+
+def named(parameters: FlatParameters, vector_P: Tensor) -> dict[str, np.ndarray]:
+    """A vector like the parameters by their names, in the ordinary layout, copied."""
+    return {name: _to_numpy(part) for name, part in parameters.split(vector_P).items()}
+
+
+def named_state(parameters: FlatParameters, state: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """State of an update rule, copied: accumulators as `rule/parameter`, counters as `rule`."""
+    arrays = {}
+    for key, value in state.items():
+        if value.ndim == 0:
+            arrays[key] = _to_numpy(value)
+        else:
+            arrays |= {f"{key}/{name}": array for name, array in named(parameters, value).items()}
+    return arrays
+
+
+def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:
+    """Puts what `named_state` made back into `state`. CheckpointError where names or shapes are not these."""
+    try:
+        for key, value in state.items():
+            if value.ndim == 0:
+                value.copy_(torch.from_numpy(arrays[key]))
+                continue
+            for name, part in parameters.split(value).items():
+                stored = torch.from_numpy(arrays[f"{key}/{name}"])
+                if stored.shape != part.shape:
+                    shapes = f"{tuple(stored.shape)}, expected {tuple(part.shape)}"
+                    raise RuntimeError(f"{key}/{name} has shape {shapes}")
+                part.copy_(stored)
+    except (KeyError, RuntimeError) as error:
+        raise CheckpointError(
+            f"the checkpoint's optimiser state does not fit this network: {error}"
+        ) from None
 
 
 def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None:
@@ -116,14 +150,6 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
     except (KeyError, RuntimeError) as error:
         raise CheckpointError(f"the checkpoint's weights do not fit this network: {error}") from None
-
-
-def _rate_scales(algorithm: Algorithm, parameters: FlatParameters) -> Tensor | None:
-    """What each parameter's step is multiplied by, [P]; None where that is 1 for all."""
-    scale_P = torch.ones_like(parameters.master)
-    for name, part in parameters.split(scale_P).items():
-        part.fill_(algorithm.rate_scale(name))
-    return None if bool((scale_P == 1.0).all()) else scale_P
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:

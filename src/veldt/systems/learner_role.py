@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,26 +9,27 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from veldt.agent import make_network
 from veldt.algorithms.base import Forward, Loss
-from veldt.config import TrainConfig, to_dict
+from veldt.config import TrainConfig
 from veldt.exchange.gradients import AllReduce, GradientEdge, OneLearner
 from veldt.exchange.pace import Pace
 from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, Network, apply_precision
+from veldt.runtime.devices import nth_device
 from veldt.runtime.memory import keep_freed_memory
 from veldt.runtime.roles import Control
 from veldt.simulators.spec import SimulatorSpec
+from veldt.systems.digests import digest_of, digest_of_weights
 from veldt.systems.latest import newest_checkpoint
 from veldt.systems.learner import Learner
 from veldt.systems.stages import StageClock
+from veldt.systems.update_figures import UpdateFigures
 
 _AGREE_EVERY = 16  # updates between agreements of several learners on how far the run is
-_SAY_S = 0.5  # seconds between messages with figures
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class LearnerRole(ABC):
         self._control, self._plan, self._weights, self._pace = control, plan, weights, pace
         config = plan.config
         torch.set_num_threads(max(1, config.run.threads))
-        self._device = _device(config.run.device, plan.rank)
+        self._device = nth_device(config.run.device, plan.rank)
         self._algorithm = config.make_algorithm(plan.spec.action)
         self._network, self._parameters = self._made()
         target, target_parameters = self._made() if self._algorithm.target else (None, None)
@@ -67,14 +65,12 @@ class LearnerRole(ABC):
         self._target = None if target is None else self._compiled(target)
         edge = self._gradient_edge()
         self._learner = Learner(self._algorithm, self._forward, self._parameters, edge, target_parameters)
-        self._clock, self._figures, self._said_snapshot = StageClock(), _Figures(), 0
+        self._clock, self._figures, self._said_snapshot = StageClock(), UpdateFigures(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
             groups = checkpoint.groups
             self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
-        weights_bytes = b"".join(array.tobytes() for array in self._parameters.arrays().values())
-        settings_bytes = json.dumps(to_dict(config), sort_keys=True).encode()
-        edge.agree({"settings": _digest(settings_bytes), "weights": _digest(weights_bytes)})
+        edge.agree({"settings": digest_of(config), "weights": digest_of_weights(self._parameters)})
         # Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
         # none of the versions that are there.
         lived = 1 if control.attempt else 0
@@ -157,7 +153,7 @@ class LearnerRole(ABC):
             "target": self._learner.target_weights(),
         }
         arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        self._control.say("part", arrays, number=number, updates=self._learner.updates)
+        self._control.say("part", arrays, number=number, rank=self._plan.rank, updates=self._learner.updates)
 
     def _gradient_edge(self) -> GradientEdge:
         plan = self._plan
@@ -166,7 +162,7 @@ class LearnerRole(ABC):
         assert plan.meeting is not None
         # They are all started again together, and meet anew.
         meeting = plan.meeting.with_name(f"{plan.meeting.name}-{self._control.attempt}")
-        return AllReduce(plan.rank, plan.learners, meeting, self._device)
+        return AllReduce(plan.rank, plan.learners, meeting, self._device, self._control.beat)
 
     def _made(self) -> tuple[Network, FlatParameters]:
         network = make_network(self._plan.config, self._plan.spec, self._plan.network)
@@ -176,58 +172,3 @@ class LearnerRole(ABC):
         if not self._plan.config.run.compile:
             return network
         return CompiledForward(network, lambda text: self._control.say("note", about="note", text=text))
-
-
-def _digest(content: bytes) -> int:
-    return int.from_bytes(hashlib.sha256(content).digest()[:8], "little", signed=True)
-
-
-def _device(name: str, rank: int) -> torch.device:
-    """Learners on accelerators take one each, in turn."""
-    device = torch.device(name)
-    if device.type != "cuda" or rank == 0:
-        return device
-    return torch.device("cuda", ((device.index or 0) + rank) % torch.cuda.device_count())
-
-
-class _Figures:
-    """Figures of updates since they were last taken; nothing is waited for until then."""
-
-    def __init__(self) -> None:
-        self._said_at = time.monotonic()
-        self._clear()
-
-    def _clear(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._count, self._lag_sum, self._rate = 0, 0.0, 0.0
-        self._lag_min, self._lag_max = np.inf, -np.inf
-
-    def add(self, figures: dict[str, Tensor], lag_N: np.ndarray, rate: float) -> None:
-        """Of one update: `lag_N` are the updates since the versions that acted."""
-        for name, value in figures.items():
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
-        self._count, self._rate = self._count + 1, rate
-        self._lag_sum += float(lag_N.mean())
-        self._lag_min, self._lag_max = min(self._lag_min, lag_N.min()), max(self._lag_max, lag_N.max())
-
-    @property
-    def has_any(self) -> bool:
-        return self._count > 0
-
-    @property
-    def is_due(self) -> bool:
-        return self.has_any and time.monotonic() - self._said_at > _SAY_S
-
-    def taken(self) -> dict[str, Any]:
-        """Sums over `count` updates, and the last step size."""
-        taken = {
-            "count": self._count,
-            "sums": {name: float(value) for name, value in self._sums.items()},
-            "lag_sum": self._lag_sum,
-            "lag_min": float(self._lag_min),
-            "lag_max": float(self._lag_max),
-            "learning_rate": self._rate,
-        }
-        self._said_at = time.monotonic()
-        self._clear()
-        return taken

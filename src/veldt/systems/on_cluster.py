@@ -65,7 +65,7 @@ def _edge_for(graph: Graph, role: Role, index: int, name: str) -> EdgeFor:
     ]
     is_pace = isinstance(edge.spec, PaceSpec)
     place = index if not is_pace or role.name in (edge.source, edge.target) else -1
-    return EdgeFor(name, edge, is_source, place, () if is_pace else tuple(others))
+    return EdgeFor(name, edge, is_source, role.name == edge.target, place, () if is_pace else tuple(others))
 
 
 def _check_room(cluster: Cluster, graph: Graph) -> None:

@@ -26,7 +26,7 @@ class RoleFigures:
         self._phantoms_told = 0
         self._learner: dict[str, Any] = {}
         self._learner_seconds: dict[str, float] = {}
-        self._experience: dict[str, float] = {}
+        self._experience: dict[int, dict[str, float]] = {}  # of each learner that says any
         self.role_restarts = 0
         self.updates, self.learning_rate = 0, 0.0
 
@@ -37,16 +37,19 @@ class RoleFigures:
             self._former.append(before)
         self._actors[role] = dict(values)
 
-    def learner(self, values: Mapping[str, Any]) -> None:
-        """Takes the learner's message."""
+    def learner(self, role: int, values: Mapping[str, Any]) -> None:
+        """Takes a learner's message. The time of the first of several counts."""
+        self._experience[role] = dict(values["experience"])
+        self.updates = max(self.updates, values["updates"])
+        if role > min(self._experience):
+            return
         seconds = values["seconds"]
         before = self._learner_seconds
         for stage, now in seconds.items():
             if stage != "wait":
                 self._clock.seconds[stage] += max(0.0, now - before.get(stage, 0.0))
         self._learner_seconds = dict(seconds)
-        self.updates, self.learning_rate = values["updates"], values["learning_rate"]
-        self._experience = dict(values["experience"])
+        self.learning_rate = values["learning_rate"]
 
     def new_phantoms(self) -> int:
         """Phantom steps since the last call."""
@@ -64,10 +67,12 @@ class RoleFigures:
 
     def row(self) -> dict[str, float]:
         """What to log besides what every system does."""
-        row = self._experience | {"role_restarts": float(self.role_restarts)}
+        row = {"role_restarts": float(self.role_restarts)}
         row["training_intensity"] = self._pace.achieved
-        if self._actors:
-            seconds = [values["seconds"] for values in self._actors.values()]
+        for name in sorted(set().union(*self._experience.values())):
+            row[name] = float(np.mean([one[name] for one in self._experience.values() if name in one]))
+        seconds = [values["seconds"] for values in self._actors.values() if "seconds" in values]
+        if seconds:
             total = max(1e-9, sum(sum(one.values()) for one in seconds))
             for stage in _ACTOR_STAGES:
                 row[f"actors/{stage}_share"] = float(np.sum([one[stage] for one in seconds]) / total)

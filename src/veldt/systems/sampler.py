@@ -40,6 +40,7 @@ class Sampler:
         act: the algorithm's `act`, or another of its functions that acts and has more to remember.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
         inference: called before each rollout; gives inference its threads.
+        first: the number in the run of the first simulator.
         beat: called before each step of a group.
         cores: which inference takes in turn. Where simulators are fixed to all of them, inference on one alone would
             hold up that one's simulators at every step, and all others would wait for them.
@@ -59,10 +60,11 @@ class Sampler:
         cores: Sequence[int] = (),
         act: Act | None = None,
         memory: int = 0,
+        first: int = 0,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
-        self._policy, self._beat = act or algorithm.act, beat
+        self._policy, self._beat, self._first = act or algorithm.act, beat, first
         self.trajectory = simulators.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
@@ -85,7 +87,6 @@ class Sampler:
             self._inference()
             noise_TBK = self._noise(steps)
             self._last_noise = noise_TBK[-1]
-            trajectory.version[:] = self.version
             self._memories.state_BM.copy_(self.memory_BM)
         with taking_turns(self._cores) as next_core:
             for group in groups:
@@ -108,7 +109,8 @@ class Sampler:
     def _noise(self, steps: int | None) -> Tensor:
         rows, width = self.trajectory.steps, self.trajectory.width
         step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
-        noise = uniform(self._run_seed, ACTION, np.arange(width), step_T, self._noise_width)
+        simulator_B = np.arange(self._first, self._first + width)
+        noise = uniform(self._run_seed, ACTION, simulator_B, step_T, self._noise_width)
         return self._algorithm.prepare_noise(torch.from_numpy(noise), steps).to(self._device)
 
     def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
@@ -125,6 +127,7 @@ class Sampler:
                     "extreme observations or rewards (earlier checkpoints are intact)"
                 )
             self.trajectory.action[t, part] = chosen
+            self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
             self._simulators.step(group, t)
         for name, values in extras.items():  # after the step has begun: the simulators need not wait for this

@@ -79,7 +79,7 @@ class Snapshot:
         """Puts everything back. Returns sentences about what could not be continued."""
         groups, meta = checkpoint.groups, checkpoint.meta
         self.learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
-        self.learner.updates = self.sampler.version = meta["updates"]
+        self.learner.updates = meta["updates"]
         self.sampler.phase = meta["phase"]
         self.book.load(groups["episodes"], meta["book"])
         self.experience.load(meta["experience"])

@@ -28,6 +28,7 @@ class EdgeFor:
     name: str
     edge: Edge
     is_source: bool
+    is_target: bool  # of a pace, a role may be both
     index: int
     others: tuple[str, ...]
 
@@ -43,7 +44,9 @@ class EdgeFor:
             case ReplaySpec():
                 return ReplayFor(self.name, self.edge.spec, self.others, mail)
             case PaceSpec():
-                actor, learner = (-1, self.index) if self.is_source else (self.index, -1)
+                learner, actor = (
+                    self.index if at_side else -1 for at_side in (self.is_source, self.is_target)
+                )
                 return PaceHere(self.edge.spec, actor, learner)
 
 

@@ -1,0 +1,55 @@
+"""What a learner says of its updates: sums since it last did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+_SAY_S = 0.5  # seconds between messages with figures
+
+
+class UpdateFigures:
+    """Figures of updates since they were last taken; nothing is waited for until then."""
+
+    def __init__(self) -> None:
+        self._said_at = time.monotonic()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._sums: dict[str, Tensor] = {}
+        self._count, self._lag_sum, self._rate = 0, 0.0, 0.0
+        self._lag_min, self._lag_max = np.inf, -np.inf
+
+    def add(self, figures: Mapping[str, Tensor], lag_N: np.ndarray, rate: float) -> None:
+        """Of one update: `lag_N` are the updates since the versions that acted."""
+        for name, value in figures.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._count, self._rate = self._count + 1, rate
+        self._lag_sum += float(lag_N.mean())
+        self._lag_min, self._lag_max = min(self._lag_min, lag_N.min()), max(self._lag_max, lag_N.max())
+
+    @property
+    def has_any(self) -> bool:
+        return self._count > 0
+
+    @property
+    def is_due(self) -> bool:
+        return self.has_any and time.monotonic() - self._said_at > _SAY_S
+
+    def taken(self) -> dict[str, Any]:
+        """Sums over `count` updates, and the last step size."""
+        taken = {
+            "count": self._count,
+            "sums": {name: float(value) for name, value in self._sums.items()},
+            "lag_sum": self._lag_sum,
+            "lag_min": float(self._lag_min),
+            "lag_max": float(self._lag_max),
+            "learning_rate": self._rate,
+        }
+        self._said_at = time.monotonic()
+        self._clear()
+        return taken

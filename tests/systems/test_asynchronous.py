@@ -1,0 +1,110 @@
+"""Asynchronous learners from the outside: whole runs, resumed, and what of the central store is in checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_rows import episodes, learning
+from run_state import newest
+
+import veldt
+from veldt.errors import UsageError
+
+SMALL: dict[str, Any] = {
+    "num_simulators": 6,
+    "learners": 3,
+    "hidden": (16,),
+    "steps": 3000,
+    "seed": 3,
+    "log_every": 0.2,
+    "quiet": True,
+}
+REPLAYED: dict[str, Any] = {
+    "batch": 16,
+    "training_intensity": 2.0,
+    "learning_starts": 90,
+    "replay_size": 3000,
+    "target_every": 100,
+}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "a3c": ("a3c", {"horizon": 5, "chunks": 2}),
+    "appo, two steps alone": ("appo", {"batch": 192, "minibatches": 3, "local_steps": 2, "pull_every": 4}),
+    "async-dqn": ("async-dqn", REPLAYED | {"horizon": 4}),
+    "rainbow": ("async-dqn", REPLAYED | {"horizon": 4, "algorithm": "rainbow"}),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
+    recipe, settings = RUNS[name]
+    run = veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    assert run.reason == "steps" and run.summary["steps"] >= 3000
+    assert run.summary["system"] == "asynchronous"
+    last = learning(run.path)[-1]
+    assert np.isfinite(last["loss/total"]) and last["store/updating_seconds"] > 0.0
+    assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
+    assert {game["simulator"] for game in episodes(run.path)} == set(range(6)), "each unit plays its own"
+    before = newest(run.path)
+    updates = before.meta["pace"]["updates"]
+    assert all(number > 5 for number in updates), "each of them learns"
+    if "count" in before.groups["optimiser"]:
+        # The store's part of a checkpoint is the first unit's, and others may have been in a phase of theirs.
+        missing = sum(updates) - int(before.groups["optimiser"]["count"])
+        assert 0 <= missing <= 2 * 18, "none was lost"
+    again = veldt.resume(run.path, steps=5000, quiet=True)
+    after = newest(run.path)
+    assert again.summary["steps"] >= 5000 and all(np.array(after.meta["pace"]["updates"]) > updates)
+    assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
+
+
+def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
+    """Bit for bit: a store that nobody else touches is no more than memory."""
+    settings = {
+        "env": "CartPole-v1",
+        "num_simulators": 4,
+        "horizon": 5,
+        "steps": 400,
+        "hidden": (16,),
+        "threads": 1,
+        "precision": "fp32",
+        "quiet": True,
+    }
+    alone = veldt.train("a2c", run_dir=tmp_path / "alone", **settings)
+    stored = veldt.train("a3c", run_dir=tmp_path / "stored", learners=1, **settings)
+    one, two = newest(alone.path), newest(stored.path)
+    for group in ("weights", "optimiser"):
+        for name, array in one.groups[group].items():
+            np.testing.assert_array_equal(array, two.groups[group][name], name)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        (
+            "a3c",
+            {"chunks": 10**6},
+            r"--chunks is 1,000,000, and the network has 8 tensors: take fewer",
+        ),
+        ("a3c", {"chunks": 0}, "--chunks is 0: it must be at least 1"),
+        ("appo", {"local_steps": 0}, "--local-steps is 0: it must be at least 1"),
+        ("appo", {"pull_every": -1}, r"--pull-every is -1: it must be 0 \(never\) or more"),
+        ("a3c", {"learners": 4}, "--num-simulators is 6 and --learners is 4: each learner must get as many"),
+        (
+            "async-dqn",
+            {"learning_starts": 90, "batch": 64},
+            "learning starts after 90 steps, shared out among 3 learners",
+        ),
+        (
+            "a3c",
+            {"cluster": "local"},
+            "the learners of a3c share memory, which machines do not: leave it out",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,88 @@
+"""Learners that act, too, are killed and stopped: those on a store go on without, joint ones from a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from child_runs import END_S, START_S, alive, child, descendants, roles, wait_until
+from run_rows import events, metrics
+from run_state import newest
+
+CODE = """
+from veldt.cli import main
+main(["train", "{recipe}", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--checkpoint-every", "2000",
+      "--log-every", "0.5", *"{more}".split()])
+"""
+
+
+def begun(process: object, run: Path) -> bool:
+    return any(row["step"] > 4000 for row in metrics(run))
+
+
+@pytest.mark.timeout(480)
+def test_learners_on_a_store_go_on_without_each_other(in_tmp: Path) -> None:
+    run, more = in_tmp / "run", "--learners 3 --num-simulators 24 --until 475 --steps 3000000"
+    with child(CODE.format(recipe="a3c", more=more), in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+        stopped = psutil.Process(roles(process.pid)["learner 2"].pid)
+        stopped.suspend()  # perhaps with a chunk in its hand
+        killed = []
+        for name in ("learner 1", "learner 0"):
+            found = roles(process.pid).get(name)
+            if process.poll() is None and found is not None:
+                found.kill()
+                killed.append(name)
+            time.sleep(2.0)
+        stopped.resume()
+        family = descendants(process.pid)
+        output, errors = process.communicate(timeout=360)
+        assert process.returncode == 0, errors
+        wait_until(lambda: not alive(family), END_S, "all processes gone")
+    assert "reached its score" in output, "in spite of all"
+    restarts = events(run, "restart")
+    for name in killed:
+        assert sum(text.startswith(f"the {name} was killed by SIGKILL") for text in restarts) == 1
+    assert all("started again from the central store" in text for text in restarts)
+
+
+@pytest.mark.timeout(480)
+def test_joint_learners_go_on_from_the_newest_checkpoint(in_tmp: Path) -> None:
+    """One is killed while the other waits for its gradient; the run ends as one to which nothing happened."""
+    more = "--learners 2 --num-simulators 4 --hidden 16 --steps 30000 --threads 1 --precision fp32"
+    for directory in ("whole", "killed"):
+        (in_tmp / directory).mkdir()
+    with child(CODE.format(recipe="a2c", more=more), in_tmp / "whole") as process:
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    run = in_tmp / "killed" / "run"
+    with child(CODE.format(recipe="a2c", more=more), in_tmp / "killed") as process:
+        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+        roles(process.pid)["learner 1"].kill()
+        family = descendants(process.pid)
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+        wait_until(lambda: not alive(family), END_S, "all processes gone")
+    (text,) = events(run, "restart")
+    assert (
+        text.startswith("the learner 1 was killed by SIGKILL") and "go on from the checkpoint of step" in text
+    )
+    one, two = newest(in_tmp / "whole" / "run"), newest(run)
+    assert one.step == two.step
+    for name, array in one.groups["weights"].items():
+        assert (array == two.groups["weights"][name]).all(), name
+
+
+def test_of_joint_learners_that_will_not_live_the_run_ends(in_tmp: Path) -> None:
+    more = "--learners 2 --num-simulators 4 --hidden 16 --steps 3000000 --restarts 0"
+    run = in_tmp / "run"
+    with child(CODE.format(recipe="a2c", more=more), in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+        family = descendants(process.pid)
+        roles(process.pid)["learner 0"].kill()
+        _, errors = process.communicate(timeout=START_S)
+        assert process.returncode == 1
+        assert "veldt: the learner 0 was killed by SIGKILL" in errors
+        wait_until(lambda: not alive(family), END_S, "all processes gone")
