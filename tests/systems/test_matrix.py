@@ -12,6 +12,7 @@ from gymnasium import spaces
 from run_rows import metrics
 
 import veldt
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.cli import main
 from veldt.config import ALGORITHMS, System, misfit
 from veldt.errors import UsageError
@@ -70,8 +71,15 @@ def settings_of(system: System, algorithm: str) -> tuple[str, dict[str, Any]]:
     if system in ("apex", "impala"):
         settings |= {"actors": 2}
     own = [recipe for recipe in RECIPES.values() if recipe.system == system]
-    best = next((recipe for recipe in own if recipe.algorithm == algorithm), own[0])
+    best = min(
+        own,
+        key=lambda recipe: (recipe.algorithm != algorithm, replays(recipe.algorithm) != replays(algorithm)),
+    )
     return best.name, settings
+
+
+def replays(algorithm: str) -> bool:
+    return issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig)
 
 
 @pytest.mark.parametrize(("system", "algorithm"), PAIRS)

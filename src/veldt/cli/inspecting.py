@@ -220,7 +220,7 @@ def _print_matrix(console: Console) -> None:
     console.print(table)
     lines = [
         "",
-        "yes: `veldt train RECIPE --algorithm ALGORITHM`, with any recipe of that column",
+        "yes: `veldt train RECIPE --algorithm ALGORITHM`, with a recipe of that column",
         *reasons(),
     ]
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
