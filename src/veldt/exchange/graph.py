@@ -12,6 +12,7 @@ from multiprocessing.context import ForkServerContext
 from typing import Any
 
 from veldt.exchange.central_store import CentralStore, StoreSpec
+from veldt.exchange.inference import InferenceEdge, InferenceSpec
 from veldt.exchange.pace import Pace, PaceSpec
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.slots import SlotRings
@@ -45,7 +46,7 @@ class ReplaySpec:
     fed_by: tuple[str, ...]
 
 
-Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec | StoreSpec
+Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec | StoreSpec | InferenceSpec
 
 
 def edge_bytes(spec: Spec) -> int:
@@ -59,6 +60,8 @@ def edge_bytes(spec: Spec) -> int:
             return (ahead + 1) * _nbytes(layouts)
         case StoreSpec(initial):
             return sum(array.nbytes for array in initial.values())
+        case InferenceSpec() as inference:
+            return _nbytes(inference.layouts())
     return 0
 
 
@@ -172,4 +175,6 @@ def made_here(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str
                 made[name] = Pace(spec, context)
             case StoreSpec() as spec:
                 made[name] = CentralStore(spec, context)
+            case InferenceSpec() as spec:
+                made[name] = InferenceEdge(spec, context)
     return made

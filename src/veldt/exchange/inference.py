@@ -1,0 +1,194 @@
+"""The inference edge: agents that have no network ask, and whoever has one answers many at once.
+
+    agents of host 0 --request()--+                              +--> answers, and which of them are new
+    agents of host 1 --request()--+--> take(): all that is there --reply()
+
+Each agent has a place for its request and one for its answer, so data is written once on each way. What travels is a
+number: of an agent's requests, and of the one that was answered last; each is written by one side only. An agent has
+one request outstanding, so that nothing can overflow, and either side may be killed at any moment: an answer to a
+former life's request has a number that nobody waits for, and a server that begins anew finds what was not answered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from typing import NamedTuple
+
+import numpy as np
+
+from veldt.exchange.slots import Arrays, awaited
+from veldt.runtime.shared import Layout, SharedArrays
+
+
+@dataclass(frozen=True)
+class InferenceSpec:
+    """`requests` and `answers` are the arrays of one agent's; each of `hosts` processes has `width` agents."""
+
+    requests: Mapping[str, Layout]
+    answers: Mapping[str, Layout]
+    hosts: int
+    width: int
+
+    @property
+    def agents(self) -> int:
+        return self.hosts * self.width
+
+    def layouts(self) -> dict[str, Layout]:
+        """All arrays of the edge, by name."""
+        found = {name: Layout((self.agents,), "int64") for name in ("asked", "answered")}
+        found["active"] = Layout((1,), "int64")
+        for kind, layouts in (("request", self.requests), ("answer", self.answers)):
+            for name, layout in layouts.items():
+                found[f"{kind}/{name}"] = Layout((self.agents, *layout.shape), layout.dtype)
+        return found
+
+
+class InferenceEdge:
+    """What both sides share. Picklable while a process is being started."""
+
+    def __init__(self, spec: InferenceSpec, context: ForkServerContext) -> None:
+        self.spec = spec
+        self._shared = SharedArrays(spec.layouts(), context)
+        self._shared["active"][0] = spec.agents
+        self.asked_one = context.Semaphore(0)
+        self.answered_one = [context.Semaphore(0) for _ in range(spec.hosts)]
+
+    def client(self, host: int) -> InferenceClient:
+        return InferenceClient(self, host)
+
+    def server(self) -> InferenceServer:
+        return InferenceServer(self)
+
+    @property
+    def asked_N(self) -> np.ndarray:
+        """The number of each agent's newest request, int64 [N]: its host's to count."""
+        return self._shared["asked"]
+
+    @property
+    def answered_N(self) -> np.ndarray:
+        """The number of the request that was answered last, int64 [N]: the server's to write."""
+        return self._shared["answered"]
+
+    @property
+    def active_1(self) -> np.ndarray:
+        """How many agents are to act, int64 [1]: the server's to say."""
+        return self._shared["active"]
+
+    def arrays(self, kind: str) -> Arrays:
+        """Of all agents, by name, [N, ...]; `kind` is "request" or "answer"."""
+        names = self.spec.requests if kind == "request" else self.spec.answers
+        return {name: self._shared[f"{kind}/{name}"] for name in names}
+
+
+class InferenceClient:
+    """A host's end. `requests` and `answers` are the arrays of its W agents, [W, ...] each."""
+
+    def __init__(self, edge: InferenceEdge, host: int) -> None:
+        width = edge.spec.width
+        part = slice(host * width, (host + 1) * width)
+        self.requests = {name: array[part] for name, array in edge.arrays("request").items()}
+        self.answers = {name: array[part] for name, array in edge.arrays("answer").items()}
+        self._asked_W, self._answered_W = edge.asked_N[part], edge.answered_N[part]
+        self._waits_W = np.zeros(width, bool)
+        self._wakes, self._woken_by = edge.asked_one, edge.answered_one[host]
+        self._active_1 = edge.active_1
+        # Agents are parked from the end of this order, host by host in turn.
+        self._rank_W = np.arange(width) * edge.spec.hosts + host
+
+    def request(self, agent_R: np.ndarray) -> None:
+        """Asks for these agents, int64 [R], whose places in `requests` have been written."""
+        self._asked_W[agent_R] += 1
+        self._waits_W[agent_R] = True
+        self._wakes.release()
+
+    def answered(self, deadline_s: float) -> np.ndarray:
+        """The agents whose answers have come, int64 [R], each once; none if none came in time."""
+        awaited(lambda: bool(self._new_W().any()), self._woken_by, deadline_s)
+        agent_R = np.flatnonzero(self._new_W())
+        self._waits_W[agent_R] = False
+        return agent_R
+
+    @property
+    def active_W(self) -> np.ndarray:
+        """Which of the agents are to act, bool [W]."""
+        return self._rank_W < self._active_1[0]
+
+    def _new_W(self) -> np.ndarray:
+        return self._waits_W & (self._asked_W == self._answered_W)
+
+
+class Requests(NamedTuple):
+    """What is answered together: of agents int64 [R], their requests of these numbers, int64 [R]."""
+
+    agent_R: np.ndarray
+    number_R: np.ndarray
+
+
+@dataclass(frozen=True)
+class Served:
+    """Since the server began: `requests` answered in so many `batches`, before which so many were `waiting` in all."""
+
+    requests: int = 0
+    batches: int = 0
+    waiting: int = 0
+
+    def __sub__(self, before: Served) -> Served:
+        return Served(
+            self.requests - before.requests, self.batches - before.batches, self.waiting - before.waiting
+        )
+
+
+class InferenceServer:
+    """The other end, for several threads. `requests` and `answers` are arrays of all agents, [N, ...]."""
+
+    def __init__(self, edge: InferenceEdge) -> None:
+        self._edge = edge
+        self.requests, self.answers = edge.arrays("request"), edge.arrays("answer")
+        self._asked_N, self._answered_N = edge.asked_N, edge.answered_N
+        self._taken_N = self._answered_N.copy()
+        # While one thread answers an agent, no other takes what its next life asks: answers come in their order.
+        self._busy_N = np.zeros(edge.spec.agents, bool)
+        self._next, self._lock = 0, threading.Lock()
+        self.served = Served()
+
+    def take(self, most: int, deadline_s: float) -> Requests | None:
+        """All requests that are there, at most so many, of agents in turn; None if none came in time."""
+        if not awaited(lambda: bool(self._open_N().any()), self._edge.asked_one, deadline_s):
+            return None
+        with self._lock:
+            open_N = np.flatnonzero(self._open_N())
+            if not len(open_N):  # another thread was quicker
+                return None
+            agent_R = open_N
+            if len(open_N) > most:  # in turn, or the last would wait for ever
+                first = int(np.searchsorted(open_N, self._next))
+                agent_R = np.roll(open_N, -first)[:most]
+                self._next = int(agent_R[-1]) + 1
+            number_R = self._asked_N[agent_R]
+            self._taken_N[agent_R], self._busy_N[agent_R] = number_R, True
+            done = self.served
+            self.served = Served(done.requests + len(agent_R), done.batches + 1, done.waiting + len(open_N))
+        if len(agent_R) < len(open_N):
+            self._edge.asked_one.release()  # what is left is another thread's
+        return Requests(agent_R, number_R)
+
+    def reply(self, requests: Requests) -> None:
+        """The requests are answered: what the agents asked for is in `answers`."""
+        agent_R, number_R = requests
+        self._answered_N[agent_R] = number_R
+        with self._lock:
+            self._busy_N[agent_R] = False
+        for host in set((agent_R // self._edge.spec.width).tolist()):
+            self._edge.answered_one[host].release()
+        if (self._asked_N[agent_R] != number_R).any():
+            self._edge.asked_one.release()  # another life has asked meanwhile
+
+    def activate(self, agents: int) -> None:
+        """So many agents are to act from now on; the others pause where their next rollouts would begin."""
+        self._edge.active_1[0] = agents
+
+    def _open_N(self) -> np.ndarray:
+        return (self._asked_N != self._taken_N) & ~self._busy_N

@@ -1,0 +1,229 @@
+"""Requests to answers: each answered once and by what was asked, in turn, whoever was killed meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veldt.exchange.inference import InferenceEdge, InferenceSpec, Requests
+from veldt.runtime.processes import Child, forkserver
+from veldt.runtime.shared import Layout
+
+HOSTS, WIDTH = 2, 3
+SPEC = InferenceSpec(
+    {"number": Layout((50,), "int64")},
+    {"twice": Layout((50,), "int64"), "version": Layout((), "int64")},
+    HOSTS,
+    WIDTH,
+)
+
+
+def context() -> ForkServerContext:
+    return forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+
+
+def ask(pipe: Connection, edge: InferenceEdge, host: int, begin: int) -> None:
+    """Agents that ask for the doubles of numbers, each by itself, and check them; says when each had a hundred."""
+    client = edge.client(host)
+    number_W = begin + 1000 * np.arange(WIDTH)
+    client.requests["number"][:] = number_W[:, None]
+    client.request(np.arange(WIDTH))
+    done_W = np.zeros(WIDTH, int)
+    while True:
+        for agent in client.answered(30.0).tolist():
+            assert (client.answers["twice"][agent] == 2 * number_W[agent]).all()
+            number_W[agent] += 1
+            done_W[agent] += 1
+            client.requests["number"][agent] = number_W[agent]
+            client.request(np.array([agent]))
+            if done_W[agent] == 100:
+                pipe.send_bytes(b"%d" % agent)
+
+
+def serve(
+    edge: InferenceEdge, stop: threading.Event, most: int = 4, threads: int = 2
+) -> list[threading.Thread]:
+    server = edge.server()
+
+    def turns() -> None:
+        while not stop.is_set():
+            requests = server.take(most, 0.05)
+            if requests is not None:
+                assert len(set(requests.agent_R.tolist())) == len(requests.agent_R) <= most
+                server.answers["twice"][requests.agent_R] = 2 * server.requests["number"][requests.agent_R]
+                server.reply(requests)
+
+    started = [threading.Thread(target=turns, daemon=True) for _ in range(threads)]
+    for thread in started:
+        thread.start()
+    return started
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ask", "take", "reply", "hear", "reborn", "new server"]), st.integers(0, 5)
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 6),
+)
+def test_against_a_list(events: list[tuple[str, int]], most: int) -> None:
+    edge = InferenceEdge(SPEC, context())
+    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
+    asked: dict[int, int] = {}  # by agent, what it asks for
+    under_way: list[tuple[Requests, dict[int, int]]] = []  # and what each was asked for when it was taken
+    answered: dict[int, int] = {}
+    next_number = 0
+    for event, which in events:
+        host, agent = divmod(which, WIDTH)
+        if event == "ask" and which not in asked:
+            answered.pop(which, None)
+            next_number += 1
+            clients[host].requests["number"][agent] = asked[which] = next_number
+            clients[host].request(np.array([agent]))
+        elif event == "take":
+            busy = {one for requests, _ in under_way for one in requests.agent_R.tolist()}
+            taken_already = {one for _, numbers in under_way for one in numbers}
+            open_ones = sorted(set(asked) - set(answered) - busy - taken_already)
+            requests = server.take(most, 0.0)
+            if requests is None:
+                assert not open_ones
+            else:
+                taken = requests.agent_R.tolist()
+                assert len(taken) == min(most, len(open_ones)) and set(taken) <= set(open_ones)
+                under_way.append((requests, {one: asked[one] for one in taken}))
+        elif event == "reply" and under_way:
+            requests, numbers = under_way.pop(which % len(under_way))
+            for one, number in numbers.items():
+                server.answers["twice"][one] = 2 * number
+                if asked.get(one) == number:
+                    answered[one] = number
+            server.reply(requests)
+        elif event == "hear":
+            mine = {one for one in answered if one // WIDTH == host}
+            heard = {host * WIDTH + int(one) for one in clients[host].answered(0.0)}
+            assert heard == mine
+            for one in heard:
+                local = one - host * WIDTH
+                assert (clients[host].answers["twice"][local] == 2 * asked[one]).all()
+                del asked[one], answered[one]
+        elif event == "reborn":
+            # What the life before asked for is answered to nobody, whenever that is.
+            clients[host] = edge.client(host)
+            assert not len(clients[host].answered(0.0))
+            for one in [one for one in asked if one // WIDTH == host]:
+                next_number += 1
+                clients[host].requests["number"][one - host * WIDTH] = asked[one] = next_number
+                clients[host].request(np.array([one - host * WIDTH]))
+                answered.pop(one, None)
+        elif event == "new server":
+            server, under_way = edge.server(), []  # finds what was not answered
+
+
+def test_what_a_new_life_asks_waits_for_the_answer_to_the_former() -> None:
+    """Two threads of the server would write to one place, and the older answer might come last."""
+    edge = InferenceEdge(SPEC, context())
+    server, agent = edge.server(), np.array([2])
+    edge.client(0).request(agent)
+    former = server.take(10, 0.0)
+    reborn = edge.client(0)
+    reborn.request(agent)
+    assert former is not None and server.take(10, 0.0) is None
+    server.reply(former)
+    assert not len(reborn.answered(0.0)), "the former life's"
+    requests = server.take(10, 0.0)
+    assert requests is not None and requests.number_R > former.number_R
+    server.reply(requests)
+    assert reborn.answered(0.0).tolist() == [2]
+
+
+def test_agents_are_served_in_turn_where_there_are_too_many() -> None:
+    edge = InferenceEdge(SPEC, context())
+    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
+    for client in clients:
+        client.request(np.arange(WIDTH))
+    counts = np.zeros(HOSTS * WIDTH, int)
+    for _ in range(30):
+        requests = server.take(2, 0.0)
+        assert requests is not None
+        counts[requests.agent_R] += 1
+        server.reply(requests)
+        for client in clients:
+            again = client.answered(0.0)
+            if len(again):
+                client.request(again)
+    assert counts.tolist() == [10] * 6
+    assert (server.served.requests, server.served.batches, server.served.waiting) == (60, 30, 180)
+
+
+def test_every_request_is_answered_once_by_several_threads_though_hosts_are_killed() -> None:
+    edge = InferenceEdge(SPEC, context())
+    stop = threading.Event()
+    threads = serve(edge, stop)
+    children = [Child(context(), f"host {host}", ask, edge, host, 10_000 * host) for host in range(HOSTS)]
+    try:
+        for life in range(1, 4):
+            assert children[0].receive(60.0) is not None, "a hundred of an agent, each right"
+            children[0].kill()
+            children[0] = Child(context(), "host 0", ask, edge, 0, 1_000_000 * life)
+        for child in children:
+            agents = {child.receive(60.0) for _ in range(WIDTH)}
+            assert agents == {b"0", b"1", b"2"} and child.alive()
+    finally:
+        for child in children:
+            child.kill()
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+
+
+def test_a_server_that_begins_anew_answers_what_was_left() -> None:
+    edge = InferenceEdge(SPEC, context())
+    client, lost = edge.client(0), edge.server()
+    client.requests["number"][1] = 21
+    client.request(np.array([1]))
+    assert lost.take(10, 0.0) is not None and lost.take(10, 0.0) is None
+    server = edge.server()
+    requests = server.take(10, 0.0)
+    assert requests is not None and requests.agent_R.tolist() == [1]
+    server.reply(requests)
+    assert client.answered(0.0).tolist() == [1] and not len(client.answered(0.0)), "once"
+    assert edge.server().take(10, 0.0) is None
+
+
+def test_waiting_ends_at_its_deadline_or_when_there_is_something() -> None:
+    edge = InferenceEdge(SPEC, context())
+    begin = time.monotonic()
+    assert edge.server().take(1, 0.1) is None and not len(edge.client(0).answered(0.1))
+    assert 0.2 <= time.monotonic() - begin < 5
+    stop = threading.Event()
+    threads = serve(edge, stop)
+    try:
+        client = edge.client(1)
+        client.request(np.arange(WIDTH))
+        heard: set[int] = set()
+        while len(heard) < WIDTH:
+            new = client.answered(10.0)
+            assert len(new)
+            heard |= set(new.tolist())
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+
+
+def test_agents_are_parked_evenly_over_hosts() -> None:
+    edge = InferenceEdge(SPEC, context())
+    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
+    for agents in range(1, HOSTS * WIDTH + 1):
+        server.activate(agents)
+        counts = [int(client.active_W.sum()) for client in clients]
+        assert sum(counts) == agents and max(counts) - min(counts) <= 1
