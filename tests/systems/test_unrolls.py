@@ -22,7 +22,8 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
     source, atari = resolve(env), AtariConfig(max_episode_steps=4)
     spec = probe_spec(source, atari)
     rng = np.random.default_rng(0)
-    batch = Unrolls(spec, unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, MEMORY), torch.device("cpu"))
+    layouts = unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, MEMORY)
+    batch = Unrolls.empty(spec, layouts, torch.device("cpu"))
     expected, wanted = [], []
     for number in range(3):
         simulation = SimulationConfig(num_simulators=WIDTH, simulators="in-process")

@@ -23,7 +23,7 @@ class PaceSpec:
         actors, learners: how many count.
         intensity: samples for each step; 0 leaves both sides free.
         starts: steps before the first update.
-        batch: samples of an update of one learner.
+        batch: samples of an update of one learner; 0 where each has as many as there are.
         slack: samples that may be due and not done.
         acts_on: whether acting goes on until the run's last checkpoint is there: of learners that wait for each other,
             each needs batches to the end.

@@ -69,6 +69,14 @@ class Rows:
         self.terminated, self.truncated, self.life_lost, self.cut, self.valid = self.flags.swapaxes(0, 1)
         self.steps, self.width = self.reward.shape
 
+    def part(self, part: slice) -> Rows:
+        """The same rows of these simulators alone: views."""
+        arrays = {f"observation/{name}": array[:, part] for name, array in self.observation.items()}
+        arrays |= {
+            name: getattr(self, name)[:, part] for name in (*ROW_FIELDS, "action", "reward", "version")
+        }
+        return Rows(self.spec, arrays | {"flags": self.flags[:, :, part]})
+
     def copy_to(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copies everything into arrays of the same layouts."""
         for name, array in self.observation.items():
@@ -140,14 +148,17 @@ class Trajectory(Rows):
             frame_NK = slot_frames(self.age, row_N, field.stack)
             write_stacks(frames, frame_NK[None], array[t % len(array), part][None])
 
-    def carry_over(self) -> None:
-        """Makes the last row (with its history) the first: the next batch begins where this one ended."""
+    def carry_over(self, part: slice = slice(None)) -> None:
+        """Makes the last row (with its history) the first: the next batch begins where this one ended.
+
+        `part` are the simulators of which it has ended; by default, all.
+        """
         for array in self.observation.values():
-            array[: self.history + 1] = array[self.steps :]
+            array[: self.history + 1, part] = array[self.steps :, part]
         for array in (self.age, self.ended, self.episode):
-            array[0] = array[self.steps]
+            array[0, part] = array[self.steps, part]
         for array in self.stacks.values():
-            array[0] = array[self.steps % len(array)]
+            array[0, part] = array[self.steps % len(array), part]
 
     def finish_resets(self) -> None:
         """Puts the observations of simulators that were reset in the pause into the first row."""

@@ -25,10 +25,10 @@ _MEET_S = 300.0  # learners wait for each other
 _ACTOR_NICENESS = 10
 
 
-def weights_edge(assembly: Assembly, target: str = "actor") -> Edge:
-    """From the learner to all who act, of whom `target` is drawn."""
+def weights_edge(assembly: Assembly, target: str = "actor", source: str = "learner") -> Edge:
+    """From whoever learns to all who act, of whom `target` is drawn."""
     layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in assembly.weights().items()}
-    return Edge("learner", target, "weights, two copies that none waits for", WeightsSpec(layouts))
+    return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts))
 
 
 def learners(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from veldt.simulators.replay import Prefix
-from veldt.simulators.trajectory import Trajectory
+from veldt.simulators.trajectory import Rows
 
 _WINDOW = 100  # games over which a mean return is given
 
@@ -77,7 +77,7 @@ class EpisodeBook(Scores):
             self._actions[b], self._prefix[b] = [prefix.actions], len(prefix.actions)
             self._score[b] = prefix.score
 
-    def add(self, slot: Trajectory) -> list[Game]:
+    def add(self, slot: Rows) -> list[Game]:
         """Takes a full trajectory; returns the games finished in it, in the order of their steps."""
         finished: list[tuple[int, Game]] = []
         done_TB = (slot.terminated | slot.truncated) & slot.valid
@@ -111,7 +111,7 @@ class EpisodeBook(Scores):
         """Actions of the present episode up to the end of the last trajectory."""
         return np.concatenate(self._actions[b]) if self._actions[b] else None
 
-    def actions_until(self, slot: Trajectory, b: int, t: int) -> np.ndarray | None:
+    def actions_until(self, slot: Rows, b: int, t: int) -> np.ndarray | None:
         """Actions of the episode to which row `t` of a slot not yet added belongs."""
         age = int(slot.age[t, b])
         inside = slot.action[max(0, t - age) : t, b]
@@ -133,7 +133,7 @@ class EpisodeBook(Scores):
         for b in range(len(self._actions)):
             self._actions[b] = [arrays[f"actions/{b}"]] if f"actions/{b}" in arrays else []
 
-    def _extend(self, slot: Trajectory, b: int, begin: int, end: int) -> None:
+    def _extend(self, slot: Rows, b: int, begin: int, end: int) -> None:
         if end > begin:
             self._score[b] += float(slot.reward[begin:end, b].sum(dtype=np.float64))
             self._actions[b].append(slot.action[begin:end, b].copy())

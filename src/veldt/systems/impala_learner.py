@@ -45,7 +45,7 @@ class _ImpalaLearner(LearnerRole):
         settings = plan.config.roles
         assert isinstance(settings, ImpalaConfig)
         self._incoming = incoming
-        self._batch = Unrolls(plan.spec, plan.batch, self._device)
+        self._batch = Unrolls.empty(plan.spec, plan.batch, self._device)
         self._width = plan.slot["reward"].shape[1]
         self._columns = plan.batch["reward"].shape[1]
         self._from_replay = settings.drawn_slots(plan.config.simulation.num_simulators)

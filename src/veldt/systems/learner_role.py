@@ -50,9 +50,12 @@ class LearnerPlan:
 
 
 class LearnerRole(ABC):
-    """Owns network and target network; the kinds say where batches come from."""
+    """Owns network and target network; the kinds say where batches come from.
 
-    def __init__(self, control: Control, plan: LearnerPlan, weights: Weights, pace: Pace) -> None:
+    `weights` is None where nobody acts by a copy of them.
+    """
+
+    def __init__(self, control: Control, plan: LearnerPlan, weights: Weights | None, pace: Pace) -> None:
         keep_freed_memory()
         self._control, self._plan, self._weights, self._pace = control, plan, weights, pace
         config = plan.config
@@ -77,14 +80,15 @@ class LearnerRole(ABC):
         self._learner.updates = int(edge.largest(float(pace.updates_L.max()))) + lived
         pace.updates_L[plan.rank] = self._learner.updates
         self._edge, self._shared_progress, self._first_update = edge, 0.0, self._learner.updates
-        if plan.rank == 0:
+        if plan.rank == 0 and weights is not None:
             weights.publish(self._learner.updates, self._parameters.arrays())
 
     def run(self) -> None:
         """Learns until it is told to stop."""
         try:
             while not self._control.stopping:
-                self._control.beat()
+                if self.goes_on():
+                    self._control.beat()
                 self._say_part()
                 self.step()
                 self._say_how_it_goes(is_due=self._figures.is_due)
@@ -97,6 +101,10 @@ class LearnerRole(ABC):
     @abstractmethod
     def step(self) -> None:
         """One update, or a short wait for what it needs."""
+
+    def goes_on(self) -> bool:
+        """Whether all that works here has gone on since this last said so."""
+        return True
 
     @abstractmethod
     def experience(self) -> dict[str, float]:
@@ -128,7 +136,8 @@ class LearnerRole(ABC):
 
     def publish(self) -> None:
         """Says what the weights are after the last update, when that is due."""
-        if self._plan.rank == 0 and self._learner.updates % self._plan.publish_every == 0:
+        is_due = self._plan.rank == 0 and self._learner.updates % self._plan.publish_every == 0
+        if self._weights is not None and is_due:
             self._weights.publish(self._learner.updates, self._parameters.arrays())
 
     def _say_how_it_goes(self, *, is_due: bool) -> None:
@@ -153,7 +162,12 @@ class LearnerRole(ABC):
             "target": self._learner.target_weights(),
         }
         arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        self._control.say("part", arrays, number=number, rank=self._plan.rank, updates=self._learner.updates)
+        values = {"rank": self._plan.rank, "updates": self._learner.updates, **self.kept()}
+        self._control.say("part", arrays, number=number, **values)
+
+    def kept(self) -> dict[str, Any]:
+        """What of its own a checkpoint keeps besides, JSON values: "unit", if there is any."""
+        return {}
 
     def _gradient_edge(self) -> GradientEdge:
         plan = self._plan

@@ -68,7 +68,8 @@ class RoleFigures:
     def row(self) -> dict[str, float]:
         """What to log besides what every system does."""
         row = {"role_restarts": float(self.role_restarts)}
-        row["training_intensity"] = self._pace.achieved
+        if self._pace.batch:
+            row["training_intensity"] = self._pace.achieved
         for name in sorted(set().union(*self._experience.values())):
             row[name] = float(np.mean([one[name] for one in self._experience.values() if name in one]))
         seconds = [values["seconds"] for values in self._actors.values() if "seconds" in values]

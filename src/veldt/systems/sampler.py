@@ -120,13 +120,7 @@ class Sampler:
             observation = self._observations.row(t, part)
             forward = self._memories.at(part, self.trajectory.age[t, part])
             action, extras = self._policy(forward, observation, noise_TBK[t, part])
-            chosen = action.cpu().numpy()
-            if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
-                raise VeldtError(
-                    "the policy's actions are not finite: training has diverged; lower --learning-rate, or look for "
-                    "extreme observations or rewards (earlier checkpoints are intact)"
-                )
-            self.trajectory.action[t, part] = chosen
+            self.trajectory.action[t, part] = as_chosen(action)
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
             self._simulators.step(group, t)
@@ -167,3 +161,14 @@ class Sampler:
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
+
+
+def as_chosen(action: Tensor) -> np.ndarray:
+    """A policy's actions as they are stored. VeldtError where they are not finite."""
+    chosen = action.cpu().numpy()
+    if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
+        raise VeldtError(
+            "the policy's actions are not finite: training has diverged; lower --learning-rate, or look for "
+            "extreme observations or rewards (earlier checkpoints are intact)"
+        )
+    return chosen

@@ -7,7 +7,7 @@ slot of actor 3 [T+1, W] ─┘
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,25 +32,47 @@ def unroll_layouts(
     return layouts | ({"memory": Layout((width, memory), "float32")} if memory else {})
 
 
+def simulators_axis(name: str) -> int:
+    """Which axis of an unroll's array is the simulators'."""
+    return {"flags": 2, "memory": 0, "last_memory": 0}.get(name, 1)
+
+
 class Unrolls:
-    """A batch of unrolls, [T+1, B, ...], put together column by column; `rollout` is what an algorithm learns from.
+    """A batch of unrolls, [T+1, B, ...]; `rollout` is what an algorithm learns from.
 
     Args:
-        layouts: see `unroll_layouts`, of the whole batch.
+        arrays: of the whole batch, by the names of `unroll_layouts`. What acting said besides "policy" may be among
+            them, [T, B, ...] each, and "last_memory", the memory [B, M] after the last row.
     """
 
-    def __init__(self, spec: SimulatorSpec, layouts: Mapping[str, Layout], device: torch.device) -> None:
-        self._arrays = {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}
-        self.rows = Rows(spec, self._arrays)
+    def __init__(self, spec: SimulatorSpec, arrays: Arrays, device: torch.device) -> None:
+        self._arrays = arrays
+        self.rows = Rows(spec, arrays)
         self._device = device
         self._observations = _Observations(self.rows, device)
+        others = row_layouts(spec, 0, 0).keys() | {"memory", "last_memory"}
+        self._said = [name for name in arrays if name not in others]
+
+    @classmethod
+    def empty(cls, spec: SimulatorSpec, layouts: Mapping[str, Layout], device: torch.device) -> Unrolls:
+        """To be put together column by column."""
+        return cls(
+            spec, {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}, device
+        )
+
+    @classmethod
+    def joined(cls, spec: SimulatorSpec, slots: Sequence[Arrays], device: torch.device) -> Unrolls:
+        """Copies of all these slots side by side."""
+        arrays = {
+            name: np.concatenate([slot[name] for slot in slots], axis=simulators_axis(name))
+            for name in slots[0]
+        }
+        return cls(spec, arrays, device)
 
     def put(self, first: int, slot: Arrays) -> None:
         """Copies a slot of W simulators into columns `first` to first + W."""
         for name, array in self._arrays.items():
-            # The simulators' axis is the last of "flags", the first of "memory", and the second of all others.
-            axis = {"flags": 2, "memory": 0}.get(name, 1)
-            part = slot[name]
+            axis, part = simulators_axis(name), slot[name]
             where = (slice(None),) * axis + (slice(first, first + part.shape[axis]),)
             np.copyto(array[where], part)
 
@@ -61,12 +83,17 @@ class Unrolls:
         flags: dict[str, Any] = {name: self._tensor(getattr(rows, name)) for name in STEP_FLAGS}
         memory = None
         if "memory" in self._arrays:
-            memory = Memory(self._tensor(self._arrays["memory"]), self._tensor(rows.age == 0))
+            last = self._arrays.get("last_memory")
+            memory = Memory(
+                self._tensor(self._arrays["memory"]),
+                self._tensor(rows.age == 0),
+                None if last is None else self._tensor(last),
+            )
         return Rollout(
             observations=self._observations,
             action=self._tensor(rows.action),
             reward=self._tensor(rows.reward),
-            extras={"policy": self._tensor(self._arrays["policy"])},
+            extras={name: self._tensor(self._arrays[name]) for name in self._said},
             memory=memory,
             **flags,
         )
