@@ -272,3 +272,30 @@ def box_of_integers() -> gymnasium.Env[Any, Any]:
 def table_of_choices() -> gymnasium.Env[Any, Any]:
     pair = spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)])
     return Hashed(pair, spaces.MultiDiscrete([[2, 3], [4, 5]]))
+
+
+class PaidAtTheEnd(gymnasium.Env[np.ndarray, Any]):
+    """Games of 2 to 7 steps, whose only reward comes with the last: 1 for the side that is shown then."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    paid = 0.0  # by all of them in this process
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        self._rng = np.random.default_rng(seed)
+        self._left = int(self._rng.integers(2, 8))
+        return self._observation(), {}
+
+    def step(self, action: Any) -> Step:
+        self._left -= 1
+        reward = float(self._left == 0 and int(action) == self._side)
+        PaidAtTheEnd.paid += reward
+        return self._observation(), reward, self._left == 0, False, {}
+
+    def _observation(self) -> np.ndarray:
+        self._side = int(self._rng.integers(2))
+        return np.array([2 * self._side - 1, self._left / 8], np.float32)
+
+
+def paid_at_the_end() -> gymnasium.Env[Any, Any]:
+    return PaidAtTheEnd()

@@ -140,7 +140,26 @@ def test_another_algorithm_in_a_recipe_s_system() -> None:
         assert {row[0] for row in apex.table(config)} >= {"atoms", "actors", "n_step"}
 
 
+def test_ga3c_begins_as_its_authors_code() -> None:
+    config = find("ga3c").config("ALE/Breakout-v5")
+    learn, roles = config.learn, config.roles
+    assert (config.algorithm, config.system, config.simulation.num_simulators) == ("a2c", "ga3c", 32)
+    assert (roles.predictors, roles.trainers, roles.prediction_batch) == (2, 2, 128)  # type: ignore[attr-defined]
+    assert (roles.training_rows, roles.tuner_interval) == (0, 60.0)  # type: ignore[attr-defined]
+    assert (learn.horizon, learn.learning_rate, learn.entropy, learn.gradient_clip) == (5, 3e-4, 0.01, 0.0)  # type: ignore[union-attr]
+    assert (learn.rmsprop_decay, learn.value_weight) == (0.99, 0.5)  # type: ignore[union-attr]
+    for algorithm in ("ppo", "vtrace"):
+        assert find("ga3c").config("CartPole-v1", algorithm).system == "ga3c"
+
+
 def test_what_does_not_fit_a_system_is_refused() -> None:
-    for recipe, algorithm in (("apex-dqn", "a2c"), ("impala", "dqn"), ("impala", "ppo"), ("dqn", "nothing")):
+    known = (
+        ("apex-dqn", "a2c"),
+        ("impala", "dqn"),
+        ("impala", "ppo"),
+        ("ga3c", "rainbow"),
+        ("dqn", "nothing"),
+    )
+    for recipe, algorithm in known:
         with pytest.raises(UsageError, match=algorithm):
             find(recipe).config("CartPole-v1", algorithm)

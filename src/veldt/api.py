@@ -49,6 +49,7 @@ from veldt.systems.assembly import Assembly, assemble, versions
 from veldt.systems.asynchronous import asynchronous
 from veldt.systems.decoupled import Decoupled, Lost, Supervised
 from veldt.systems.evaluator import Evaluation, play_games, play_steps
+from veldt.systems.ga3c import ga3c
 from veldt.systems.here import supervised_here
 from veldt.systems.human_starts import play_starts, record_from
 from veldt.systems.impala import impala
@@ -93,7 +94,7 @@ def train(
     """Trains until its steps are done or its score is reached, and returns the run.
 
     Args:
-        recipe: "a2c", "ppo", "dqn", "c51", "rainbow", "ddpg", "apex-dqn", "apex-ddpg" or "impala"; see `veldt recipes`.
+        recipe: "ppo", "rainbow", "ga3c", "apex-dqn", "impala" and more; `veldt recipes` lists them all.
         env: a Gymnasium id, "module:function", or a callable returning an environment.
         env_kwargs: JSON values, passed to whatever makes the environment.
         network: a name, "module:function", or a callable from an observation's shape to an `nn.Module` that maps
@@ -374,7 +375,13 @@ def drawn(config: TrainConfig) -> list[str]:
 
 def _graph_of(assembly: Assembly) -> Callable[..., Graph]:
     """What makes the graph of the system."""
-    graphs = {"synchronous": units, "asynchronous": asynchronous, "apex": apex, "impala": impala}
+    graphs = {
+        "synchronous": units,
+        "asynchronous": asynchronous,
+        "ga3c": ga3c,
+        "apex": apex,
+        "impala": impala,
+    }
     return graphs[assembly.config.system]
 
 
@@ -399,6 +406,11 @@ def _runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
         raise UsageError(
             f"--cluster is '{cluster}', and the learners of {config.recipe} share memory, which machines do not: leave "
             "it out"
+        )
+    if config.system == "ga3c":
+        raise UsageError(
+            f"--cluster is '{cluster}', and the agents of {config.recipe} ask its model for every action through "
+            "memory that machines do not share: leave it out"
         )
     from veldt.runtime.on_ray.cluster import connected
 

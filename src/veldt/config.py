@@ -19,7 +19,14 @@ from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.exchange.settings import ApexConfig, AsynchronousConfig, ImpalaConfig, RolesConfig, UnitsConfig
+from veldt.exchange.settings import (
+    ApexConfig,
+    AsynchronousConfig,
+    Ga3cConfig,
+    ImpalaConfig,
+    RolesConfig,
+    UnitsConfig,
+)
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
@@ -36,11 +43,12 @@ ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
     "ddpg": (DDPGConfig, DDPG),
 }
 _ON_POLICY = ("a2c", "ppo")
-System = Literal["synchronous", "asynchronous", "apex", "impala"]
+System = Literal["synchronous", "asynchronous", "ga3c", "apex", "impala"]
 # The settings of each system's processes.
 SYSTEMS: dict[System, type[RolesConfig]] = {
     "synchronous": UnitsConfig,
     "asynchronous": AsynchronousConfig,
+    "ga3c": Ga3cConfig,
     "apex": ApexConfig,
     "impala": ImpalaConfig,
 }
@@ -224,11 +232,16 @@ class Misfit:
 def misfit(system: System, algorithm: str) -> Misfit | None:
     """None where the algorithm can learn in the system."""
     if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
-        fits = ", ".join(name for name, (cls, _) in ALGORITHMS.items() if issubclass(cls, OffPolicyConfig))
         return Misfit(
             "learns from the rollout that was just sampled, and the system apex is for algorithms that learn from a "
             "replay memory",
-            f"take one of {fits}",
+            f"take one of {_named(off_policy=True)}",
+        )
+    if system == "ga3c" and issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
+        return Misfit(
+            "learns from a replay memory, and the system ga3c hands its agents' rollouts to trainers as they come and "
+            "forgets them",
+            f"take one of {_named(off_policy=False)}",
         )
     if system == "impala" and algorithm != "vtrace":
         what = (
@@ -241,6 +254,12 @@ def misfit(system: System, algorithm: str) -> Misfit | None:
             "take vtrace there, which corrects for the difference",
         )
     return None
+
+
+def _named(off_policy: bool) -> str:
+    return ", ".join(
+        name for name, (cls, _) in ALGORITHMS.items() if issubclass(cls, OffPolicyConfig) == off_policy
+    )
 
 
 def check_fits(system: System, algorithm: str) -> None:

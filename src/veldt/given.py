@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
-from veldt.exchange.settings import ApexConfig, ImpalaConfig
+from veldt.exchange.settings import ApexConfig, Ga3cConfig, ImpalaConfig
 from veldt.recipe_book import RECIPES
 from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.runtime.settings import flag
@@ -37,7 +37,14 @@ _IN_PHASES = {
     "resets": "actors do not pause for learning",
     "horizon": "acting and learning do not take turns (--flush says how much an actor hands over at once)",
 }
-_ACTORS = {field.name for cls in (ApexConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
+# The same, where agents act.
+_OF_AGENTS = {
+    "simulators": "agents have their simulators in their hosts' processes",
+    "processes": "--hosts says how many processes agents live in",
+    "alternate": "each agent goes on by itself",
+    "resets": "agents do not pause for learning",
+}
+_ACTORS = {field.name for cls in (ApexConfig, Ga3cConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
 # What other libraries call it.
 _ELSEWHERE = {
     "batch_size": "batch",
@@ -122,11 +129,18 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
             "environment its own settings with --env-kwargs"
         )
-    in_phases = _IN_PHASES.keys() if config.system == "apex" else _IN_PHASES.keys() - {"horizon"}
-    if not config.in_phases and (unread := sorted(in_phases & set(names))):
+    in_phases = _OF_AGENTS if isinstance(config.roles, Ga3cConfig) else _IN_PHASES
+    unread_here = in_phases.keys() if config.system == "apex" else in_phases.keys() - {"horizon"}
+    if not config.in_phases and (unread := sorted(unread_here & set(names))):
         raise UsageError(
-            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {_IN_PHASES[unread[0]]}: leave "
+            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {in_phases[unread[0]]}: leave "
             "it out"
+        )
+    unread_off = sorted({"tuner_most", "tune_agents"} & set(names))
+    if isinstance(config.roles, Ga3cConfig) and not config.roles.tunes and unread_off:
+        raise UsageError(
+            f"{flag(unread_off[0])} would have no effect: --tuner-interval is 0, so nothing is tuned; leave it out, or "
+            "give an interval"
         )
     if config.in_one_process and "restarts" in names:
         raise UsageError(

@@ -24,6 +24,12 @@ from veldt.recipe_book import find
             {"learner": 1, "actor": 2, "evaluator": 1},
             [("actor -> learner", 1), ("learner -> actor", 1), ("learner -> evaluator", 1)],
         ),
+        (
+            "ga3c",
+            {"hosts": 2, "num_simulators": 4, "evaluate_every": 1000},
+            {"model": 1, "agents": 2, "evaluator": 1},
+            [("agents -> model", 1), ("model -> agents", 1), ("model -> evaluator", 1)],
+        ),
     ],
 )
 def test_roles_and_edges_are_drawn(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ATARI = "ALE/Breakout-v5"  # stands for all games where none is named
 
-_WITH_ROLES = ("apex-", "impala")  # recipes whose names begin so have processes that learn and act
+_WITH_ROLES = ("apex-", "ga3c", "impala")  # recipes whose names begin so have processes that learn and act
 
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
 

@@ -18,7 +18,7 @@ from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
-from veldt.exchange.settings import ActorsConfig
+from veldt.exchange.settings import ActorsConfig, Ga3cConfig, RolesConfig
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, Network, apply_precision
@@ -141,8 +141,8 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
         # Before anything is written or started: the size must fit.
         transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
-    if isinstance(config.roles, ActorsConfig):
-        chosen = Plan("in-process", 0, 1, (), "in the actors")
+    if isinstance(config.roles, ActorsConfig | Ga3cConfig):
+        chosen = Plan("in-process", 0, 1, (), "in the processes that act")
         config = _shared_out(config, config.roles, accelerators)
         decisions.append(_say_roles(config, accelerators))
     else:
@@ -185,23 +185,35 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _shared_out(config: TrainConfig, roles: ActorsConfig, accelerators: int) -> TrainConfig:
-    """With as many actors as there are cores, if that is left open, and half of the cores for learning on the CPU."""
+def _shared_out(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerators: int) -> TrainConfig:
+    """With as many processes that act as there are cores, if that is left open, and half of the cores for learning on
+    the CPU."""
     cores = max(1, len(allowed_cores()) - accelerators)
     simulators = config.simulation.num_simulators
-    actors = roles.actors or max(n for n in range(1, min(cores, simulators) + 1) if simulators % n == 0)
+    count = max(n for n in range(1, min(cores, simulators) + 1) if simulators % n == 0)
+    shared_out: RolesConfig
+    if isinstance(roles, Ga3cConfig):
+        shared_out = dataclasses.replace(roles, hosts=roles.hosts or count)
+    else:
+        shared_out = dataclasses.replace(roles, actors=roles.actors or count)
     threads = config.run.threads or (1 if accelerators else max(1, cores // 2))
-    config = dataclasses.replace(config, roles=dataclasses.replace(roles, actors=actors))
-    return _replace_run(config, threads=threads)
+    return _replace_run(dataclasses.replace(config, roles=shared_out), threads=threads)
 
 
 def _say_roles(config: TrainConfig, accelerators: int) -> str:
-    assert isinstance(config.roles, ActorsConfig)
-    actors, threads = config.roles.actors, config.run.threads
-    cores = len(allowed_cores())
-    width = config.simulation.num_simulators // actors
+    roles, threads = config.roles, config.run.threads
+    cores, simulators = len(allowed_cores()), config.simulation.num_simulators
     where = "on the accelerator" if accelerators else f"with {_count(threads, 'thread', 'threads')}"
-    learners = "a learner" if config.roles.learners == 1 else f"{config.roles.learners} learners, each"
+    if isinstance(roles, Ga3cConfig):
+        return (
+            f"{_count(simulators, 'agent', 'agents')} in {_count(roles.hosts, 'process', 'processes')}, a model "
+            f"{where} each for {_count(roles.predictors, 'predictor', 'predictors')} and "
+            f"{_count(roles.trainers, 'trainer', 'trainers')}, on {_count(cores, 'core', 'cores')}"
+        )
+    assert isinstance(roles, ActorsConfig)
+    actors = roles.actors
+    width = simulators // actors
+    learners = "a learner" if roles.learners == 1 else f"{roles.learners} learners, each"
     return (
         f"{_count(actors, 'actor', 'actors')} x {_count(width, 'simulator', 'simulators')}, {learners} {where}, on "
         f"{_count(cores, 'core', 'cores')}"

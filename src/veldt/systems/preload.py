@@ -39,6 +39,7 @@ def _use_replay() -> None:
 # What the simplest environments are made with.
 for name in (
     "veldt.systems.apex",
+    "veldt.systems.ga3c",
     "veldt.systems.impala",
     "gymnasium.envs.classic_control",
     "veldt.simulators.atari",

@@ -10,15 +10,31 @@ from veldt.runs.report.data import RunData
 from veldt.runs.report.groups import Environment
 from veldt.runs.stages import STAGES
 
+# The latter are of systems in which actions are asked for.
+_CHARTS = (
+    "sps",
+    "policy_lag_mean",
+    "tps",
+    "pps",
+    "batch/predictions",
+    "batch/rollouts",
+    "queue/predictions",
+    "queue/rollouts",
+    "tuner/predictors",
+    "tuner/trainers",
+    "tuner/agents",
+)
+
 
 def speed_section(environment: Environment) -> str:
-    """Bars of the time by stage, one a run, then throughput and policy lag over time; "" if nothing is known.
+    """Bars of the time by stage, one a run, then throughput, policy lag, and what queues and threads there were, over
+    time; "" if nothing is known.
 
     Where acting and learning come apart, the time is the learner's, and actors have bars of their own.
     """
     runs = environment.runs
     axis = time_axis(environment)
-    charts = "".join(small_chart(key, environment, axis) for key in ("sps", "policy_lag_mean"))
+    charts = "".join(small_chart(key, environment, axis) for key in _CHARTS)
     bars = _bars(runs, [run.stage_seconds() for run in runs], with_time=len(runs) == 1)
     if actors := _bars(runs, [run.actor_shares() for run in runs], with_time=False):
         bars = f"<h3>The learner's</h3>{bars}<h3>The actors'</h3>{actors}"

@@ -1,0 +1,53 @@
+"""GA3C."""
+
+from __future__ import annotations
+
+from veldt.recipe_book.policy_gradient import A2C
+from veldt.recipe_book.recipe import DEFAULT, EVALUATION, From, Recipe
+
+_NVLABS = "NVlabs/GA3C, Config.py"
+_BABAEIZADEH = "Babaeizadeh et al. 2017"
+
+GA3C = Recipe(
+    name="ga3c",
+    algorithm="a2c",
+    system="ga3c",
+    summary="GA3C: agents ask one model on one device, whose threads answer and learn (Babaeizadeh et al. 2017)",
+    atari={
+        **EVALUATION,
+        "num_simulators": From(32, f"{_NVLABS}: N_A"),
+        "predictors": From(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
+        "trainers": From(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
+        "prediction_batch": From(128, _NVLABS),
+        "training_rows": From(0, f"{_NVLABS}: a trainer waits for no second rollout"),
+        "tuner_interval": From(60.0, f"{_BABAEIZADEH}, section 2: every minute"),
+        "horizon": From(5, f"{_NVLABS}: T_max"),
+        "learning_rate": From(3e-4, _NVLABS),
+        "scale_learning_rate": From("none", _NVLABS),
+        "anneal_learning_rate": From(False, f"{_NVLABS}: the rate begins as it ends"),
+        "rmsprop_decay": From(0.99, _NVLABS),
+        # Theirs is of a sum over 5 steps. Of a mean it would be 0.1 / 5², and still all that is left of the root: steps
+        # would be in proportion to gradients, and a mean does not grow with the rollouts that are there, as a sum does.
+        "rmsprop_epsilon": From(1e-5, "pytorch-a2c-ppo-acktr (0.1, of a sum, in NVlabs/GA3C)"),
+        "rmsprop_epsilon_inside": From(False, "pytorch-a2c-ppo-acktr (inside in NVlabs/GA3C, by TensorFlow)"),
+        "discount": From(0.99, _NVLABS),
+        "entropy": From(0.01, _NVLABS),
+        "value_weight": From(0.5, "NVlabs/GA3C, NetworkVP.py: half the squared error"),
+        "gradient_clip": From(0.0, f"{_NVLABS}: off"),
+        "clip_rewards": From(True, _NVLABS),
+        "network": From("a3c", f"{_BABAEIZADEH}: A3C's"),
+        "life_loss_ends": From(True, "accel_rl"),
+    },
+    small={
+        **A2C.small,
+        "num_simulators": From(8, "RL Zoo, a2c CartPole-v1"),
+        "hosts": From(1, "measured here: agents that step together are answered together"),
+        "predictors": From(1, "measured here"),
+        "trainers": From(1, "measured here"),
+        "training_rows": From(64, "measured here"),
+        "horizon": From(16, "measured here"),
+        "learning_rate": From(3e-3, "measured here"),
+        "discount": From(0.98, "measured here; RL Zoo, ppo CartPole-v1"),
+        "checkpoint_every": From(250_000, DEFAULT),
+    },
+)

@@ -1,0 +1,57 @@
+"""What trainers take from the training queue: all rollouts that are there, side by side."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import torch
+
+from veldt.exchange.slots import SlotIn, Taken
+from veldt.simulators.spec import SimulatorSpec
+from veldt.systems.unrolls import Unrolls
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """Since the queue began: so many `rollouts`, in so many `batches`."""
+
+    rollouts: int = 0
+    batches: int = 0
+
+    def __sub__(self, before: TakenIn) -> TakenIn:
+        return TakenIn(self.rollouts - before.rollouts, self.batches - before.batches)
+
+
+class Intake:
+    """The consumer's end of the queue, for several threads.
+
+    Args:
+        least: rollouts that are waited for before any are taken.
+    """
+
+    def __init__(self, incoming: SlotIn, spec: SimulatorSpec, least: int, device: torch.device) -> None:
+        self._incoming, self._spec, self._least, self._device = incoming, spec, least, device
+        self._lock = threading.Lock()
+        self._held: list[Taken] = []  # too few yet
+        self.taken = TakenIn()
+
+    def take(self, deadline_s: float) -> Unrolls | None:
+        """Copies of all rollouts that are there, which free their places; None while there are too few.
+
+        Thread after thread: places become free in the order in which they were filled.
+        """
+        with self._lock:
+            slot = self._incoming.take(deadline_s)
+            while slot is not None:
+                self._held.append(slot)
+                slot = self._incoming.take(0.0)
+            if len(self._held) < self._least:
+                return None
+            unrolls = Unrolls.joined(self._spec, [one.arrays for one in self._held], self._device)
+            for one in self._held:
+                self._incoming.release(one.ring)
+            done = self.taken
+            self.taken = TakenIn(done.rollouts + len(self._held), done.batches + 1)
+            self._held = []
+            return unrolls

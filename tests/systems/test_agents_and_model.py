@@ -1,0 +1,244 @@
+"""GA3C's roles in one process and by hand: what is asked, answered, recorded and learned from is the same thing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from environments import PaidAtTheEnd
+from veldt.algorithms.rollout import Rollout, along
+from veldt.exchange.graph import made_here
+from veldt.given import with_settings
+from veldt.recipe_book import find
+from veldt.runtime.processes import forkserver
+from veldt.simulators.seeding import ACTION, uniform
+from veldt.simulators.source import resolve
+from veldt.systems.agents import Agents
+from veldt.systems.assembly import assemble
+from veldt.systems.ga3c import ga3c
+from veldt.systems.ga3c_model import Model
+
+AGENTS, STEPS = 6, 5
+
+
+class Alone:
+    """A control without a supervisor."""
+
+    attempt, stopping, snapshot = 0, False, 0
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Any, dict[str, Any]]] = []
+
+    def beat(self) -> None:
+        pass
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+    def say(self, kind: str, arrays: Any = None, **values: Any) -> None:
+        self.said.append((kind, arrays, values))
+
+
+class Roles:
+    """A model and two hosts, whose turns come in any order."""
+
+    def __init__(self, env: str, **settings: Any) -> None:
+        small = {"num_simulators": AGENTS, "hosts": 2, "horizon": STEPS, "threads": 1, "training_rows": 0}
+        if settings.get("algorithm") is None and not env.startswith("ALE/"):
+            small["hidden"] = (16,)
+        algorithm = settings.pop("algorithm", None)
+        config = with_settings(find("ga3c").config(env, algorithm), small | settings)
+        graph = ga3c(assemble(config, resolve(env)))
+        self.edges = made_here(graph.edges, forkserver(["veldt.simulators.worker", "gymnasium"]))
+        inference, rollouts, self.pace = (self.edges[name] for name in ("inference", "rollouts", "pace"))
+        (model,), hosts = graph.roles[0].plans, graph.roles[1].plans
+        self.model = Model(Alone(), model, inference, rollouts, self.pace, None)
+        self.hosts = [
+            Agents(Alone(), plan, inference.client(plan.number), rollouts.producer(plan.number), self.pace)
+            for plan in hosts
+        ]
+
+    def play(self, turns: int, *, trains: bool) -> None:
+        rng = random.Random(0)
+        for _ in range(turns):
+            rng.choice(self.hosts).turn()
+            if rng.random() < 0.7:
+                self.model.predict()
+            if trains and self.edges["rollouts"].waiting.sum() > rng.randrange(4):
+                self.model.train()
+
+    def close(self) -> None:
+        for host in self.hosts:
+            host.close()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In one thread nothing comes while it waits."""
+    monkeypatch.setattr("veldt.systems.agents._WAIT_S", 0.0)
+    monkeypatch.setattr("veldt.systems.agents._POLL_S", 0.0)
+    monkeypatch.setattr("veldt.systems.ga3c_model._WAIT_S", 0.0)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("algorithm", ["vtrace", "a2c"])
+def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those at the ends of games, that is: there are no others."""
+    roles = Roles("environments:paid_at_the_end", algorithm=algorithm)
+    PaidAtTheEnd.paid = learned = steps = 0.0
+    make = type(roles.model._on_policy).minibatches
+
+    def minibatches(self: Any, forward: Any, rollout: Rollout, generator: Any) -> Any:
+        nonlocal learned, steps
+        learned += float(rollout.reward[rollout.valid].sum())
+        steps += int(rollout.valid.sum())
+        yield from make(self, forward, rollout, generator)
+
+    monkeypatch.setattr(type(roles.model._on_policy), "minibatches", minibatches)
+    try:
+        roles.play(600, trains=True)
+        roles.model.train()
+        unfinished = 0.0
+        for host in roles.hosts:
+            for b in range(AGENTS // 2):
+                rows = host._row_W[b]
+                unfinished += float((host._slot.reward[:rows, b] * host._slot.valid[:rows, b]).sum())
+        assert PaidAtTheEnd.paid == learned + unfinished and learned > 50
+        assert steps == roles.pace.steps > 1000
+    finally:
+        roles.close()
+
+
+@pytest.mark.parametrize(
+    ("env", "settings"),
+    [
+        ("CartPole-v1", {}),
+        ("CartPole-v1", {"algorithm": "vtrace", "prediction_batch": 1}),
+        ("CartPole-v1", {"lstm": 8, "shared": True}),
+        ("environments:lopsided_box", {}),
+        ("environments:dictionary", {}),
+        ("ALE/Pong-v5", {"precision": "fp32"}),
+    ],
+)
+def test_what_was_said_of_a_step_is_what_the_network_says_of_it(env: str, settings: dict[str, Any]) -> None:
+    roles = Roles(env, **settings)
+    model = roles.model
+    try:
+        unrolls = []
+        while len(unrolls) < 12:
+            roles.play(20, trains=False)
+            if (taken := model._intake.take(0.0)) is not None:
+                unrolls.append(taken)
+        for taken in unrolls:
+            rollout, rows = taken.rollout(), taken.rows
+            forward = along(model._forward, rollout.memory)
+            with torch.no_grad():
+                parameters_NP, value_N = forward(rollout.observations.rows(None))
+            assert torch.allclose(rollout.extras["policy"].flatten(0, 1), parameters_NP, atol=1e-5)
+            assert torch.allclose(rollout.extras["value"].flatten(), value_N, atol=1e-5)
+            if rollout.memory is not None:
+                assert rollout.memory.last_BM is not None
+                assert torch.allclose(forward.memory_BM, rollout.memory.last_BM, atol=1e-5)
+            assert (rows.version == 0).all()
+            assert (rows.age[1:][~rows.ended[:-1]] == rows.age[:-1][~rows.ended[:-1]] + 1).all()
+    finally:
+        roles.close()
+
+
+def test_noise_belongs_to_agents_and_their_steps() -> None:
+    """However agents were batched: an action is a function of what the policy said and of the agent's own count."""
+    roles = Roles("CartPole-v1", prediction_batch=2)
+    distribution, checked = roles.model._on_policy.distribution, 0
+    try:
+        for _ in range(60):
+            roles.play(15, trains=True)
+            for number, host in enumerate(roles.hosts):
+                for b in range(AGENTS // 2):
+                    rows = int(host._row_W[b])
+                    step_T = np.arange(host._step_W[b] - rows, host._step_W[b])
+                    agent = np.array([number * AGENTS // 2 + b])
+                    noise = torch.from_numpy(uniform(host._seed, ACTION, agent, step_T, 2))
+                    policy_TP = torch.from_numpy(host._said["policy"][:rows, b])
+                    action_T = distribution.sample(policy_TP, distribution.prepare(noise)[:, 0])
+                    assert action_T.tolist() == host._slot.action[:rows, b].tolist()
+                    checked += rows
+        assert checked > 300
+    finally:
+        roles.close()
+
+
+def test_rollouts_follow_one_another() -> None:
+    """The last row of an agent's rollout is the first of its next: nothing is left out between."""
+    roles = Roles("environments:scripted", hosts=1, training_queue=AGENTS)
+    last: dict[int, tuple[Any, ...]] = {}
+    found = 0
+    try:
+        for _ in range(60):
+            roles.play(15, trains=False)
+            taken = roles.model._intake.take(0.0)
+            if taken is None:
+                continue
+            rows = taken.rows
+            for column in range(rows.width):
+
+                def row(t: int, b: int = column, rows: Any = rows) -> tuple[Any, ...]:
+                    return (
+                        tuple(rows.observation[""][t, b].tolist()),
+                        int(rows.age[t, b]),
+                        int(rows.episode[t, b]),
+                    )
+
+                first = row(0)
+                matching = [key for key, value in last.items() if value == first]
+                if last and len(last) == AGENTS:
+                    assert matching, "it goes on from where some agent was"
+                key = matching[0] if matching else len(last)
+                last[key] = row(STEPS)
+                found += 1
+                for t in range(STEPS):
+                    seed, age, _ = rows.observation[""][t + 1, column]
+                    if rows.valid[t, column]:
+                        action = int(rows.action[t, column])
+                        assert rows.reward[t, column] == seed % 64 + age / 4 + 64 * action
+        assert found > 60
+    finally:
+        roles.close()
+
+
+def test_parked_agents_pause_between_rollouts() -> None:
+    roles = Roles("CartPole-v1")
+    try:
+        roles.play(100, trains=True)
+        roles.model._server.activate(2)
+        roles.play(200, trains=True)
+        rows = [host._row_W.copy() for host in roles.hosts]
+        before = [host._step_W.copy() for host in roles.hosts]
+        assert all((row_W[1:] == 0).all() for row_W in rows), "their last rollouts are complete"
+        roles.play(200, trains=True)
+        for host, steps_W in zip(roles.hosts, before, strict=True):
+            assert host._step_W[0] > steps_W[0] and (host._step_W[1:] == steps_W[1:]).all()
+        roles.model._server.activate(AGENTS)
+        roles.play(200, trains=True)
+        assert all((host._step_W > steps_W).all() for host, steps_W in zip(roles.hosts, before, strict=True))
+    finally:
+        roles.close()
+
+
+def test_agents_wait_where_nobody_learns_and_nothing_is_lost() -> None:
+    roles = Roles("CartPole-v1", training_queue=4)
+    try:
+        roles.play(400, trains=False)
+        assert roles.edges["rollouts"].waiting.tolist() == [2, 2]
+        assert roles.pace.steps <= 4 * STEPS
+        assert all((host._row_W == STEPS).all() for host in roles.hosts), "each with a rollout that is full"
+        roles.play(400, trains=True)
+        assert roles.pace.steps > 20 * STEPS
+    finally:
+        roles.close()

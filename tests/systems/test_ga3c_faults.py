@@ -1,0 +1,57 @@
+"""Each process of a GA3C run is killed while it trains: it goes on, says what happened, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from child_runs import END_S, START_S, alive, child, descendants, roles, wait_until
+from run_rows import events, metrics
+
+CODE = """
+from veldt.cli import main
+main(["train", "ga3c", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--num-simulators", "6",
+      "--hosts", "2", "--steps", "3000000", "--checkpoint-every", "1000", "--log-every", "0.2"])
+"""
+ROLES = {"model", "agents 0", "agents 1"}
+
+
+@pytest.mark.timeout(480)
+def test_it_goes_on_whoever_is_killed(in_tmp: Path) -> None:
+    run = in_tmp / "run"
+
+    def step() -> int:
+        return max((row["step"] for row in metrics(run)), default=0)
+
+    with child(CODE, in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or step() > 1500, START_S, "training")
+        for count, name in enumerate(("agents 0", "model", "agents 1", "model", "agents 0"), 1):
+            wait_until(lambda: set(roles(process.pid)) >= ROLES, START_S, "all roles")
+            roles(process.pid)[name].kill()
+            wait_until(lambda n=count: len(events(run, "restart")) == n, START_S, f"the {name} again")
+            before = step()
+            wait_until(lambda b=before: process.poll() is not None or step() > b + 500, START_S, "more steps")
+            assert process.poll() is None
+        family = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=START_S)
+        assert process.returncode == 0, errors
+        wait_until(lambda: not alive(family), END_S, "all processes gone")
+    assert "was interrupted and saved" in output
+    texts = events(run, "restart")
+    for name, times in (("agents 0", 2), ("agents 1", 1), ("model", 2)):
+        of_it = [text for text in texts if text.startswith(f"the {name} was killed by SIGKILL")]
+        assert len(of_it) == times
+        assert all(("from the checkpoint of step" in text) == (name == "model") for text in of_it)
+    versions = [row["updates"] for row in metrics(run)]
+    assert versions == sorted(versions), "versions only grow"
+
+
+def test_when_the_program_itself_is_killed_nothing_is_left(in_tmp: Path) -> None:
+    with child(CODE, in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or bool(metrics(in_tmp / "run")), START_S, "training")
+        wait_until(lambda: set(roles(process.pid)) >= ROLES, START_S, "all roles")
+        family = descendants(process.pid)
+        process.kill()
+        wait_until(lambda: not alive(family), END_S, "all processes gone")

@@ -1,0 +1,163 @@
+"""GA3C from the outside: whole runs of each algorithm, resumed; what is learned from; what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from run_rows import episodes, events, learning
+
+import veldt
+from veldt.errors import UsageError
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.report import write_report
+
+SMALL: dict[str, Any] = {
+    "num_simulators": 4,
+    "hosts": 2,
+    "predictors": 2,
+    "trainers": 2,
+    "training_rows": 0,
+    "horizon": 5,
+    "hidden": (16,),
+    "steps": 4000,
+    "seed": 3,
+    "log_every": 0.2,
+    "quiet": True,
+}
+PPO = {"algorithm": "ppo", "batch": 40, "minibatches": 2, "epochs": 2}
+
+
+def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in (SMALL | settings).items()
+        if name != "horizon" or "batch" not in settings
+    }
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"algorithm": "vtrace"},
+        PPO,
+        {"lstm": 8, "shared": True},
+        {"training_rows": 15, "hosts": 1, "predictors": 3, "trainers": 3, "prediction_batch": 2},
+    ],
+    ids=["a2c", "vtrace", "ppo", "lstm", "other sizes"],
+)
+def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path: Path) -> None:
+    run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **with_ppo(settings))
+    algorithm = settings.get("algorithm", "a2c")
+    rows = 10 if algorithm == "ppo" else 5
+    assert run.reason == "steps" and 4000 <= run.summary["steps"] <= 4000 + 4 * rows, (
+        "a rollout of each agent more"
+    )
+    assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "ga3c")
+    last = learning(run.path)[-1]
+    assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
+    assert np.isfinite(last["loss/total"])
+    assert 1 <= last["batch/predictions"] <= settings.get("prediction_batch", 4)
+    assert last["batch/predictions"] <= last["queue/predictions"] <= 4
+    assert settings.get("training_rows", 1) / rows <= last["batch/rollouts"] <= 2 * 4
+    assert last["tps"] > 0 and last["pps"] > 0
+    assert run.summary["episodes"] == len(episodes(run.path)), "all games count"
+    again = veldt.resume(run.path, steps=6000, quiet=True)
+    after = CheckpointStore(run.path / "checkpoints").newest(print)
+    assert again.summary["steps"] >= 6000 and sum(after.meta["pace"]["steps"]) >= 6000
+    assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
+
+
+def test_what_is_paid_at_the_end_only_is_learned(tmp_path: Path) -> None:
+    run = veldt.train(
+        "ga3c",
+        env="environments:paid_at_the_end",
+        run_dir=tmp_path / "run",
+        **(SMALL | {"steps": 100_000, "until": 0.9, "hidden": (32,)}),
+    )
+    assert run.reason == "until"
+
+
+def test_an_environment_that_raises_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    with pytest.raises(veldt.VeldtError, match="the wheel came off") as caught:
+        veldt.train("ga3c", env="environments:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
+    assert "in _spoil" in caught.value.details
+
+
+def test_what_a_thread_of_the_model_raises_ends_the_run(tmp_path: Path) -> None:
+    settings = {"learning_rate": 1e30, "steps": 1_000_000}
+    with pytest.raises(veldt.VeldtError, match="training has diverged"):
+        veldt.train("ga3c", env="environments:lopsided_box", run_dir=tmp_path / "run", **(SMALL | settings))
+
+
+def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
+    settings = {"steps": 30_000, "tuner_interval": 0.3, "tuner_most": 3, "tune_agents": True}
+    run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    rows = learning(run.path)
+    for name, most in (("predictors", 3), ("trainers", 3), ("agents", 4)):
+        numbers = {row[f"tuner/{name}"] for row in rows}
+        assert numbers <= set(range(1, most + 1))
+    settings_seen = {
+        tuple(row[f"tuner/{name}"] for name in ("predictors", "trainers", "agents")) for row in rows
+    }
+    assert len(settings_seen) > 1
+    decisions = events(run.path, "tuner")
+    assert decisions and all(text.endswith((": kept", ": reverted")) for text in decisions)
+    page = write_report([run.path], run.path / "report.html").read_text()
+    for title in ("Predictors", "Trainers", "Agents", "Prediction queue"):
+        assert title in page
+    assert decisions[0] in page
+    kept = CheckpointStore(run.path / "checkpoints").newest(print).meta["units"]["0"]
+    assert set(kept) == {"predictors", "trainers", "agents"}
+
+
+def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
+    settings = {"tuner_interval": 0.0, "predictors": 3, "trainers": 1}
+    run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    seen = {(row["tuner/predictors"], row["tuner/trainers"]) for row in learning(run.path)}
+    assert seen == {(3, 1)} and not events(run.path, "tuner")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"algorithm": "dqn"},
+            "dqn learns from a replay memory, and the system ga3c .* one of a2c, ppo, vtrace$",
+        ),
+        ({"hosts": 3}, "--num-simulators is 4 and --hosts is 3: each host must get as many simulators"),
+        ({"hosts": -1}, r"--hosts is -1: it must be 0 \(automatic\) or more"),
+        ({"predictors": 0}, "--predictors is 0: it must be at least 1"),
+        ({"trainers": 0}, "--trainers is 0: it must be at least 1"),
+        ({"prediction_batch": 0}, "--prediction-batch is 0: it must be at least 1"),
+        (
+            {"learners": 2},
+            "--learners is 2, and the system ga3c has one model .*: it must be 1; take more --trainers",
+        ),
+        ({"training_queue": 1}, "--training-queue is 1, and there are 2 hosts"),
+        (
+            {"training_queue": 2, "training_rows": 12},
+            "--training-rows is 12, which are 3 rollouts of 5 steps, and ",
+        ),
+        ({"tuner_interval": -1.0}, r"--tuner-interval is -1: it must be 0 seconds \(off\) or more"),
+        (
+            {"tuner_interval": 0.0, "tune_agents": True},
+            "--tune-agents would have no effect: --tuner-interval is 0",
+        ),
+        ({"tuner_interval": 0.0, "tuner_most": 3}, "--tuner-most would have no effect"),
+        ({"tuner_interval": float("nan")}, "it must be a finite number"),
+        ({"predictors": 1.5}, "it must be a whole number"),
+        ({"processes": 2}, "--hosts says how many processes agents live in"),
+        ({"alternate": "on"}, "each agent goes on by itself"),
+        ({"actors": 2}, "--actors is none of ga3c's settings"),
+        ({"shards": 2}, "--shards is none of ga3c's settings"),
+        ({"cluster": "local"}, "memory that machines do not share: leave it out"),
+    ],
+)
+def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    assert not (tmp_path / "run").exists()
