@@ -91,6 +91,7 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         settings.restarts,
         unit_deadline_s(config),
         keeps=1,
+        goes_on_from="the checkpoint of step {step:,}",
         gpus=int(assembly.device.type == "cuda"),
     )
     names = [f"agents {host}" if settings.hosts > 1 else "agents" for host in range(settings.hosts)]
