@@ -68,6 +68,8 @@ def settings_of(system: System, algorithm: str) -> tuple[str, dict[str, Any]]:
             settings |= {"epsilon_steps": 2000}
     if system == "asynchronous":
         settings |= {"learners": 2}
+    if system == "ga3c":
+        settings |= {"hosts": 2}
     if system in ("apex", "impala"):
         settings |= {"actors": 2}
     own = [recipe for recipe in RECIPES.values() if recipe.system == system]

@@ -84,10 +84,8 @@ def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
     settings = []
     for field in dataclasses.fields(cls):
         kind, *extras = _unwrapped(hints[field.name])
-        optional = typing.get_origin(kind) in (
-            types.UnionType,
-            typing.Union,
-        )  # the second, where one is a Literal
+        # The second, where one of them is a Literal.
+        optional = typing.get_origin(kind) in (types.UnionType, typing.Union)
         if optional:
             kind = next(part for part in typing.get_args(kind) if part is not type(None))
         repeats = typing.get_origin(kind) is tuple

@@ -91,7 +91,8 @@ class StoreEnd:
         self.blocked_s = self.updating_s = 0.0
 
     def values(self) -> dict[str, Tensor]:
-        """All as it is this moment, by name: float32 [P], the store's own, which others may be writing; and []."""
+        """All as it is this moment, by name: float32 [P], the store's own, which others may be writing; and [], what
+        is counted, as the first chunk has it."""
         return {name: tensor if tensor.ndim == 1 else tensor[0, 0] for name, tensor in self._tensors.items()}
 
     def chunks(self) -> Iterator[Chunk]:
@@ -124,7 +125,7 @@ class StoreEnd:
 
     def copied(self) -> dict[str, np.ndarray]:
         """A copy of all, by name: each chunk as it was between two updates."""
-        copies = {name: value.clone() for name, value in self.values().items()}
+        copies = {name: torch.empty_like(value) for name, value in self.values().items()}
         for chunk in self.chunks():
             for name, value in chunk.tensors.items():
                 (copies[name][chunk.first : chunk.end] if value.ndim else copies[name]).copy_(value)

@@ -133,9 +133,8 @@ class AllReduce:
         self._waits = True
         try:
             yield
-            if (
-                self._device.type == "cuda"
-            ):  # else it is only ordered by now, and waited for wherever it is needed
+            if self._device.type == "cuda":
+                # It is only ordered by now, and would be waited for wherever it is needed.
                 torch.cuda.synchronize(self._device)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[0]

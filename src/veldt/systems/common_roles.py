@@ -31,6 +31,11 @@ def weights_edge(assembly: Assembly, target: str = "actor", source: str = "learn
     return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts))
 
 
+def meeting_of(run: Path | None) -> Path:
+    """A file of its own for learners to find each other by."""
+    return (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
+
+
 def learners(
     assembly: Assembly,
     entry: Callable[..., None],
@@ -41,8 +46,7 @@ def learners(
     """As many as the configuration says; `make_plan` gets what all learners' plans have by name."""
     config = assembly.config
     assert isinstance(config.roles, ActorsConfig)
-    count, threads = config.roles.learners, config.run.threads
-    meeting = (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
+    count, threads, meeting = config.roles.learners, config.run.threads, meeting_of(run)
     plans = [
         make_plan(
             config=config,

@@ -23,7 +23,7 @@ from veldt.runtime.devices import nth_device
 from veldt.runtime.memory import keep_freed_memory
 from veldt.runtime.roles import Control
 from veldt.simulators.spec import SimulatorSpec
-from veldt.systems.digests import digest_of, digest_of_weights
+from veldt.systems.digests import digest_of_weights, digests_of
 from veldt.systems.latest import newest_checkpoint
 from veldt.systems.learner import Learner
 from veldt.systems.stages import StageClock
@@ -73,7 +73,7 @@ class LearnerRole(ABC):
         if checkpoint is not None:
             groups = checkpoint.groups
             self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
-        edge.agree({"settings": digest_of(config), "weights": digest_of_weights(self._parameters)})
+        edge.agree({**digests_of(config), "weights": digest_of_weights(self._parameters)})
         # Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
         # none of the versions that are there.
         lived = 1 if control.attempt else 0

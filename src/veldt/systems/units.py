@@ -10,8 +10,6 @@ learn what one of the same size would.
 
 from __future__ import annotations
 
-import tempfile
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +22,8 @@ from veldt.runtime.devices import nth_device, subnormals_flushed
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 from veldt.systems.assembly import Assembly
-from veldt.systems.common_roles import MEETING, evaluators, unit_deadline_s, weights_edge
-from veldt.systems.digests import digest_of, digest_of_weights
+from veldt.systems.common_roles import evaluators, meeting_of, unit_deadline_s, weights_edge
+from veldt.systems.digests import digest_of_weights, digests_of
 from veldt.systems.latest import newest_checkpoint
 from veldt.systems.snapshot import Groups
 from veldt.systems.unit import Ties, UnitPlace
@@ -46,7 +44,7 @@ def units(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | 
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
     config = assembly.config
     count = config.roles.learners
-    meeting = (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
+    meeting = meeting_of(run)
     rows = assembly.algorithm().update_rows(config.phase_width) // count
     watching = evaluators(assembly, checkpoint)
     edges = {
@@ -90,7 +88,7 @@ class _JointUnit(UnitRole):
             control, plan, pace, place, Ties(self._edge, beat=control.beat), own_part(checkpoint, plan)
         )
         self._weights, self._phases = weights, 0
-        self._edge.agree({"settings": digest_of(config)})
+        self._edge.agree(digests_of(config))
         self._compare()
         self._publish()
 
