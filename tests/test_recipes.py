@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 import veldt
+from veldt.cli.training import WITH_ROLES
 from veldt.config import TrainConfig
 from veldt.errors import UsageError
 from veldt.recipe_book import RECIPES, Recipe, derived_of, find
@@ -163,3 +164,8 @@ def test_what_does_not_fit_a_system_is_refused() -> None:
     for recipe, algorithm in known:
         with pytest.raises(UsageError, match=algorithm):
             find(recipe).config("CartPole-v1", algorithm)
+
+
+def test_roles_are_loaded_early_for_the_recipes_that_have_them() -> None:
+    early = {name for name in RECIPES if name.startswith(WITH_ROLES)}
+    assert early == {name for name, recipe in RECIPES.items() if recipe.system != "synchronous"}

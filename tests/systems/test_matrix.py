@@ -89,9 +89,7 @@ def test_every_pair(system: System, algorithm: str, tmp_path: Path) -> None:
     recipe, settings = settings_of(system, algorithm)
     env = a_range if algorithm == "ddpg" else four_arms
     if misfit(system, algorithm) is not None:
-        with pytest.raises(
-            UsageError, match=f"^{algorithm} .* in the system {system}|the system {system} is for"
-        ):
+        with pytest.raises(UsageError, match=f"^{algorithm} .*the system {system} "):
             veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, algorithm=algorithm)
         return
     run = veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, **settings)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 ATARI = "ALE/Breakout-v5"  # stands for all games where none is named
 
-_WITH_ROLES = ("apex-", "ga3c", "impala")  # recipes whose names begin so have processes that learn and act
+# Recipes whose names begin so have processes that learn, and act.
+WITH_ROLES = ("a3c", "apex-", "appo", "async-", "ga3c", "impala")
 
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
 
@@ -64,7 +65,7 @@ class Resume:
 
 
 def train(arguments: list[str]) -> str:
-    if arguments and arguments[0].startswith(_WITH_ROLES) and peek(arguments, "cluster") is None:
+    if arguments and arguments[0].startswith(WITH_ROLES) and peek(arguments, "cluster") is None:
         from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 
         forkserver(PRELOAD_ROLES)  # loads what roles need while this process loads what it needs itself

@@ -105,7 +105,9 @@ A3C = Recipe(
     },
     small={
         **A2C.small,
-        "num_simulators": From(32, "measured here: 4 of each of 8 learners"),
+        "num_simulators": From(64, "measured here: 8 of each of 8 learners"),
+        "horizon": From(8, "measured here"),
+        "learning_rate": From(3e-3, "measured here"),
     },
 )
 
