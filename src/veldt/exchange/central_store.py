@@ -21,7 +21,9 @@ from veldt.runtime.locks import RecordLocks
 from veldt.runtime.shared import Layout, SharedArrays
 
 PARAMETERS = "parameters"
-_PAUSE_S = 2e-4  # between looks for a chunk that is free
+# Between looks for a chunk that is free: about half of the time that one is had for, as far as these allow. Each look
+# takes a core from those who have one.
+_LEAST_PAUSE_S, _MOST_PAUSE_S = 2e-4, 5e-3
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class StoreEnd:
         self._bounds, self._locks, self._rank, self._beat = bounds, locks, rank, beat
         self._deadline_s = deadline_s
         self.blocked_s = self.updating_s = 0.0
+        self._pause_s = _LEAST_PAUSE_S
 
     def values(self) -> dict[str, Tensor]:
         """All as it is this moment, by name: float32 [P], the store's own, which others may be writing; and [], what
@@ -121,7 +124,9 @@ class StoreEnd:
                 )
             finally:
                 self._locks.give_back(number)
-                self.updating_s += time.perf_counter() - began
+                had_s = time.perf_counter() - began
+                self.updating_s += had_s
+                self._pause_s = min(max(had_s / 2, _LEAST_PAUSE_S), _MOST_PAUSE_S)
 
     def copied(self) -> dict[str, np.ndarray]:
         """A copy of all, by name: each chunk as it was between two updates."""
@@ -141,7 +146,7 @@ class StoreEnd:
                     return number
             has_waited = True
             self._beat()
-            time.sleep(_PAUSE_S)
+            time.sleep(self._pause_s)
         held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in left)
         raise PeerLost(
             f"no chunk of the central store has been free for {self._deadline_s:g} s (taken last: {held})"

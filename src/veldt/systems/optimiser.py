@@ -13,9 +13,6 @@ from veldt.exchange.central_store import PARAMETERS, Chunk, StoreEnd
 from veldt.functional.updates import UpdateRule
 from veldt.networks.flat import FlatParameters
 
-# Parameters that are updated and copied together: what one pass has just written is still in the cache for the next.
-_BLOCK = 2**17  # on the CPU; accelerators take a chunk at once
-
 
 class Optimiser(Protocol):
     """Owns the update rule's state of a network's parameters."""
@@ -124,28 +121,17 @@ class CentralOptimiser:
 
     def _update(self, chunk: Chunk, gradient_P: Tensor, learning_rate: float) -> None:
         """The central values of a chunk become those after one update, and so do the learner's own parameters."""
-        own, device = self._parameters, gradient_P.device
-        scalars = {name: tensor for name, tensor in chunk.tensors.items() if not tensor.ndim}
-        after = scalars
-        size = _BLOCK if device.type == "cpu" else chunk.end - chunk.first
-        for first in range(chunk.first, chunk.end, size):
-            end = min(chunk.end, first + size)
-            block = slice(first - chunk.first, end - chunk.first)
-            central = {name: tensor[block] for name, tensor in chunk.tensors.items() if tensor.ndim}
-            here = {name: tensor.to(device) for name, tensor in central.items()}
-            # Every block is updated once, by the same count.
-            after = {name: tensor.to(device, copy=True) for name, tensor in scalars.items()}
-            parameters_N = here.pop(PARAMETERS)
-            rounded_R = own.rounded[first:end]
-            self._rule.apply(
-                first, parameters_N, gradient_P[first:end], here | after, learning_rate, rounded_R
-            )
-            own.master[first:end].copy_(parameters_N)
-            if device.type != "cpu":
-                for name, tensor in {**here, PARAMETERS: parameters_N}.items():
-                    central[name].copy_(tensor)
-        for name, tensor in scalars.items():
-            tensor.copy_(after[name])
+        own, part = self._parameters, slice(chunk.first, chunk.end)
+        # The same memory where the learner is on the CPU, else copies on its device.
+        here = {name: tensor.to(gradient_P.device) for name, tensor in chunk.tensors.items()}
+        state = {name: tensor for name, tensor in here.items() if name != PARAMETERS}
+        self._rule.apply(
+            chunk.first, here[PARAMETERS], gradient_P[part], state, learning_rate, own.rounded[part]
+        )
+        own.master[part].copy_(here[PARAMETERS])
+        for name, tensor in chunk.tensors.items():
+            if tensor is not here[name]:
+                tensor.copy_(here[name])
 
 
 class _Scaled:
