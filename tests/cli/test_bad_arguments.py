@@ -42,7 +42,7 @@ SETTINGS = {
     "--compile=yes": "--compile: ignored explicit argument 'yes'",
     "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "--no-compil": "no flag --no-compil (did you mean '--no-compile'?)",
-    "--horizon 5": "--horizon is none of ppo's settings: take a recipe that has it (a2c, a3c, dqn,",
+    "--horizon 5": "--horizon is none of ppo's settings: take a recipe that has it (a2c, a3c, ga3c, dqn,",
     "--actors 2": "--actors is about actors and learners that come apart, and in ppo whoever acts learns: take a",
     "--replay-size 5": "--replay-size is about a replay memory, and ppo learns from fresh rollouts and keeps none",
     "--samples-per-insert 4": "--samples-per-insert is called --training-intensity in veldt, and "

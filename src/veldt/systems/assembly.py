@@ -203,20 +203,20 @@ def _shared_out(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerat
 def _say_roles(config: TrainConfig, accelerators: int) -> str:
     roles, threads = config.roles, config.run.threads
     cores, simulators = len(allowed_cores()), config.simulation.num_simulators
-    where = "on the accelerator" if accelerators else f"with {_count(threads, 'thread', 'threads')}"
+    where = "on the accelerator" if accelerators else f"with {counted(threads, 'thread', 'threads')}"
     if isinstance(roles, Ga3cConfig):
         return (
-            f"{_count(simulators, 'agent', 'agents')} in {_count(roles.hosts, 'process', 'processes')}, a model "
-            f"{where} each for {_count(roles.predictors, 'predictor', 'predictors')} and "
-            f"{_count(roles.trainers, 'trainer', 'trainers')}, on {_count(cores, 'core', 'cores')}"
+            f"{counted(simulators, 'agent', 'agents')} in {counted(roles.hosts, 'process', 'processes')}, a model "
+            f"{where} each for {counted(roles.predictors, 'predictor', 'predictors')} and "
+            f"{counted(roles.trainers, 'trainer', 'trainers')}, on {counted(cores, 'core', 'cores')}"
         )
     assert isinstance(roles, ActorsConfig)
     actors = roles.actors
     width = simulators // actors
     learners = "a learner" if roles.learners == 1 else f"{roles.learners} learners, each"
     return (
-        f"{_count(actors, 'actor', 'actors')} x {_count(width, 'simulator', 'simulators')}, {learners} {where}, on "
-        f"{_count(cores, 'core', 'cores')}"
+        f"{counted(actors, 'actor', 'actors')} x {counted(width, 'simulator', 'simulators')}, {learners} {where}, on "
+        f"{counted(cores, 'core', 'cores')}"
     )
 
 
@@ -226,13 +226,13 @@ def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
 
 def _say(chosen: Plan, simulators: int, horizon: int, whose: str) -> str:
     if chosen.backend == "in-process":
-        each = _count(simulators, "simulator", "simulators")
+        each = counted(simulators, "simulator", "simulators")
         return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
     groups = "two alternating groups" if chosen.groups == 2 else "one group"
     cores = sorted(set(chosen.cores))
-    where = f"{_count(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"
+    where = f"{counted(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"
     return (
-        f"{_count(simulators, 'simulator', 'simulators')} x {horizon} steps, in {where} "
+        f"{counted(simulators, 'simulator', 'simulators')} x {horizon} steps, in {where} "
         f"{', '.join(map(str, cores))}, {groups} ({chosen.reason})"
     )
 
@@ -246,5 +246,5 @@ def _say_phase(learn: OffPolicyConfig, simulators: int) -> str:
     )
 
 
-def _count(number: int, one: str, many: str) -> str:
+def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"

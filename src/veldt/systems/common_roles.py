@@ -13,7 +13,7 @@ from veldt.exchange.settings import ActorsConfig
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.systems.actor import ActorPlan, run_actor
-from veldt.systems.assembly import Assembly
+from veldt.systems.assembly import Assembly, counted
 from veldt.systems.evaluator_role import EvaluatorPlan, run_evaluator
 from veldt.systems.learner_role import LearnerPlan
 
@@ -62,7 +62,7 @@ def learners(
     ]
     return Role(
         "learner",
-        f"learns on {config.run.device}, {threads} {'thread' if threads == 1 else 'threads'}",
+        f"learns on {config.run.device}, {counted(threads, 'thread', 'threads')}",
         entry,
         plans,
         edges,

@@ -24,7 +24,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.simulators.trajectory import row_layouts
 from veldt.systems.agents import AgentsPlan, run_agents
-from veldt.systems.assembly import Assembly
+from veldt.systems.assembly import Assembly, counted
 from veldt.systems.common_roles import evaluators, lives_of, unit_deadline_s, weights_edge
 from veldt.systems.ga3c_model import ModelPlan, run_model
 from veldt.systems.observations import blank_observation
@@ -75,7 +75,8 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         edges["weights"] = weights_edge(assembly, "evaluator", "model")
     model = Role(
         "model",
-        f"{settings.predictors} predictors and {settings.trainers} trainers on {config.run.device}",
+        f"{counted(settings.predictors, 'predictor', 'predictors')} and "
+        f"{counted(settings.trainers, 'trainer', 'trainers')} on {config.run.device}",
         run_model,
         [
             ModelPlan(
