@@ -36,7 +36,7 @@ def norm(width: int, is_wanted: bool) -> nn.Module:
 
 
 def _dtype(module: nn.Module) -> torch.dtype:
-    """The precision a module computes in; of a layer, whose first parameter is found sooner than a network's."""
+    """The precision a module computes in."""
     return next((parameter.dtype for parameter in module.parameters()), torch.float32)
 
 
@@ -139,7 +139,7 @@ class MLP(nn.Module):
 
     def forward(self, vector: Tensor) -> Tensor:
         """[N, ...] of any dtype to [N, features]."""
-        x = vector.flatten(1).to(dtype=_dtype(self.layers[0]))
+        x = vector.flatten(1).to(dtype=_dtype(self))
         if self.scale != 1.0:
             x = x * self.scale
         for layer, normalised in zip(self.layers, self.norms, strict=True):
