@@ -10,7 +10,6 @@ meanwhile. A unit that dies takes nothing with it but its games: it begins anew 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,24 +27,15 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import subnormals_flushed
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
-from veldt.simulators.seeding import ACTOR, derive_seed
 from veldt.systems.assembly import Assembly
-from veldt.systems.common_roles import evaluators, lives_of, unit_deadline_s, weights_edge
-from veldt.systems.latest import newest_checkpoint
+from veldt.systems.common_roles import evaluators, unit_deadline_s, weights_edge
+from veldt.systems.independent_unit import IndependentPlan, IndependentUnit, independent_plans
 from veldt.systems.learner import load_state, load_weights, named, named_state
 from veldt.systems.optimiser import CentralOptimiser
 from veldt.systems.snapshot import Groups
-from veldt.systems.unit import Ties, UnitPlace
-from veldt.systems.unit_role import Now, UnitPlan, UnitRole, own_part
+from veldt.systems.unit import Ties
 
 _MARGIN_S = 60.0  # after which a unit that is silent has surely been killed, and its chunk is free
-
-
-@dataclass(frozen=True, kw_only=True)
-class AsynchronousPlan(UnitPlan):
-    """`lives` is how often it was started in the run before that was resumed: every life plays games of its own."""
-
-    lives: int
 
 
 def asynchronous(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
@@ -72,21 +62,11 @@ def asynchronous(assembly: Assembly, run: Path | None = None, checkpoint: Checkp
     }
     if watching:
         edges["weights"] = weights_edge(assembly, "evaluator")
-    lives = lives_of(checkpoint)
-    plans = [
-        AsynchronousPlan(
-            assembly=assembly.portable,
-            rank=rank,
-            run=run,
-            lives=lives.get(f"learner {rank}" if count > 1 else "learner", 0),
-        )
-        for rank in range(count)
-    ]
     learner = Role(
         "learner",
         f"acts in {width} simulators, learns from batches of its own, and brings its gradients to the store",
         run_asynchronous_unit,
-        plans,
+        independent_plans(assembly, run, checkpoint),
         [tuple(edges)] * count,
         settings.restarts,
         unit_deadline_s(config),
@@ -110,47 +90,35 @@ def _initial(assembly: Assembly, checkpoint: Checkpoint | None) -> Mapping[str, 
 
 @subnormals_flushed()
 def run_asynchronous_unit(
-    control: Control, plan: AsynchronousPlan, pace: Pace, store: CentralStore, weights: Weights | None = None
+    control: Control, plan: IndependentPlan, pace: Pace, store: CentralStore, weights: Weights | None = None
 ) -> None:
     """The role: samples and learns until it is told to stop."""
     may_have_children()
     _AsynchronousUnit(control, plan, pace, store, weights).run()
 
 
-class _AsynchronousUnit(UnitRole):
-    own_groups = (*UnitRole.own_groups, "target")
-
+class _AsynchronousUnit(IndependentUnit):
     def __init__(
         self,
         control: Control,
-        plan: AsynchronousPlan,
+        plan: IndependentPlan,
         pace: Pace,
         store: CentralStore,
         weights: Weights | None,
     ) -> None:
-        config, rank = plan.assembly.config, plan.rank
-        settings = config.roles
+        rank, settings = plan.rank, plan.assembly.config.roles
         assert isinstance(settings, AsynchronousConfig)
         self._weights, self._pull_every, self._rows = weights, settings.pull_every, 0
         self._end = store.end(rank, control.beat)
-        # A life that begins in mid-run goes on from the store alone.
-        is_first = control.attempt == 0
-        own = own_part(newest_checkpoint(plan.run), plan) if plan.run is not None and is_first else None
-        life = plan.lives + control.attempt
-        seed = derive_seed(config.run.seed, ACTOR, rank, life) if life else config.run.seed
-        place = UnitPlace(seed if own is None else own.meta["seed"], rank, settings.learners, joint=False)
         ties = Ties(
             optimiser=self._optimiser_of,
             elsewhere=lambda: int(pace.updates_L.sum() - pace.updates_L[rank]),
             beat=self._beat,
         )
         self._local_steps = settings.local_steps
-        super().__init__(control, plan, pace, place, ties, own)
+        super().__init__(control, plan, pace, ties)
         self._optimiser.pull()
-        if own is None:
-            self._unit.learner.updates = int(pace.updates_L[rank])
-            self._unit.learner.renew_target()
-            self._unit.acts_by_newest()
+        self.take_up()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> CentralOptimiser:
         self._optimiser = CentralOptimiser(algorithm, parameters, self._end, self._local_steps)
@@ -163,11 +131,6 @@ class _AsynchronousUnit(UnitRole):
         if self._pull_every and self._rows % (self._pull_every * len(self._unit.simulators.groups)) == 0:
             self._optimiser.catch_up()
             self._unit.acts_by_newest()
-
-    def agreed(self) -> Now:
-        control, pace = self._control, self._pace
-        done = int(pace.steps_A[self._rank])
-        return Now(pace.steps, done, control.stopping, pace.may_act(), control.snapshot)
 
     def after_phase(self) -> None:
         if self._weights is not None and self._rank == 0:
