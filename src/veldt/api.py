@@ -50,6 +50,7 @@ from veldt.systems.asynchronous import asynchronous
 from veldt.systems.decoupled import Decoupled, Lost, Supervised
 from veldt.systems.evaluator import Evaluation, play_games, play_steps
 from veldt.systems.ga3c import ga3c
+from veldt.systems.gorila import gorila
 from veldt.systems.here import supervised_here
 from veldt.systems.human_starts import play_starts, record_from
 from veldt.systems.impala import impala
@@ -94,7 +95,7 @@ def train(
     """Trains until its steps are done or its score is reached, and returns the run.
 
     Args:
-        recipe: "ppo", "rainbow", "ga3c", "apex-dqn", "impala" and more; `veldt recipes` lists them all.
+        recipe: "ppo", "rainbow", "ga3c", "gorila", "apex-dqn", "impala" and more; `veldt recipes` lists them all.
         env: a Gymnasium id, "module:function", or a callable returning an environment.
         env_kwargs: JSON values, passed to whatever makes the environment.
         network: a name, "module:function", or a callable from an observation's shape to an `nn.Module` that maps
@@ -379,6 +380,7 @@ def _graph_of(assembly: Assembly) -> Callable[..., Graph]:
         "synchronous": units,
         "asynchronous": asynchronous,
         "ga3c": ga3c,
+        "gorila": gorila,
         "apex": apex,
         "impala": impala,
     }
@@ -400,7 +402,7 @@ def _runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
     if config.in_one_process:
         raise UsageError(
             f"--cluster is '{cluster}', and {config.recipe} learns and acts in one process: take more --learners, or a "
-            "recipe whose actors and learner come apart (apex-dqn, apex-ddpg, impala), or leave it out"
+            "recipe of several processes (gorila, apex-dqn, apex-ddpg, impala), or leave it out"
         )
     if config.system == "asynchronous":
         raise UsageError(

@@ -19,14 +19,9 @@ from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.exchange.settings import (
-    ApexConfig,
-    AsynchronousConfig,
-    Ga3cConfig,
-    ImpalaConfig,
-    RolesConfig,
-    UnitsConfig,
-)
+from veldt.exchange.ga3c_settings import Ga3cConfig
+from veldt.exchange.gorila_settings import GorilaConfig
+from veldt.exchange.settings import ApexConfig, AsynchronousConfig, ImpalaConfig, RolesConfig, UnitsConfig
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.settings import Unit, check_values, flag
 from veldt.simulators.settings import AtariConfig, SimulationConfig
@@ -43,12 +38,13 @@ ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
     "ddpg": (DDPGConfig, DDPG),
 }
 _ON_POLICY = ("a2c", "ppo")
-System = Literal["synchronous", "asynchronous", "ga3c", "apex", "impala"]
+System = Literal["synchronous", "asynchronous", "ga3c", "gorila", "apex", "impala"]
 # The settings of each system's processes.
 SYSTEMS: dict[System, type[RolesConfig]] = {
     "synchronous": UnitsConfig,
     "asynchronous": AsynchronousConfig,
     "ga3c": Ga3cConfig,
+    "gorila": GorilaConfig,
     "apex": ApexConfig,
     "impala": ImpalaConfig,
 }
@@ -163,6 +159,11 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_values(self)
         check_fits(self.system, self.algorithm)
+        if self.replay is None and isinstance(self.roles, GorilaConfig) and self.roles.actors:
+            raise UsageError(
+                f"--actors is {self.roles.actors}, and {self.algorithm} learns from the rollout that was just sampled, "
+                "not from a replay memory that actors fill: take --actors 0, so that each learner acts itself"
+            )
         if type(self.roles) is not SYSTEMS[self.system]:
             raise UsageError(
                 f"the system {self.system} has settings of its own, {SYSTEMS[self.system].__name__}"
@@ -194,7 +195,7 @@ class TrainConfig:
     @property
     def in_phases(self) -> bool:
         """Whether acting and learning take turns, so that whoever acts learns, too."""
-        return isinstance(self.roles, UnitsConfig)
+        return self.roles.in_phases
 
     @property
     def in_one_process(self) -> bool:
@@ -204,18 +205,17 @@ class TrainConfig:
     @property
     def phase_width(self) -> int:
         """Simulators whose steps together make a phase: all, or those of one unit where each has phases of its own."""
-        alone = self.system == "asynchronous"
-        return self.simulation.num_simulators // (self.roles.learners if alone else 1)
+        return self.simulation.num_simulators // (self.roles.learners if self.roles.alone else 1)
 
     @property
     def memories(self) -> int:
         """Of how many learners each has a memory of its own, begins when that holds enough, and draws whole batches."""
-        return self.roles.learners if self.system == "asynchronous" else 1
+        return self.roles.learners if self.roles.alone else 1
 
     @property
     def batch_shares(self) -> int:
         """Learners that each batch is shared out among."""
-        return 1 if self.system == "asynchronous" else self.roles.learners
+        return self.roles.learners if self.roles.together else 1
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         return ALGORITHMS[self.algorithm][1](self.learn, action)

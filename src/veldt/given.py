@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
-from veldt.exchange.settings import ApexConfig, Ga3cConfig, ImpalaConfig
+from veldt.exchange.ga3c_settings import Ga3cConfig
+from veldt.exchange.settings import ApexConfig, ImpalaConfig
 from veldt.recipe_book import RECIPES
 from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.runtime.settings import flag
@@ -130,17 +131,17 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             "environment its own settings with --env-kwargs"
         )
     in_phases = _OF_AGENTS if isinstance(config.roles, Ga3cConfig) else _IN_PHASES
-    unread_here = in_phases.keys() if config.system == "apex" else in_phases.keys() - {"horizon"}
+    unread_here = in_phases.keys() - ({"horizon"} if config.replay is None else set())
     if not config.in_phases and (unread := sorted(unread_here & set(names))):
         raise UsageError(
             f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {in_phases[unread[0]]}: leave "
             "it out"
         )
-    unread_off = sorted({"tuner_most", "tune_agents"} & set(names))
-    if isinstance(config.roles, Ga3cConfig) and not config.roles.tunes and unread_off:
+    falls = hasattr(config.learn, "epsilon_steps") and "epsilon_steps" not in config.learn.unread()
+    if "anneal_by" in names and not falls:
         raise UsageError(
-            f"{flag(unread_off[0])} would have no effect: --tuner-interval is 0, so nothing is tuned; leave it out, or "
-            "give an interval"
+            f"--anneal-by is for exploration that falls with time, and that of {config.algorithm} does not here: leave "
+            "it out"
         )
     if config.in_one_process and "restarts" in names:
         raise UsageError(
@@ -152,7 +153,7 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             "--replay-unrolls would have no effect: --replay-share is 0, so nothing is learned from twice; leave it "
             "out, or give a share"
         )
-    unread_beside = config.learn.unread()
+    unread_beside = config.learn.unread() | config.roles.unread()
     if unread := sorted(set(unread_beside) & set(names)):
         raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
     if config.replay is not None and config.replay.replay == "uniform":

@@ -88,3 +88,18 @@ def test_a_slack_that_would_stop_both_is_refused() -> None:
     check_slack(least, least)
     with pytest.raises(UsageError, match=r"would wait for each other for ever; it must be at least 1280"):
         check_slack(least - 1, least)
+
+
+def test_of_learners_with_batches_of_their_own_whoever_is_free_makes_the_next_update() -> None:
+    """One that is lost does not keep the others."""
+    spec = PaceSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0, together=False)
+    pace = Pace(spec, None)
+    pace.steps_A[0] = 15
+    assert pace.may_learn(0) and pace.may_learn(1)
+    pace.updates_L[0] = 3
+    assert pace.samples == 30 == pace.due and not pace.may_learn(0) and not pace.may_learn(1)
+    pace.steps_A[0] = 20
+    assert pace.may_learn(0)
+    together = Pace(PaceSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0), None)
+    together.steps_A[0], together.updates_L[0] = 20, 2
+    assert not together.may_learn(0) and together.may_learn(1), "the other's are to come first"

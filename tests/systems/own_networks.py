@@ -41,3 +41,7 @@ def of_other_size(shape: tuple[int, ...]) -> nn.Module:
 
 def confused(shape: tuple[int, ...]) -> nn.Module:
     return nn.Linear(shape + 1, 8)  # type: ignore[operator]
+
+
+def with_batch_norm(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.ReLU())

@@ -66,10 +66,12 @@ def settings_of(system: System, algorithm: str) -> tuple[str, dict[str, Any]]:
             settings |= {"actor_learning_rate": 5e-3}
         elif system != "apex":
             settings |= {"epsilon_steps": 2000}
-    if system == "asynchronous":
+    if system in ("asynchronous", "gorila"):
         settings |= {"learners": 2}
     if system == "ga3c":
         settings |= {"hosts": 2}
+    if system == "gorila":
+        settings |= {"parameter_shards": 2}
     if system in ("apex", "impala"):
         settings |= {"actors": 2}
     own = [recipe for recipe in RECIPES.values() if recipe.system == system]

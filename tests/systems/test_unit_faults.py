@@ -1,4 +1,4 @@
-"""Learners that act, too, are killed and stopped: those on a store go on without, joint ones from a checkpoint."""
+"""Learners that act, too, are killed and stopped: independent ones go on without, joint ones from a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,14 +23,28 @@ def begun(process: object, run: Path) -> bool:
 
 
 @pytest.mark.timeout(480)
-def test_learners_on_a_store_go_on_without_each_other(in_tmp: Path) -> None:
-    run, more = in_tmp / "run", "--learners 3 --num-simulators 24 --until 475 --steps 3000000"
-    with child(CODE.format(recipe="a3c", more=more), in_tmp) as process:
+@pytest.mark.parametrize(
+    ("recipe", "settings", "goes_on_from"),
+    [
+        ("a3c", "", {"learner 1": "the central store", "learner 0": "the central store"}),
+        (
+            "gorila",
+            " --parameter-shards 2",
+            {"server 1": "what it had published", "learner 0": "the parameter server"},
+        ),
+    ],
+    ids=["a store", "a server"],
+)
+def test_independent_learners_go_on_without_each_other(
+    recipe: str, settings: str, goes_on_from: dict[str, str], in_tmp: Path
+) -> None:
+    run, more = in_tmp / "run", "--learners 3 --num-simulators 24 --until 475 --steps 3000000" + settings
+    with child(CODE.format(recipe=recipe, more=more), in_tmp) as process:
         wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
         stopped = psutil.Process(roles(process.pid)["learner 2"].pid)
         stopped.suspend()  # perhaps with a chunk in its hand
         killed = []
-        for name in ("learner 1", "learner 0"):
+        for name in goes_on_from:
             found = roles(process.pid).get(name)
             if process.poll() is None and found is not None:
                 found.kill()
@@ -43,9 +57,10 @@ def test_learners_on_a_store_go_on_without_each_other(in_tmp: Path) -> None:
         wait_until(lambda: not alive(family), END_S, "all processes gone")
     assert "reached its score" in output, "in spite of all"
     restarts = events(run, "restart")
+    assert len(restarts) == len(killed) > 0
     for name in killed:
-        assert sum(text.startswith(f"the {name} was killed by SIGKILL") for text in restarts) == 1
-    assert all("started again from the central store" in text for text in restarts)
+        (text,) = (text for text in restarts if text.startswith(f"the {name} was killed by SIGKILL"))
+        assert f"started again from {goes_on_from[name]}" in text
 
 
 @pytest.mark.timeout(480)

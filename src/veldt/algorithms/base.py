@@ -142,6 +142,10 @@ class OffPolicy(Algorithm):
     returns: NStep
     reward_range: tuple[float, float] | None = None  # what one reward can be for the network to express it
 
+    def steps_due(self, updates: int) -> int:
+        """The agent steps after which so many updates are due."""
+        return self.learning_starts + round(updates * self.batch / self.intensity)
+
     @abstractmethod
     def update_noise(self, network: nn.Module) -> int:
         """Standard normal numbers that an update takes."""

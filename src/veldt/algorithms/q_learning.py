@@ -18,7 +18,7 @@ from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import QBatch, Transitions
 from veldt.errors import UsageError
 from veldt.functional.exploration import annealed, ladder
-from veldt.functional.updates import Adam, RMSProp, UpdateRule
+from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule
 from veldt.networks.precision import Network
 from veldt.networks.q_network import QNetwork
 from veldt.runtime.settings import Unit, flag
@@ -33,7 +33,7 @@ class QLearningConfig(OffPolicyConfig):
 
     scale_learning_rate: Literal["paper", "none"] = "paper"
     """How the step size grows with the batch, from the one given for a batch of 32: as Stooke & Abbeel, A.3."""
-    optimiser: Literal["adam", "rmsprop"] = "adam"
+    optimiser: Literal["adam", "rmsprop", "adagrad"] = "adam"
     """The update rule."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
     """ε of Adam."""
@@ -43,6 +43,8 @@ class QLearningConfig(OffPolicyConfig):
     """Decay of RMSProp's mean square."""
     rmsprop_epsilon: Annotated[float, Unit("gradient²")] = 1e-6
     """ε of RMSProp, inside the square root."""
+    adagrad_initial: Annotated[float, Unit("gradient²")] = 0.0
+    """Where AdaGrad's sum of squared gradients begins: more makes the first steps smaller."""
     double: bool = False
     """Double Q-learning: the learning network chooses the next action, the target network values it."""
     dueling: bool = False
@@ -72,6 +74,8 @@ class QLearningConfig(OffPolicyConfig):
         for name in ("epsilon_steps", "adam_epsilon", "rmsprop_epsilon", "noisy_sigma"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
+        if self.adagrad_initial < 0:
+            raise UsageError(f"--adagrad-initial is {self.adagrad_initial:g}: it must be 0 or more")
         if not 0 <= self.rmsprop_decay < 1:
             raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
 
@@ -97,6 +101,8 @@ class QLearningConfig(OffPolicyConfig):
         """The update rule that these settings describe."""
         if self.optimiser == "rmsprop":
             return RMSProp(self.rmsprop_decay, self.rmsprop_epsilon, epsilon_inside=True)
+        if self.optimiser == "adagrad":
+            return AdaGrad(initial=self.adagrad_initial)
         return Adam(epsilon=self._epsilon)
 
     def unread(self) -> dict[str, str]:
@@ -105,10 +111,14 @@ class QLearningConfig(OffPolicyConfig):
             unread["scale_learning_rate"] = (
                 "the paper does not scale this algorithm's step size with the batch"
             )
-        if self.optimiser == "rmsprop":
-            unread |= dict.fromkeys(("adam_epsilon", "scale_adam_epsilon"), "--optimiser is rmsprop")
-        else:
-            unread |= dict.fromkeys(("rmsprop_decay", "rmsprop_epsilon"), "--optimiser is adam")
+        own = {
+            "adam": ("adam_epsilon", "scale_adam_epsilon"),
+            "rmsprop": ("rmsprop_decay", "rmsprop_epsilon"),
+            "adagrad": ("adagrad_initial",),
+        }
+        for rule, names in own.items():
+            if rule != self.optimiser:
+                unread |= dict.fromkeys(names, f"--optimiser is {self.optimiser}")
         if self.exploration == "ladder":
             annealing = ("epsilon_start", "epsilon_end", "epsilon_steps")
             unread |= dict.fromkeys(annealing, "--exploration is ladder, where each simulator has its own ε")

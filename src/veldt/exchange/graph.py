@@ -11,13 +11,18 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
+import numpy as np
+
 from veldt.exchange.central_store import CentralStore, StoreSpec
 from veldt.exchange.inference import InferenceEdge, InferenceSpec
+from veldt.exchange.kept import Kept
 from veldt.exchange.pace import Pace, PaceSpec
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.runtime.shared import Layout
+
+Groups = dict[str, dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,14 @@ class ReplaySpec:
     fed_by: tuple[str, ...]
 
 
-Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec | StoreSpec | InferenceSpec
+@dataclass(frozen=True)
+class KeptSpec:
+    """See `kept.Kept`."""
+
+    layouts: Mapping[str, Layout]
+
+
+Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec | StoreSpec | InferenceSpec | KeptSpec
 
 
 def edge_bytes(spec: Spec) -> int:
@@ -62,6 +74,8 @@ def edge_bytes(spec: Spec) -> int:
             return sum(array.nbytes for array in initial.values())
         case InferenceSpec() as inference:
             return _nbytes(inference.layouts())
+        case KeptSpec(layouts):
+            return _nbytes(layouts)
     return 0
 
 
@@ -135,10 +149,14 @@ class Role:
 
 @dataclass(frozen=True)
 class Graph:
-    """Roles, and edges by name."""
+    """Roles, and edges by name.
+
+    `whole` puts together what parts of checkpoints have of the same thing: groups of arrays by name, from all of them.
+    """
 
     roles: tuple[Role, ...]
     edges: Mapping[str, Edge]
+    whole: Callable[[Groups], Groups] = lambda groups: groups
 
     def drawn(self) -> list[str]:
         """Lines of text: what there is of each role, and what travels between them."""
@@ -177,4 +195,6 @@ def made_here(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str
                 made[name] = CentralStore(spec, context)
             case InferenceSpec() as spec:
                 made[name] = InferenceEdge(spec, context)
+            case KeptSpec(layouts):
+                made[name] = Kept(layouts, context)
     return made

@@ -27,6 +27,7 @@ class PaceSpec:
         slack: samples that may be due and not done.
         acts_on: whether acting goes on until the run's last checkpoint is there: of learners that wait for each other,
             each needs batches to the end.
+        together: whether all learners make each update together; else whoever is free makes the next.
     """
 
     actors: int
@@ -36,6 +37,7 @@ class PaceSpec:
     batch: int
     slack: float
     acts_on: bool = False
+    together: bool = True
 
     @classmethod
     def free(cls, actors: int, learners: int, batch: int) -> PaceSpec:
@@ -57,7 +59,11 @@ class Pace:
         layouts = {"steps": Layout((spec.actors, 8), "int64"), "updates": Layout((spec.learners, 8), "int64")}
         layouts["excused"] = Layout((spec.learners, 8), "int64")
         layouts["most"] = Layout((1,), "int64")
-        self._counts, self._acts_on = SharedArrays(layouts, context), spec.acts_on
+        self._counts, self._acts_on, self._together = (
+            SharedArrays(layouts, context),
+            spec.acts_on,
+            spec.together,
+        )
         self._counts["most"][0] = np.iinfo(np.int64).max
 
     @property
@@ -112,9 +118,11 @@ class Pace:
         return self.steps < self.most and (self.intensity == 0 or self.due <= self.samples + self.slack)
 
     def may_learn(self, learner: int = 0) -> bool:
-        """Whether its next update is due, which all learners make together."""
+        """Whether its next update is due, which all learners make together, or whoever is free."""
         if self.intensity == 0:
             return self.steps >= self.starts
+        if not self._together:
+            return self.samples + self.batch <= self.due
         others = len(self.updates_L)
         done = int(self.updates_L[learner]) * others * self.batch + int(self.excused_L.sum())
         return done + others * self.batch <= self.due

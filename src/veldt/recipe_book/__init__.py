@@ -6,6 +6,7 @@ both; the environment decides which is meant.
 
 from veldt.recipe_book.apex import APEX_DDPG, APEX_DQN
 from veldt.recipe_book.ga3c import GA3C
+from veldt.recipe_book.gorila import GORILA
 from veldt.recipe_book.impala import IMPALA
 from veldt.recipe_book.matrix import cell, reasons
 from veldt.recipe_book.policy_gradient import A2C, A3C, APPO, PPO
@@ -16,5 +17,20 @@ __all__ = ["RECIPES", "Recipe", "cell", "derived_of", "find", "reasons"]
 
 RECIPES |= {
     recipe.name: recipe
-    for recipe in (A2C, A3C, PPO, APPO, GA3C, DQN, ASYNC_DQN, C51, RAINBOW, DDPG, APEX_DQN, APEX_DDPG, IMPALA)
+    for recipe in (
+        A2C,
+        A3C,
+        PPO,
+        APPO,
+        GA3C,
+        DQN,
+        ASYNC_DQN,
+        C51,
+        RAINBOW,
+        GORILA,
+        DDPG,
+        APEX_DQN,
+        APEX_DDPG,
+        IMPALA,
+    )
 }

@@ -66,7 +66,8 @@ class Recipe:
             return settings
         learn, own = _names(ALGORITHMS[algorithm][0]), _names(ALGORITHMS[self.algorithm][0])
         other = next(recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm).settings(env)
-        kept = {name: value for name, value in settings.items() if name not in own - learn}
+        known = set().union(*map(_names, self._sections(algorithm).values()))
+        kept = {name: value for name, value in settings.items() if name in known}
         return kept | {name: other[name] for name in learn - own if name in other}
 
     def config(self, env: str, algorithm: str | None = None) -> TrainConfig:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from veldt.agent import make_network
+from veldt.algorithms.base import OffPolicy
 from veldt.config import TrainConfig
 from veldt.exchange.pace import Pace
 from veldt.exchange.slots import Arrays, SlotOut, Slots
@@ -41,7 +42,8 @@ class ActorPlan:
     """Simulators `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once.
 
     `ring` is its own among those of whom it hands them over to, `lives` how often it was started in the run before it
-    was resumed: every life plays episodes of its own.
+    was resumed: every life plays episodes of its own. `anneals_by_updates` is whether its exploration falls by the
+    updates of the weights that it has, and not by steps.
     """
 
     config: TrainConfig
@@ -55,6 +57,7 @@ class ActorPlan:
     steps: int
     pull_every: int  # steps of this actor between looks for newer weights
     lives: int = 0
+    anneals_by_updates: bool = False
 
 
 def run_actor(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: Pace) -> None:
@@ -79,6 +82,7 @@ class _Actor:
         config, spec = plan.config, plan.spec
         algorithm = config.make_algorithm(spec.action)
         algorithm.acts_for(plan.first, config.simulation.num_simulators)
+        self._algorithm = algorithm
         self._annotations = annotations_of(algorithm)
         network = make_network(config, spec, plan.network)
         self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
@@ -113,7 +117,7 @@ class _Actor:
             self.wait()
             return
         slot = self._slot
-        self._sampler.sample(self._pace.steps)
+        self._sampler.sample(self._annealing_steps())
         with self._clock("infer"):
             said = self._annotations.of(self._sampler)
         arrays = self._free_slot()
@@ -131,6 +135,12 @@ class _Actor:
         self._say_games()
         self._say_now_and_then()
         self._sampler.carry_over()
+
+    def _annealing_steps(self) -> int:
+        steps = self._pace.steps
+        if self._plan.anneals_by_updates and isinstance(self._algorithm, OffPolicy):
+            return min(steps, self._algorithm.steps_due(self._version))
+        return steps
 
     def wait(self) -> None:
         """Learning is to catch up first."""

@@ -9,6 +9,7 @@ actors (simulators, policy) ==steps, first priorities==> shards ==batches==> lea
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from veldt.algorithms.base import OffPolicy
@@ -33,6 +34,30 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
 
     UsageError where its sizes cannot work.
     """
+    between = between_actors_and_learners(assembly, run, checkpoint)
+    edges = {"weights": weights_edge(assembly), **between.edges}
+    learning = [("weights", name, "pace") for name in between.batches]
+    learner = learners(assembly, run_apex_learner, run, learning)
+    return Graph((learner, between.replay, between.actors, *evaluators(assembly, checkpoint)), edges)
+
+
+@dataclass(frozen=True)
+class Between:
+    """Of a system whose learners draw from what actors have stored: all but the learners, and their weights' way.
+
+    `batches` are the names of the learners' edges, `edges` those of all but the weights.
+    """
+
+    edges: dict[str, Edge]
+    batches: list[str]
+    replay: Role
+    actors: Role
+
+
+def between_actors_and_learners(
+    assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None
+) -> Between:
+    """See `Between`; UsageError where its sizes cannot work."""
     config, spec, algorithm = assembly.config, assembly.spec, assembly.algorithm()
     settings = config.roles
     assert isinstance(settings, ApexConfig) and isinstance(algorithm, OffPolicy) and config.replay is not None
@@ -41,9 +66,10 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
     rows = settings.rows(width, algorithm.returns.steps)
     members = [range(shard, count, shards) for shard in range(shards)]
     keeps = run if config.run.checkpoint_replay == "full" else None
+    share = algorithm.batch // config.batch_shares
     least = least_slack(
         intensity=algorithm.intensity,
-        batch=algorithm.batch,
+        batch=share * settings.learners,
         steps_at_once=simulators * rows,
         steps_kept_back=simulators * (algorithm.returns.steps + rows * _DEPTH),
     )
@@ -51,7 +77,6 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         check_slack(settings.insert_slack, least)
     slot = row_layouts(spec, rows, width) | {"priority": Layout((rows, width), "float64")}
     edges = {
-        "weights": weights_edge(assembly),
         "pace": Edge(
             "learner",
             "actor",
@@ -61,8 +86,9 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
                 settings.learners,
                 algorithm.intensity,
                 algorithm.learning_starts,
-                algorithm.batch // settings.learners,
+                share,
                 settings.insert_slack or 2 * least,
+                together=settings.together,
             ),
         ),
     }
@@ -73,7 +99,6 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
             f"slots of {rows} x {width} steps with first priorities, {_DEPTH} for each actor, full ones block",
             SlotsSpec(slot, len(members[shard]), _DEPTH),
         )
-    share = algorithm.batch // settings.learners
     batches = [f"batches {rank}" for rank in range(settings.learners)]
     for name in batches:
         edges[name] = Edge(
@@ -87,7 +112,6 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
                 tuple(f"steps {shard}" for shard in range(shards)),
             ),
         )
-    learner = learners(assembly, run_apex_learner, run, [("weights", name, "pace") for name in batches])
     replay = Role(
         "replay",
         f"stores {config.replay.replay_size // shards:,} transitions, draws, renews priorities",
@@ -112,4 +136,4 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         begin_s=_RESTORE_S,
     )
     acting = actors(assembly, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
-    return Graph((learner, replay, acting, *evaluators(assembly, checkpoint)), edges)
+    return Between(edges, batches, replay, acting)

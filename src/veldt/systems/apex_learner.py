@@ -29,12 +29,14 @@ def run_apex_learner(
     control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: Pace
 ) -> None:
     """The role: learns until it is told to stop."""
-    _ApexLearner(control, plan, weights, edge.client(), pace).run()
+    ApexLearner(control, plan, weights, edge.client(), pace).run()
 
 
-class _ApexLearner(LearnerRole):
+class ApexLearner(LearnerRole):
+    """Learns from what it orders of shards."""
+
     def __init__(
-        self, control: Control, plan: LearnerPlan, weights: Weights, client: ReplayIn, pace: Pace
+        self, control: Control, plan: LearnerPlan, weights: Weights | None, client: ReplayIn, pace: Pace
     ) -> None:
         super().__init__(control, plan, weights, pace)
         assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None

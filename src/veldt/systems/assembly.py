@@ -18,7 +18,8 @@ from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
-from veldt.exchange.settings import ActorsConfig, Ga3cConfig, RolesConfig
+from veldt.exchange.ga3c_settings import Ga3cConfig
+from veldt.exchange.settings import ActorsConfig, RolesConfig
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward, Network, apply_precision
@@ -141,7 +142,7 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
         # Before anything is written or started: the size must fit.
         transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
-    if isinstance(config.roles, ActorsConfig | Ga3cConfig):
+    if isinstance(config.roles, ActorsConfig | Ga3cConfig) and not config.in_phases:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
         config = _shared_out(config, config.roles, accelerators)
         decisions.append(_say_roles(config, accelerators))

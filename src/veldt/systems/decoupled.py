@@ -281,7 +281,7 @@ class Decoupled:
                 groups.setdefault(group, {})[rest] = array
             if "segments" in part.values:
                 segments[part.values["group"]] = part.values["segments"]
-        return groups, segments
+        return self._graph.whole(groups), segments
 
     def _write(self, step: int, groups: Any, meta: dict[str, Any], score: float | None) -> None:
         try:

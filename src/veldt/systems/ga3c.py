@@ -15,10 +15,10 @@ import torch
 
 from veldt.algorithms.base import OnPolicy
 from veldt.errors import UsageError
+from veldt.exchange.ga3c_settings import Ga3cConfig
 from veldt.exchange.graph import Edge, Graph, Role, SlotsSpec
 from veldt.exchange.inference import InferenceSpec
 from veldt.exchange.pace import PaceSpec
-from veldt.exchange.settings import Ga3cConfig
 from veldt.networks.recurrent import memory_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout

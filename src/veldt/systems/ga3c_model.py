@@ -24,9 +24,9 @@ from torch import Tensor
 
 from veldt.algorithms.base import OnPolicy
 from veldt.algorithms.rollout import Observation
+from veldt.exchange.ga3c_settings import Ga3cConfig
 from veldt.exchange.inference import InferenceEdge
 from veldt.exchange.pace import Pace
-from veldt.exchange.settings import Ga3cConfig
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.recurrent import Remembering
@@ -118,7 +118,7 @@ class Model(LearnerRole):
     def experience(self) -> dict[str, float]:
         return self._tuning.figures(time.monotonic())
 
-    def kept(self) -> dict[str, Any]:
+    def _kept_values(self) -> dict[str, Any]:
         return {"unit": self._tuning.kept()}
 
     def _say_part(self) -> None:

@@ -68,7 +68,7 @@ class Learner:
         gradient_P = self._parameters.gradient
         self._edge.reduce(gradient_P, loss.rows)
         loss.figures["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.gradient_clip)
-        self._optimiser.apply(gradient_P, learning_rate)
+        self._optimiser.apply(gradient_P, learning_rate, loss)
         self._updates += 1
         self._move_target()
         return loss

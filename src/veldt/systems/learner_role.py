@@ -14,6 +14,7 @@ from veldt.agent import make_network
 from veldt.algorithms.base import Forward, Loss
 from veldt.config import TrainConfig
 from veldt.exchange.gradients import AllReduce, GradientEdge, OneLearner
+from veldt.exchange.graph import Groups
 from veldt.exchange.pace import Pace
 from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
@@ -67,21 +68,17 @@ class LearnerRole(ABC):
         self._forward = self._compiled(self._network)
         self._target = None if target is None else self._compiled(target)
         edge = self._gradient_edge()
-        self._learner = Learner(self._algorithm, self._forward, self._parameters, edge, target_parameters)
+        self._learner = self._made_learner(edge, target_parameters)
         self._clock, self._figures, self._said_snapshot = StageClock(), UpdateFigures(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
             groups = checkpoint.groups
             self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
         edge.agree({**digests_of(config), "weights": digest_of_weights(self._parameters)})
-        # Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
-        # none of the versions that are there.
-        lived = 1 if control.attempt else 0
-        self._learner.updates = int(edge.largest(float(pace.updates_L.max()))) + lived
+        self._learner.updates = self._updates_before(edge)
         pace.updates_L[plan.rank] = self._learner.updates
         self._edge, self._shared_progress, self._first_update = edge, 0.0, self._learner.updates
-        if plan.rank == 0 and weights is not None:
-            weights.publish(self._learner.updates, self._parameters.arrays())
+        self._publish()
 
     def run(self) -> None:
         """Learns until it is told to stop."""
@@ -111,6 +108,20 @@ class LearnerRole(ABC):
         """Figures of its own to log."""
 
     @property
+    def speaks(self) -> bool:
+        """Whether it says figures: those of one of several are those of all."""
+        return self._plan.rank == 0
+
+    def _made_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
+        return Learner(self._algorithm, self._forward, self._parameters, edge, target)
+
+    def _updates_before(self, edge: GradientEdge) -> int:
+        """Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
+        none of the versions that are there."""
+        lived = 1 if self._control.attempt else 0
+        return int(edge.largest(float(self._pace.updates_L.max()))) + lived
+
+    @property
     def progress(self) -> float:
         return min(1.0, self._pace.steps / self._plan.config.run.steps)
 
@@ -128,24 +139,28 @@ class LearnerRole(ABC):
         An accelerator may still be at it; `publish` waits for it.
         """
         rate = self._algorithm.learning_rate(self._common_progress(), rows)
+        lag_N = self._learner.version - version_N
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
-        self._figures.add(loss.figures, self._learner.updates - 1 - version_N, rate)
+        self._figures.add(loss.figures, lag_N, rate)
         self._pace.updates_L[self._plan.rank] += 1
         return loss
 
     def publish(self) -> None:
         """Says what the weights are after the last update, when that is due."""
-        is_due = self._plan.rank == 0 and self._learner.updates % self._plan.publish_every == 0
-        if self._weights is not None and is_due:
+        if self._learner.updates % self._plan.publish_every == 0:
+            self._publish()
+
+    def _publish(self) -> None:
+        if self._weights is not None and self._plan.rank == 0:
             self._weights.publish(self._learner.updates, self._parameters.arrays())
 
     def _say_how_it_goes(self, *, is_due: bool) -> None:
-        if self._plan.rank == 0 and is_due:
+        if self.speaks and is_due:
             self._control.say(
                 "figures",
                 **self._figures.taken(),
-                updates=self._learner.updates,
+                updates=self._learner.version,
                 seconds=self._clock.seconds,
                 experience=self.experience(),
             )
@@ -153,19 +168,23 @@ class LearnerRole(ABC):
     def _say_part(self) -> None:
         """Its part of a snapshot that is wanted."""
         number = self._control.snapshot
-        if number in (0, self._said_snapshot) or self._plan.rank:
+        if number in (0, self._said_snapshot) or not self.speaks:
             return
         self._said_snapshot = number
-        groups = {
+        groups = self._kept()
+        arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
+        values = {"rank": self._plan.rank, "updates": self._learner.updates, **self._kept_values()}
+        self._control.say("part", arrays, number=number, **values)
+
+    def _kept(self) -> Groups:
+        """What a checkpoint has of it."""
+        return {
             "weights": self._learner.weights(),
             "optimiser": self._learner.rule_state(),
             "target": self._learner.target_weights(),
         }
-        arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        values = {"rank": self._plan.rank, "updates": self._learner.updates, **self.kept()}
-        self._control.say("part", arrays, number=number, **values)
 
-    def kept(self) -> dict[str, Any]:
+    def _kept_values(self) -> dict[str, Any]:
         """What of its own a checkpoint keeps besides, JSON values: "unit", if there is any."""
         return {}
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from veldt.algorithms.base import Algorithm
+from veldt.algorithms.base import Algorithm, Loss
 from veldt.exchange.central_store import PARAMETERS, Chunk, StoreEnd
 from veldt.functional.updates import UpdateRule
 from veldt.networks.flat import FlatParameters
@@ -19,18 +19,18 @@ class Optimiser(Protocol):
 
     state: dict[str, Tensor]
 
-    def apply(self, gradient_P: Tensor, learning_rate: float) -> None:
-        """One update of the network's parameters; the gradient may be overwritten."""
+    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
+        """One update of the network's parameters by the gradient of `loss`; the gradient may be overwritten."""
 
 
 class LocalOptimiser:
     """See `Optimiser`: nobody else has anything to do with these parameters."""
 
     def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
-        self._rule, self._parameters = _Scaled(algorithm, parameters), parameters
+        self._rule, self._parameters = ScaledRule(algorithm, parameters), parameters
         self.state = algorithm.rule.state(parameters.master)
 
-    def apply(self, gradient_P: Tensor, learning_rate: float) -> None:
+    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss | None = None) -> None:
         own = self._parameters
         self._rule.apply(0, own.master, gradient_P, self.state, learning_rate, own.rounded)
 
@@ -58,7 +58,7 @@ class CentralOptimiser:
         store: StoreEnd,
         local_steps: int,
     ) -> None:
-        self._rule, self._parameters, self._store = _Scaled(algorithm, parameters), parameters, store
+        self._rule, self._parameters, self._store = ScaledRule(algorithm, parameters), parameters, store
         self._decay_of: Mapping[str, float] = {PARAMETERS: 1.0, **algorithm.rule.decay_of}
         self._local_steps, self._steps = local_steps, 0  # and how many since the last exchange
         self._local = {PARAMETERS: parameters.master}
@@ -68,7 +68,7 @@ class CentralOptimiser:
         self._start = {name: tensor.clone() for name, tensor in self._local.items() if local_steps > 1}
         self.pull()
 
-    def apply(self, gradient_P: Tensor, learning_rate: float) -> None:
+    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss | None = None) -> None:
         if self._local_steps == 1:
             for chunk in self._store.chunks():
                 self._update(chunk, gradient_P, learning_rate)
@@ -134,7 +134,7 @@ class CentralOptimiser:
                 tensor.copy_(here[name])
 
 
-class _Scaled:
+class ScaledRule:
     """An update rule whose steps an algorithm scales, each parameter's by its own factor."""
 
     def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from veldt.errors import CheckpointError
+from veldt.exchange.graph import Groups as Groups
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.simulators.in_process import Simulators
 from veldt.simulators.replay import Unfinished
@@ -18,8 +19,6 @@ from veldt.systems.experience import Experience, Replayed
 from veldt.systems.learner import Learner
 from veldt.systems.replay_archive import NewRows, ReplayArchive
 from veldt.systems.sampler import Sampler
-
-Groups = dict[str, dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)

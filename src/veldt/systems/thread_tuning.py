@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from veldt.config import TrainConfig
+from veldt.exchange.ga3c_settings import Ga3cConfig
 from veldt.exchange.inference import InferenceServer, Served
-from veldt.exchange.settings import Ga3cConfig
 from veldt.runtime.roles import Control
 from veldt.simulators.seeding import ACTOR, derive_seed
 from veldt.systems.crew import Crew

@@ -69,12 +69,14 @@ class Ties:
         optimiser: makes what applies them.
         elsewhere: counts updates of the same parameters by others.
         beat: called before each step of a group of simulators.
+        schedule: of the steps that all units have done, those that exploration is annealed by.
     """
 
     edge: GradientEdge = field(default_factory=OneLearner)
     optimiser: Callable[[Algorithm, FlatParameters], Optimiser] = LocalOptimiser
     elsewhere: Callable[[], int] = lambda: 0
     beat: Callable[[], None] = lambda: None
+    schedule: Callable[[int], int] = lambda steps: steps
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Unit:
         keep_freed_memory()
         config = assembly.config
         self._config, self._assembly, self._place, self._clock = config, assembly, place, clock
-        self._note, self._edge = note, ties.edge
+        self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
         total = config.simulation.num_simulators
         self._width = total // place.units
         self._sharing = place.units if place.joint else 1  # units that share a batch
@@ -218,7 +220,7 @@ class Unit:
             finish_writing: called before rows are overwritten that are on their way to the disk.
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)
-        self._sampler.sample(steps)
+        self._sampler.sample(self._schedule(steps))
         waits = self._config.simulation.resets == "wait"
         if waits:
             self.simulators.reset_ended()  # goes on in the workers while this process learns
@@ -257,7 +259,7 @@ class Unit:
         """What to log besides losses, after `steps` of training."""
         figures = self._experience.figures()
         if isinstance(self.algorithm, OffPolicy):
-            figures |= self.algorithm.exploration(steps)
+            figures |= self.algorithm.exploration(self._schedule(steps))
         return figures
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from veldt.exchange.graph import Edge, ReplaySpec, SlotsSpec, WeightsSpec, edge_bytes
+from veldt.exchange.graph import Edge, KeptSpec, ReplaySpec, SlotsSpec, WeightsSpec, edge_bytes
+from veldt.exchange.kept import Kept
 from veldt.exchange.on_ray.pace import PaceHere
 from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
 from veldt.exchange.on_ray.slots import SlotReceiver, SlotSender
@@ -37,7 +38,7 @@ class EdgeFor:
         match self.edge.spec:
             case WeightsSpec(layouts):
                 if self.is_source:
-                    return WeightsSource(mail, self.name, layouts)
+                    return WeightsSource(mail, self.name, layouts, self.others)
                 return WeightsReader(mail, self.name, layouts, self.others[0])
             case SlotsSpec():
                 return SlotsFor(self.name, self.edge.spec, self.others, mail)
@@ -48,6 +49,8 @@ class EdgeFor:
                     self.index if at_side else -1 for at_side in (self.is_source, self.is_target)
                 )
                 return PaceHere(self.edge.spec, actor, learner)
+            case KeptSpec(layouts):
+                return Kept(layouts, context=None)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""The learner of Gorila where actors are apart: whole batches of its own from the shards of the replay memory.
+
+replay shards ==batches==> learner ==gradient==> parameter shards
+                   newest parameters <--+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from veldt.exchange.gorila_settings import GorilaConfig
+from veldt.exchange.gradients import GradientEdge, OneLearner
+from veldt.exchange.graph import Groups
+from veldt.exchange.pace import Pace
+from veldt.exchange.replay import ReplayEnds, ReplayIn
+from veldt.exchange.slots import Slots
+from veldt.exchange.weights import Weights
+from veldt.networks.flat import FlatParameters
+from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.roles import Control
+from veldt.systems.apex_learner import ApexLearner
+from veldt.systems.learner import Learner
+from veldt.systems.learner_role import LearnerPlan
+from veldt.systems.server_optimiser import ServerOptimiser
+
+
+@subnormals_flushed()
+def run_gorila_learner(
+    control: Control, plan: LearnerPlan, replay: ReplayEnds, pace: Pace, *edges: Slots | Weights
+) -> None:
+    """The role: learns until it is told to stop. `edges` are those to all parameter shards, and those from them."""
+    shards = len(edges) // 2
+    gradients, parts = edges[:shards], edges[shards:]
+    _GorilaLearner(control, plan, replay.client(), pace, gradients, parts).run()  # type: ignore[arg-type]
+
+
+class _GorilaLearner(ApexLearner):
+    speaks = True  # what it has seen is its own
+
+    def __init__(
+        self,
+        control: Control,
+        plan: LearnerPlan,
+        client: ReplayIn,
+        pace: Pace,
+        gradients: Sequence[Slots],
+        parts: Sequence[Weights],
+    ) -> None:
+        self._gradients, self._parts = gradients, parts
+        super().__init__(control, plan, None, client, pace)
+        self._optimiser.begin()
+        self._learner.updates = int(pace.updates_L[plan.rank])
+        if control.attempt:  # it goes on from the server alone
+            self._learner.renew_target()
+
+    def experience(self) -> dict[str, float]:
+        return super().experience() | self._optimiser.figures()
+
+    def _made_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
+        plan, settings = self._plan, self._plan.config.roles
+        assert isinstance(settings, GorilaConfig)
+        self._optimiser = optimiser = ServerOptimiser(
+            self._parameters, self._gradients, self._parts, settings, self._control, plan.rank
+        )
+        learner = Learner(
+            self._algorithm,
+            self._forward,
+            self._parameters,
+            edge,
+            target,
+            optimiser,
+            elsewhere=lambda: optimiser.elsewhere(learner.updates),
+        )
+        return learner
+
+    def _updates_before(self, edge: GradientEdge) -> int:
+        return int(self._pace.updates_L[self._plan.rank])
+
+    def _kept(self) -> Groups:
+        return {"target": self._learner.target_weights()} if self._plan.rank == 0 else {}
+
+    def _gradient_edge(self) -> GradientEdge:
+        return OneLearner()

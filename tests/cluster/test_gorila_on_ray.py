@@ -1,0 +1,98 @@
+"""Gorila on a Ray of this machine: in bundles and without, and a parameter shard that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veldt
+from veldt.given import with_settings
+from veldt.recipe_book import find
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runtime.on_ray.cluster import connected
+from veldt.runtime.supervision import Message
+from veldt.simulators.source import resolve
+from veldt.systems.assembly import assemble
+from veldt.systems.gorila import gorila
+from veldt.systems.on_cluster import supervised_on
+
+pytestmark = [pytest.mark.timeout(300)]
+DEADLINE_S = 120.0
+BUNDLES: dict[str, Any] = {
+    "learners": 2,
+    "num_simulators": 4,
+    "parameter_shards": 2,
+    "batch": 16,
+    "training_intensity": 2.0,
+    "learning_starts": 100,
+    "replay_size": 4000,
+    "hidden": (16,),
+    "evaluator_share": 0.0,
+    "steps": 3000,
+    "seed": 3,
+}
+APART = BUNDLES | {"actors": 2}
+
+
+@pytest.mark.parametrize("settings", [BUNDLES, APART], ids=["bundles", "apart"])
+def test_a_run_is_resumed_on_one_machine(
+    settings: dict[str, Any], tmp_path: Path, nothing_left: Path
+) -> None:
+    run = veldt.train(
+        "gorila", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", quiet=True, **settings
+    )
+    assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
+    there = CheckpointStore(run.path / "checkpoints").newest(print)
+    assert sum(there.meta["pace"]["steps"]) >= 3000 and min(there.meta["pace"]["updates"]) > 20
+    assert (there.groups["server"]["version"] > 40).all()
+    assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
+    here = veldt.resume(run.path, steps=5000, quiet=True)
+    after = CheckpointStore(run.path / "checkpoints").newest(print)
+    assert here.summary["steps"] >= 5000
+    assert (after.groups["server"]["version"] > there.groups["server"]["version"]).all()
+
+
+def test_a_shard_that_was_killed_goes_on_from_what_readers_have(tmp_path: Path, nothing_left: Path) -> None:
+    """Without any checkpoint."""
+    config = with_settings(find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9})
+    graph = gorila(assemble(config, resolve("CartPole-v1")))
+    heard: list[Message] = []
+    with connected("local") as cluster:
+        supervisor, edges = supervised_on(cluster, graph)
+        supervisor.start()
+
+        def until(what: str, holds: Any) -> None:
+            end = time.monotonic() + DEADLINE_S
+            while not holds():
+                assert time.monotonic() < end, what
+                heard.extend(supervisor.look(0.05))
+
+        def of(kind: str, role: int) -> list[Message]:
+            return [message for message in heard if (message.kind, message.role) == (kind, role)]
+
+        def part(number: int) -> dict[str, np.ndarray]:
+            """What shard 0, the role of number 2, says of itself for a snapshot."""
+            supervisor.want_snapshot()
+            before = len(of("part", 2))
+            until("a part", lambda: len(of("part", 2)) > before)
+            return of("part", 2)[-1].arrays
+
+        try:
+            until("learning", lambda: bool((edges["pace"].updates_L > 100).all()))
+            version = int(part(1)["server-0:version"][0])
+            os.kill(of("started", 2)[-1].values["pid"], signal.SIGKILL)
+            until("a restart", lambda: of("restarted", 2))
+            begun = int(edges["pace"].updates_L.min())
+            until("learning again", lambda: int(edges["pace"].updates_L.min()) > begun + 20)
+            after = part(2)
+            assert int(after["server-0:version"][0]) >= version > 100
+            # The rule's state began anew, as there is no checkpoint.
+            assert float(after["server-0:count"]) < int(after["server-0:version"][0])
+        finally:
+            supervisor.kill()

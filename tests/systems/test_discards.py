@@ -1,0 +1,29 @@
+"""The share of gradients that are discarded, and when something is said of it."""
+
+from __future__ import annotations
+
+from veldt.systems.discards import Discards
+
+
+def test_a_share_is_of_the_newest_window() -> None:
+    discards = Discards(lambda share: None)
+    discards.add(10, 100)
+    assert discards.share == 0.0, "too few to say"
+    discards.add(50, 250)
+    assert discards.share == 50 / 250
+    discards.add(50, 650)
+    assert discards.share == 0.0
+
+
+def test_it_is_said_once_with_the_share_when_most_are_discarded_for_long() -> None:
+    said: list[float] = []
+    discards = Discards(said.append)
+    of = discarded = 0
+    for share in (0.9, 0.9, 0.4, 0.8, 0.8):
+        of, discarded = of + 200, discarded + int(share * 200)
+        discards.add(discarded, of)
+    assert not said, "never for long"
+    for _ in range(5):
+        of, discarded = of + 200, discarded + 150
+        discards.add(discarded, of)
+    assert said == [0.75]

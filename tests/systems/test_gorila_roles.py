@@ -1,0 +1,143 @@
+"""Learners, parameter shards, replay shards and actors, each in its own process, some of which are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veldt.exchange.pace import Pace
+from veldt.exchange.parts import PARAMETERS, Whole
+from veldt.given import with_settings
+from veldt.recipe_book import find
+from veldt.runtime.supervisor import Message, Supervisor
+from veldt.simulators.source import resolve
+from veldt.systems.assembly import assemble
+from veldt.systems.gorila import gorila
+from veldt.systems.here import supervised_here
+
+DEADLINE_S = 90.0
+SHARDS = 2
+BUNDLES: dict[str, Any] = {
+    "learners": 2,
+    "num_simulators": 4,
+    "parameter_shards": SHARDS,
+    "evaluator_share": 0.0,
+    "batch": 16,
+    "training_intensity": 4.0,
+    "learning_starts": 100,
+    "target_every": 100,
+    "replay_size": 1200,
+    "hidden": (16,),
+    "steps": 1_000_000,
+    "device": "cpu",
+}
+APART = BUNDLES | {"actors": 2, "shards": 2, "insert_slack": 5000.0}
+
+
+@dataclass
+class Running:
+    supervisor: Supervisor
+    names: list[str]
+    edges: dict[str, Any]
+    heard: list[Message]
+
+    @property
+    def pace(self) -> Pace:
+        pace: Pace = self.edges["pace"]
+        return pace
+
+    def until(self, what: str, holds: Any) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < end, f"not in time: {what}"
+            self.heard += self.supervisor.look(0.05)
+
+    def until_all_have_learned(self, updates_L: np.ndarray) -> None:
+        """So many updates, each learner."""
+        self.until(f"updates {updates_L}", lambda: bool((self.pace.updates_L > updates_L).all()))
+
+    def kill(self, *names: str) -> None:
+        """One of each role, at once, and waits until they are started again."""
+        before = len(self.of("restarted"))
+        for name in names:
+            os.kill(self.pid(name), signal.SIGKILL)
+        self.until(f"{names} again", lambda: len(self.of("restarted")) == before + len(names))
+
+    def of(self, kind: str) -> list[Message]:
+        return [message for message in self.heard if message.kind == kind]
+
+    def pid(self, name: str) -> int:
+        """Of its newest life."""
+        started = [one for one in self.of("started") if self.names[one.role] == name]
+        return int(started[-1].values["pid"])
+
+    def whole(self) -> Whole:
+        total = sum(edge._layouts[PARAMETERS].shape[0] for edge in self.parts)
+        whole = Whole(self.parts, np.zeros(total, np.float32))
+        whole.pull()
+        return whole
+
+    @property
+    def parts(self) -> list[Any]:
+        return [self.edges[f"part {shard}"] for shard in range(SHARDS)]
+
+
+@contextmanager
+def running(settings: dict[str, Any]) -> Iterator[Running]:
+    config = with_settings(find("gorila").config("CartPole-v1"), settings)
+    graph = gorila(assemble(config, resolve("CartPole-v1")))
+    names = [role.named(index) for role in graph.roles for index in range(len(role.plans))]
+    supervisor, edges = supervised_here(graph)
+    supervisor.start()
+    try:
+        yield Running(supervisor, names, edges, [])
+    finally:
+        supervisor.kill()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("settings", [BUNDLES, APART], ids=["bundles", "apart"])
+def test_every_role_may_die(settings: dict[str, Any]) -> None:
+    with running(settings) as run:
+        run.until_all_have_learned(np.array([20, 20]))
+        for number in ("0", "1"):
+            before, updates_L = run.whole().version_S, run.pace.updates_L.copy()
+            run.kill(*(name for name in run.names if name.endswith(number)))
+            run.until_all_have_learned(updates_L + 20)
+            run.until("no shard has begun again", lambda: bool((run.whole().version_S > before + 20).all()))  # noqa: B023
+        assert sorted(one.values["name"] for one in run.of("restarted")) == sorted(run.names)
+        run.supervisor.stop(30.0)
+        assert run.supervisor.all_ended and not run.of("failed")
+
+
+@pytest.mark.timeout(300)
+def test_a_shard_that_was_killed_goes_on_with_its_parameters_and_the_rules_state() -> None:
+    with running(BUNDLES | {"learning_rate": 1e-9}) as run:
+        run.until_all_have_learned(np.array([50, 50]))
+        for learner in ("learner 0", "learner 1"):
+            os.kill(run.pid(learner), signal.SIGSTOP)
+        time.sleep(0.5)  # what is under way is applied
+        version, kept = run.parts[0]._arrays["version"].max(), run.edges["state 0"]
+        before = {name: array.copy() for name, array in kept.arrays.items()}
+        values = run.whole()._into[0][PARAMETERS].copy()
+        counts = run.parts[0]._arrays["counts"]
+        done = int(counts[1])
+        run.kill("server 0")
+        run.until("it publishes what it has", lambda: int(counts[1]) > done)
+        assert run.parts[0]._arrays["version"][int(counts[1]) % 2] == version
+        np.testing.assert_array_equal(run.whole()._into[0][PARAMETERS], values)
+        assert float(kept.arrays["count"]) == float(before["count"]) >= 50
+        for name, array in before.items():
+            np.testing.assert_array_equal(kept.arrays[name], array)
+        for learner in ("learner 0", "learner 1"):
+            os.kill(run.pid(learner), signal.SIGCONT)
+        run.until("learning again", lambda: run.whole().version_S[0] > version + 20)
+        assert float(kept.arrays["count"]) > float(before["count"])

@@ -1,0 +1,49 @@
+"""Losses that lie far above a learner's own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from veldt.systems.outliers import Outliers
+
+
+def test_mean_and_deviation_are_those_of_all_seen() -> None:
+    losses = np.random.default_rng(1).gamma(2.0, size=900)
+    outliers = Outliers(0.0)
+    assert not any(outliers.is_one(float(loss)) for loss in losses)
+    assert outliers.mean == pytest.approx(losses.mean()) and outliers.deviation == pytest.approx(losses.std())
+    assert (outliers.seen, outliers.found) == (900, 0)
+
+
+def test_only_what_lies_above_the_limit_is_found_and_counted() -> None:
+    rng = np.random.default_rng(2)
+    outliers = Outliers(3.0)
+    for loss in rng.normal(10.0, 1.0, 500).clip(8.0, 12.0):
+        assert not outliers.is_one(float(loss))
+    limit = outliers.mean + 3.0 * outliers.deviation
+    assert outliers.is_one(limit + 0.1) and not outliers.is_one(limit - 0.1)
+    assert outliers.is_one(-limit - 1.0), "the size counts, as DDPG's losses may be negative"
+    assert not outliers.is_one(0.0), "less than usual is no outlier"
+    assert outliers.found == 2
+    outliers.is_one(1e9)
+    assert outliers.is_one(50.0), "a large one does not hide those that follow"
+
+
+def test_none_is_one_among_the_first() -> None:
+    outliers = Outliers(2.0)
+    assert not any(outliers.is_one(loss) for loss in (1.0, 1.1, 0.9, 1e6) for _ in range(20))
+
+
+def test_losses_that_have_grown_for_good_become_ordinary() -> None:
+    rng = np.random.default_rng(3)
+    outliers = Outliers(4.0)
+    for loss in rng.gamma(2.0, size=2000):
+        outliers.is_one(float(loss))
+    found = [outliers.is_one(float(loss)) for loss in 20.0 * rng.gamma(2.0, size=3000)]
+    assert np.mean(found[:50]) > 0.5 and np.mean(found[-1000:]) < 0.05
+
+
+def test_equal_losses_are_no_outliers() -> None:
+    outliers = Outliers(1.0)
+    assert not any(outliers.is_one(0.1) for _ in range(500))

@@ -1,0 +1,120 @@
+"""Parameter shards: parts equal the whole, what is too old is dropped and counted, a checkpoint is one learner's."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from veldt.algorithms.base import Algorithm
+from veldt.algorithms.ddpg import DDPG, DDPGConfig
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.exchange.parts import COUNTS, PARAMETERS, cut
+from veldt.functional.updates import AdaGrad
+from veldt.networks.flat import FlatParameters
+from veldt.simulators.spec import ActionSpec
+from veldt.systems.learner import load_state
+from veldt.systems.optimiser import LocalOptimiser, ScaledRule
+from veldt.systems.parameter_server import whole_checkpoint
+from veldt.systems.parameter_shard import ParameterShard
+
+DISCRETE = ActionSpec("discrete", sizes=(2,), start=(0,))
+BOX = ActionSpec("box", low=(-1.0,), high=(1.0,))
+
+
+def algorithms() -> dict[str, Algorithm]:
+    return {
+        "adam": DQN(DQNConfig(), DISCRETE),
+        "rmsprop": DQN(DQNConfig(optimiser="rmsprop"), DISCRETE),
+        "adagrad": DQN(DQNConfig(optimiser="adagrad", adagrad_initial=0.1), DISCRETE),
+        "two step sizes": DDPG(DDPGConfig(actor_learning_rate=1e-4), BOX),
+    }
+
+
+def parameters(seed: int = 0) -> FlatParameters:
+    torch.manual_seed(seed)
+    return FlatParameters(nn.ModuleDict({"critic": nn.Linear(7, 5), "actor": nn.Linear(5, 3)}))
+
+
+def shards_of(algorithm: Algorithm, own: FlatParameters, count: int, **settings: Any) -> list[ParameterShard]:
+    rule, made = ScaledRule(algorithm, own), []
+    for first, end in cut(len(own.master), count):
+        part = own.master[first:end].clone()
+        made.append(ParameterShard(rule, first, part, algorithm.rule.state(part), **settings))
+    return made
+
+
+def gradients(own: FlatParameters, count: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randn(len(own.master), generator=generator) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("algorithm", algorithms().values(), ids=algorithms())
+def test_parts_become_what_the_whole_does(algorithm: Algorithm, count: int) -> None:
+    own = parameters()
+    shards, whole = shards_of(algorithm, own, count), LocalOptimiser(algorithm, own)
+    for number, gradient_P in enumerate(gradients(own, 20)):
+        for shard, (first, end) in zip(shards, cut(len(own.master), count), strict=True):
+            assert shard.take(gradient_P[first:end].clone(), number, 0.01 / (1 + number))
+        whole.apply(gradient_P.clone(), 0.01 / (1 + number))
+    parts = {f"server-{number}": shard.saved() for number, shard in enumerate(shards)}
+    groups = whole_checkpoint({"target": {}, **parts}, parameters(), count)
+    assert set(groups) == {"target", "weights", "optimiser", "server"}
+    for name, tensor in own.tensors().items():
+        np.testing.assert_allclose(groups["weights"][name], tensor.numpy(), rtol=1e-5, atol=1e-7)
+    state = algorithm.rule.state(own.master)
+    load_state(own, state, groups["optimiser"])
+    for name, value in whole.state.items():
+        torch.testing.assert_close(state[name], value, rtol=1e-5, atol=1e-7)
+    assert groups["server"]["version"].tolist() == [20] * count
+    assert groups["server"][COUNTS].tolist() == [[20, 0, 0]] * count
+
+
+def test_a_gradient_older_than_the_threshold_is_dropped_and_counted() -> None:
+    algorithm = dataclasses.replace(DQNConfig(optimiser="adagrad"))
+    own = parameters()
+    (shard,) = shards_of(DQN(algorithm, DISCRETE), own, 1, version=10, max_staleness=3)
+    gradient_P = torch.ones_like(own.master)
+    assert shard.take(gradient_P.clone(), 7, 0.1), "three updates old"
+    before = shard.published()[PARAMETERS].copy()
+    assert shard.version == 11
+    assert not shard.take(gradient_P.clone(), 7, 0.1), "four updates old"
+    assert shard.version == 11 and (shard.published()[PARAMETERS] == before).all()
+    assert shard.take(gradient_P.clone(), 11, 0.1) and (shard.published()[PARAMETERS] != before).all()
+    assert shard.counts == (3, 1, 3 + 4 + 0)
+    assert shard.take(gradient_P.clone(), 20, 0.1), "of a server that has lost some versions since"
+    assert shard.counts == (4, 1, 7)
+
+
+def test_without_a_threshold_nothing_is_dropped() -> None:
+    own = parameters()
+    (shard,) = shards_of(DQN(DQNConfig(), DISCRETE), own, 1, version=1000)
+    assert shard.take(torch.ones_like(own.master), 0, 0.1) and shard.counts == (1, 0, 1000)
+
+
+def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
+    own, algorithm = parameters(), DQN(DQNConfig(optimiser="adam"), DISCRETE)
+    shards = shards_of(algorithm, own, 2, max_staleness=1)
+    for base in (0, 1):
+        shards[0].take(torch.ones(len(shards[0].published()[PARAMETERS])), base, 0.1)
+    for _ in range(5):
+        shards[1].take(torch.ones(len(shards[1].published()[PARAMETERS])), 0, 0.1)
+    parts = {f"server-{number}": shard.saved() for number, shard in enumerate(shards)}
+    groups = whole_checkpoint(parts, parameters(), 2)
+    assert groups["server"][COUNTS].tolist() == [[2, 0, 0], [5, 3, 7]]
+    assert groups["server"]["version"].tolist() == [2, 2] and float(groups["optimiser"]["count"]) == 2.0
+
+
+def test_a_checkpoint_that_lacks_a_part_has_no_weights() -> None:
+    (shard,) = shards_of(DQN(DQNConfig(), DISCRETE), parameters(), 1)
+    assert whole_checkpoint({"server-0": shard.saved(), "target": {}}, parameters(), 2) == {"target": {}}
+
+
+def test_adagrads_steps_shrink_from_where_its_sum_begins() -> None:
+    config = DQNConfig(optimiser="adagrad", adagrad_initial=4.0)
+    assert config.rule() == AdaGrad(initial=4.0)

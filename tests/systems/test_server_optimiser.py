@@ -1,0 +1,181 @@
+"""A learner's side of the parameter server, without processes: what it sends, takes, withholds, and waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from veldt.algorithms.base import Loss
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.errors import VeldtError
+from veldt.exchange.gorila_settings import GorilaConfig
+from veldt.exchange.gradients import OneLearner
+from veldt.exchange.parts import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.exchange.slots import SlotRings
+from veldt.exchange.weights import SharedWeights
+from veldt.networks.flat import FlatParameters
+from veldt.runtime.processes import forkserver
+from veldt.simulators.spec import ActionSpec
+from veldt.systems.learner import Learner
+from veldt.systems.server_optimiser import ServerOptimiser
+
+SHARDS, DEPTH = 3, 2
+
+
+class StubControl:
+    attempt, snapshot, stopping = 0, 0, False
+
+    def __init__(self) -> None:
+        self.said: list[dict[str, Any]] = []
+        self.beats = 0
+
+    def beat(self) -> None:
+        self.beats += 1
+        self.stopping = self.beats > 3
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+    def say(self, kind: str, arrays: Any = None, **values: Any) -> None:
+        self.said.append(values)
+
+
+class Server:
+    """Edges of shards that have nobody in them."""
+
+    def __init__(self, **settings: Any) -> None:
+        torch.manual_seed(0)
+        self.parameters = FlatParameters(nn.Linear(6, 4))
+        self.bounds = cut(len(self.parameters.master), SHARDS)
+        context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+        sizes = [end - first for first, end in self.bounds]
+        self.gradients = [SlotRings(gradient_layouts(size), 2, DEPTH, context) for size in sizes]
+        self.parts = [SharedWeights(part_layouts(size), None) for size in sizes]
+        self.control = StubControl()
+        config = GorilaConfig(learners=2, parameter_shards=SHARDS, **settings)
+        control: Any = self.control
+        self.consumers = [edge.consumer() for edge in self.gradients]
+        self.publish(0)
+        self.optimiser = ServerOptimiser(self.parameters, self.gradients, self.parts, config, control, rank=1)
+        self.optimiser.begin()
+
+    def publish(self, version: int, counts: tuple[int, int, int] = (0, 0, 0)) -> None:
+        """Shard s says version + s, and parameters that are their version."""
+        for shard, (first, end) in enumerate(self.bounds):
+            values = np.full(end - first, version + shard, np.float32)
+            arrays = {PARAMETERS: values, COUNTS: np.array(counts, np.int64)}
+            self.parts[shard].publish(version + shard, arrays)
+
+    def taken(self) -> list[tuple[list[float], int, float]]:
+        """Of each shard the gradient that came, its version and step size."""
+        found = []
+        for consumer in self.consumers:
+            taken = consumer.take(0.0)
+            assert taken is not None and taken.ring == 1
+            arrays = taken.arrays
+            values = arrays["gradient"].tolist(), int(arrays["base"][0]), float(arrays["learning_rate"][0])
+            found.append(values)
+            consumer.release(1)
+        return found
+
+
+def loss_of(value: float, norm: float = 1.0) -> Loss:
+    return Loss(torch.tensor(value), {"gradient_norm": torch.tensor(norm)})
+
+
+def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
+    server = Server()
+    gradient_P = torch.arange(28, dtype=torch.float32)
+    server.optimiser.apply(gradient_P, 0.25, loss_of(1.0))
+    for shard, (values, base, rate) in enumerate(server.taken()):
+        first, end = server.bounds[shard]
+        assert values == list(map(float, range(first, end))) and (base, rate) == (shard, 0.25)
+    assert server.optimiser.version == 0, "the least of all parts"
+
+
+@pytest.mark.parametrize("fetch_every", [1, 3])
+def test_the_newest_is_taken_after_so_many_gradients(fetch_every: int) -> None:
+    server = Server(fetch_every=fetch_every)
+    server.publish(5)
+    for number in range(1, 2 * fetch_every + 1):
+        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(1.0))
+        server.taken()
+        assert server.optimiser.version == (5 if number >= fetch_every else 0)
+    master = server.parameters.master
+    assert all((master[first:end] == 5 + shard).all() for shard, (first, end) in enumerate(server.bounds))
+
+
+def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
+    server, losses = Server(outlier_deviations=3.0), np.random.default_rng(1).normal(5.0, 1.0, 120)
+    for loss in losses.clip(3.0, 7.0):
+        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(float(loss)))
+        server.taken()
+    server.optimiser.apply(torch.zeros(28), 0.1, loss_of(50.0))
+    assert all(consumer.take(0.0) is None for consumer in server.consumers)
+    assert server.optimiser.figures()["gorila/outliers"] == 1.0
+    server.optimiser.apply(torch.zeros(28), 0.1, loss_of(5.0))
+    server.taken()
+
+
+def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end() -> None:
+    server = Server()
+    for _ in range(DEPTH):
+        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(1.0))
+    server.optimiser.apply(torch.zeros(28), 0.1, loss_of(1.0))
+    assert server.control.beats > 3 and (server.gradients[0].waiting <= DEPTH).all()
+
+
+@pytest.mark.parametrize("loss", [loss_of(float("nan")), loss_of(float("inf")), loss_of(1.0, float("nan"))])
+def test_what_is_not_finite_never_leaves(loss: Loss) -> None:
+    server = Server()
+    with pytest.raises(VeldtError, match="training has diverged"):
+        server.optimiser.apply(torch.zeros(28), 0.1, loss)
+    assert all(consumer.take(0.0) is None for consumer in server.consumers)
+
+
+def test_stale_ones_are_told_of_with_the_rate() -> None:
+    server = Server(max_staleness=1)
+    server.optimiser._rank = 0
+    for number in range(1, 6):
+        server.publish(number, (100 * number, 80 * number, 0))
+        server.optimiser.pull()
+    assert server.optimiser.figures()["gorila/stale_share"] == 0.8
+    (said,) = server.control.said
+    assert "80% of all gradients are discarded" in said["text"] and "--max-staleness" in said["text"]
+
+
+def test_the_target_is_renewed_by_everybodys_updates() -> None:
+    """Of 10 to a renewal; this learner makes one for each 4 of the server's."""
+    server = Server()
+    algorithm = DQN(
+        DQNConfig(batch=1, training_intensity=1.0, target_every=10),
+        ActionSpec("discrete", sizes=(2,), start=(0,)),
+    )
+    assert algorithm.target is not None and algorithm.target.every == 10
+    weight = server.parameters._parameters[0]
+    algorithm.loss = lambda *_: Loss(weight.sum(), {})  # type: ignore[method-assign]
+    target = FlatParameters(nn.Linear(6, 4))
+    learner = Learner(
+        algorithm,
+        lambda: None,
+        server.parameters,
+        OneLearner(),
+        target,
+        server.optimiser,
+        elsewhere=lambda: server.optimiser.elsewhere(learner.updates),
+    )
+    learner.updates = 0
+    renewed_at = []
+    for number in range(1, 12):
+        server.publish(4 * number)
+        before = target.master.clone()
+        learner.update(None, 0.0, 0.1)
+        server.taken()
+        assert learner.version == 4 * number and learner.updates == number
+        if (target.master != before).any():
+            renewed_at.append(4 * number)
+    assert renewed_at == [12, 20, 32, 40]
