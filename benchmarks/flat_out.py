@@ -1,16 +1,24 @@
-"""Roles at the ends of a replay memory that neither act nor learn: they show what the memory itself can do."""
+"""Roles that neither act nor learn, at the ends of a replay memory or a parameter server: they show what it can do."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
+import numpy as np
+import torch
+
+from veldt.algorithms.base import Loss
+from veldt.exchange.gorila_settings import GorilaConfig
 from veldt.exchange.pace import Pace
 from veldt.exchange.replay import ReplayEnds
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
+from veldt.networks.flat import FlatParameters
 from veldt.runtime.roles import Control
 from veldt.systems.actor import ActorPlan
+from veldt.systems.independent_unit import IndependentPlan
 from veldt.systems.learner_role import LearnerPlan
+from veldt.systems.server_optimiser import ServerOptimiser
 
 
 def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: Pace) -> None:
@@ -47,3 +55,21 @@ def draw(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds
         if batch is not None:
             client.update(batch, rng.random(len(batch.arrays["key"])), 0.1)
             pace.updates_L[0] += 1
+
+
+def push(control: Control, plan: IndependentPlan, pace: Pace, *edges: Slots | Weights) -> None:
+    """In the place of a learner: a gradient, again and again."""
+    torch.set_num_threads(1)
+    settings = plan.assembly.config.roles
+    assert isinstance(settings, GorilaConfig)
+    parameters: FlatParameters = plan.assembly.network()[1]
+    shards = len(edges) // 2
+    gradients: Any = edges[:shards]
+    parts: Any = edges[shards:]
+    optimiser = ServerOptimiser(parameters, gradients, parts, settings, control, plan.rank)
+    optimiser.begin()
+    loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
+    parameters.gradient.normal_(std=1e-3)
+    while not control.stopping:
+        control.beat()
+        optimiser.apply(parameters.gradient, 1e-3, loss)

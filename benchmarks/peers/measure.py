@@ -50,3 +50,11 @@ def process_age() -> float:
         # The command's name, in parentheses, may hold spaces; field 22 is the start, in ticks since boot.
         started = int(stat.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+
+
+def cpu_seconds() -> float:
+    """Of this process and all below it, so far."""
+    import psutil
+
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(sum(process.cpu_times()[:2]) for process in family)
