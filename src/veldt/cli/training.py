@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ATARI = "ALE/Breakout-v5"  # stands for all games where none is named
 
 # Recipes whose names begin so have processes that learn, and act.
-WITH_ROLES = ("a3c", "apex-", "appo", "async-", "ga3c", "impala")
+WITH_ROLES = ("a3c", "apex-", "appo", "async-", "ga3c", "gorila", "impala")
 
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
 
