@@ -67,14 +67,14 @@ ASYNC_DQN = Recipe(
     summary="DQN by learners with a memory each that bring gradients to a central store (Stooke & Abbeel 2018)",
     atari={
         **DQN.atari,
-        "learners": From(4, f"{SA}, 5.2: up to 4 learn well"),
+        "learners": From(4, f"{SA}, 5.3: up to 4 learn well"),
         "num_simulators": From(64, f"{SA}, 5.2: 16 of each learner"),
-        "batch": From(512, f"{SA}, 5.2"),
+        "batch": From(512, f"{SA}, 5.3"),
     },
     small={
         **_Q_SMALL,
         "steps": From(400_000, "measured here"),
-        "learners": From(4, f"{SA}, 5.2: up to 4 learn well"),
+        "learners": From(4, f"{SA}, 5.3: up to 4 learn well"),
         "num_simulators": From(32, "measured here: 8 of each of 4 learners"),
         "training_intensity": From(16.0, "measured here"),
         "learning_rate": From(5e-4, "measured here"),
