@@ -15,7 +15,7 @@ from veldt.cli import main
 from veldt.cli.entry import VERBS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # In a block of commands, or in a sentence.
 COMMAND = re.compile(r"^(?:\$ )?veldt ([^#\n]*)|`veldt ([^`]+)`", re.MULTILINE)
 PLACES = {
