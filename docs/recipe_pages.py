@@ -45,6 +45,18 @@ FIGURES: Mapping[str, str] = {
            |                                            |
            +------- training queue ------> trainers ----+       tuner: how many of each
 """,
+    "gorila": """
+bundle 0: simulators, memory, learner ==gradient, version==> ring 0 --+
+                                                                      +==> parameter shard 0: parameters, rule's state
+bundle 1: simulators, memory, learner ==gradient, version==> ring 1 --+              |
+   ^                                                                                 |
+   +-------------------------- part 0 (newest wins) ---------------------------------+   ... so each other shard
+
+--actors N:
+actors ==slots==> replay shards ==rows of batches==> learners ==gradient, version==> parameter shards
+   ^                                                    ^                                  |
+   +------------------------- parts (newest wins) ------+----------------------------------+
+""",
     "apex": """
            +---------------------- weights (newest wins) ------------------------+
            v                                                                     |
