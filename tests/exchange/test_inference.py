@@ -227,3 +227,33 @@ def test_agents_are_parked_evenly_over_hosts() -> None:
         server.activate(agents)
         counts = [int(client.active_W.sum()) for client in clients]
         assert sum(counts) == agents and max(counts) - min(counts) <= 1
+
+
+def test_a_server_may_wait_for_more_requests_while_it_has_few() -> None:
+    edge = InferenceEdge(SPEC, context())
+    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
+
+    def ask_late(wait_s: float) -> threading.Thread:
+        clients[0].request(np.arange(WIDTH))
+        late = threading.Timer(wait_s, clients[1].request, (np.arange(WIDTH),))
+        late.start()
+        return late
+
+    def taken(most: int, gather_s: float) -> int:
+        requests = server.take(most, 0.0, gather_s)
+        assert requests is not None
+        server.reply(requests)
+        return len(requests.agent_R)
+
+    late = ask_late(0.05)
+    assert taken(128, 60.0) == HOSTS * WIDTH, "for one of each agent, and no longer"
+    late.join()
+    late = ask_late(0.05)
+    assert taken(128, 0.0) == WIDTH, "or not at all"
+    late.join()
+    assert taken(WIDTH, 60.0) == WIDTH, "there is nothing to wait for"
+    edge.active_1[0] = WIDTH
+    clients[0].request(np.arange(WIDTH))
+    assert taken(128, 60.0) == WIDTH, "the others do not act"
+    clients[0].request(np.array([1]))
+    assert taken(128, 0.01) == 1, "the time is over"

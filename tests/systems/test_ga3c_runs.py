@@ -45,7 +45,14 @@ def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
         {"algorithm": "vtrace"},
         PPO,
         {"lstm": 8, "shared": True},
-        {"training_rows": 15, "hosts": 1, "predictors": 3, "trainers": 3, "prediction_batch": 2},
+        {
+            "training_rows": 15,
+            "hosts": 1,
+            "predictors": 3,
+            "trainers": 3,
+            "prediction_batch": 2,
+            "prediction_wait": 5.0,
+        },
     ],
     ids=["a2c", "vtrace", "ppo", "lstm", "other sizes"],
 )
@@ -142,6 +149,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
             {"training_queue": 2, "training_rows": 12},
             "--training-rows is 12, which are 3 rollouts of 5 steps, and ",
         ),
+        ({"prediction_wait": -1.0}, r"--prediction-wait is -1: it must be 0 ms \(none\) or more"),
         ({"tuner_interval": -1.0}, r"--tuner-interval is -1: it must be 0 seconds \(off\) or more"),
         (
             {"tuner_interval": 0.0, "tune_agents": True},

@@ -26,6 +26,8 @@ class Ga3cConfig(RolesConfig):
     """N_T: threads that learn from agents' rollouts, each all that are there in one update."""
     prediction_batch: Annotated[int, Unit("requests")] = 128
     """Requests that are answered together, at most."""
+    prediction_wait: Annotated[float, Unit("ms")] = 0.0
+    """How long a predictor waits for more requests, while there are fewer than that and not one of each agent."""
     training_rows: Annotated[int, Unit("steps")] = 0
     """Steps that a trainer waits for before it learns from all that is there; 0: a single rollout is enough."""
     training_queue: Annotated[int, Unit("rollouts")] = 0
@@ -50,6 +52,8 @@ class Ga3cConfig(RolesConfig):
         for name in ("hosts", "training_rows", "training_queue"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 (automatic) or more")
+        if self.prediction_wait < 0:
+            raise UsageError(f"--prediction-wait is {self.prediction_wait:g}: it must be 0 ms (none) or more")
         if self.tuner_interval < 0:
             raise UsageError(
                 f"--tuner-interval is {self.tuner_interval:g}: it must be 0 seconds (off) or more"

@@ -154,10 +154,15 @@ class InferenceServer:
         self._next, self._lock = 0, threading.Lock()
         self.served = Served()
 
-    def take(self, most: int, deadline_s: float) -> Requests | None:
-        """All requests that are there, at most so many, of agents in turn; None if none came in time."""
+    def take(self, most: int, deadline_s: float, gather_s: float = 0.0) -> Requests | None:
+        """All requests that are there, at most so many, of agents in turn; None if none came in time.
+
+        When one is there, it waits `gather_s` for more, or until there are so many, or one of each agent that acts.
+        """
         if not awaited(lambda: bool(self._open_N().any()), self._edge.asked_one, deadline_s):
             return None
+        enough = min(most, int(self._edge.active_1[0]))
+        awaited(lambda: int(self._open_N().sum()) >= enough, self._edge.asked_one, gather_s)
         with self._lock:
             open_N = np.flatnonzero(self._open_N())
             if not len(open_N):  # another thread was quicker

@@ -134,7 +134,9 @@ class Model(LearnerRole):
     @torch.no_grad()
     def predict(self) -> None:
         """A predictor's turn."""
-        requests = self._server.take(self._settings.prediction_batch, _WAIT_S)
+        requests = self._server.take(
+            self._settings.prediction_batch, _WAIT_S, self._settings.prediction_wait / 1000
+        )
         if requests is None:
             return
         agent_R, version = requests.agent_R, self._learner.updates

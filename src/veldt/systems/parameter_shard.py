@@ -123,9 +123,8 @@ class ParameterShard:
 
         The gradient may be overwritten.
         """
-        staleness = max(
-            0, self.version - base
-        )  # a life that began from a checkpoint may be behind its learners
+        # A life that began from a checkpoint may be behind its learners.
+        staleness = max(0, self.version - base)
         is_stale = 0 < self._most < staleness
         gradients, stale, total = self.counts
         self.counts = Counts(gradients + 1, stale + is_stale, total + staleness)
