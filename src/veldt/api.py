@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,10 @@ import gymnasium
 import torch
 
 from veldt.agent import Agent, make_network
-from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.by_name import name_of
 from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
+from veldt.doubts import doubts_about
 from veldt.errors import CheckpointError, UsageError
-from veldt.exchange.graph import Graph
-from veldt.exchange.settings import ActorsConfig
 from veldt.given import (
     by_section,
     given_again,
@@ -44,25 +40,15 @@ from veldt.runtime.devices import choose_device, subnormals_flushed
 from veldt.simulators.choose import probe_spec
 from veldt.simulators.source import EnvSource, resolve
 from veldt.simulators.starts import Starts, check_numbers, read_starts
-from veldt.systems.apex import apex
-from veldt.systems.assembly import Assembly, assemble, versions
-from veldt.systems.asynchronous import asynchronous
-from veldt.systems.decoupled import Decoupled, Lost, Supervised
+from veldt.systems.assembly import assemble, versions
 from veldt.systems.evaluator import Evaluation, play_games, play_steps
-from veldt.systems.ga3c import ga3c
-from veldt.systems.gorila import gorila
-from veldt.systems.here import supervised_here
 from veldt.systems.human_starts import play_starts, record_from
-from veldt.systems.impala import impala
-from veldt.systems.joint_run import run_together
 from veldt.systems.learner import load_weights
-from veldt.systems.synchronous import Synchronous
-from veldt.systems.units import units
+from veldt.systems.running import graph_of, run_system, runtime
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | TorsoFactory
 PROTOCOLS = ("games", "atari", "human-starts")
-_MANY_UPDATES = 8  # for each step: one is much already (Young & Tian 2019)
 
 
 @dataclass(frozen=True)
@@ -161,16 +147,17 @@ def train_config(
     if assembly.device.type == "cuda":
         hardware["gpu"] = torch.cuda.get_device_name(assembly.device)
     with (
-        _runtime(config, cluster) as supervised,
+        runtime(config, cluster) as supervised,
         new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory,
     ):
         directory.write_config(asked, resolved, sys.argv, versions(), hardware)
         with directory.lock(), _progress(assembly.config, quiet) as progress:
             progress.note(f"{config.recipe} on {config.env}: {directory.path}")
-            warnings = _warnings(assembly.config, given, on_cluster=cluster is not None)
+            warnings = doubts_about(assembly.config, given, on_cluster=cluster is not None)
             for decision in (*assembly.decisions, *warnings):
                 progress.note(decision)
-            return _run(assembly, directory, progress, None, supervised)
+            outcome = run_system(assembly, directory, progress, None, supervised)
+    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
 @subnormals_flushed()
@@ -216,11 +203,12 @@ def resume(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         assembly = assemble(config, given_again(config, env, network, "resume(run, {})"), network)
-        with _runtime(config, cluster) as supervised, _progress(assembly.config, quiet) as progress:
+        with runtime(config, cluster) as supervised, _progress(assembly.config, quiet) as progress:
             directory.change_config("run", settings)  # for the next time that it is resumed
             for note in notes:
                 progress.note(note)
-            return _run(assembly, directory, progress, checkpoint, supervised)
+            outcome = run_system(assembly, directory, progress, checkpoint, supervised)
+    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
 def load(
@@ -371,111 +359,7 @@ def recipes() -> dict[str, str]:
 def drawn(config: TrainConfig) -> list[str]:
     """Lines of text: the roles that a run of `config` has, and the edges between them."""
     assembly = assemble(config, resolve(config.env, config.env_kwargs))
-    return list(assembly.decisions) if config.in_one_process else _graph_of(assembly)(assembly).drawn()
-
-
-def _graph_of(assembly: Assembly) -> Callable[..., Graph]:
-    """What makes the graph of the system."""
-    graphs = {
-        "synchronous": units,
-        "asynchronous": asynchronous,
-        "ga3c": ga3c,
-        "gorila": gorila,
-        "apex": apex,
-        "impala": impala,
-    }
-    return graphs[assembly.config.system]
-
-
-@contextlib.contextmanager
-def _runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
-    """What runs a graph: processes of this machine, or a cluster that is there until the block ends."""
-    if cluster is None:
-        devices = torch.cuda.device_count() if choose_device(config.run.device).type == "cuda" else 0
-        if 0 < devices < config.roles.learners and config.batch_shares > 1:
-            raise UsageError(
-                f"--learners is {config.roles.learners}, and there are {devices} accelerators: learners that exchange "
-                "gradients need one each; take fewer, or --device cpu"
-            )
-        yield supervised_here
-        return
-    if config.in_one_process:
-        raise UsageError(
-            f"--cluster is '{cluster}', and {config.recipe} learns and acts in one process: take more --learners, or a "
-            "recipe of several processes (gorila, apex-dqn, apex-ddpg, impala), or leave it out"
-        )
-    if config.system == "asynchronous":
-        raise UsageError(
-            f"--cluster is '{cluster}', and the learners of {config.recipe} share memory, which machines do not: leave "
-            "it out"
-        )
-    if config.system == "ga3c":
-        raise UsageError(
-            f"--cluster is '{cluster}', and the agents of {config.recipe} ask its model for every action through "
-            "memory that machines do not share: leave it out"
-        )
-    from veldt.runtime.on_ray.cluster import connected
-
-    with connected(cluster) as joined:
-        from veldt.systems.on_cluster import supervised_on
-
-        yield partial(supervised_on, joined)
-
-
-def _run(
-    assembly: Assembly,
-    directory: RunDirectory,
-    progress: Progress,
-    checkpoint: Checkpoint | None,
-    supervised: Supervised,
-) -> Run:
-    config = assembly.config
-
-    def begin(checkpoint: Checkpoint | None, lost: Lost | None = None) -> Decoupled:
-        return Decoupled(_graph_of(assembly), assembly, directory, progress, checkpoint, supervised, lost)
-
-    if config.in_one_process:
-        outcome = Synchronous(assembly, directory, progress, checkpoint).run()
-    elif config.system == "synchronous":
-        outcome = run_together(begin, checkpoint, directory.path, config.roles.restarts)
-    else:
-        outcome = begin(checkpoint).run()
-    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
-
-
-def _warnings(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
-    """What is allowed, but hardly meant; `given` are the names of settings that the user has given."""
-    cores, threads, warnings = len(allowed_cores()), config.run.threads, []
-    if threads > cores:
-        warnings.append(
-            f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
-            "times slower; 0 chooses"
-        )
-    actors = config.roles.actors if isinstance(config.roles, ActorsConfig) and "actors" in given else 0
-    if actors > cores and not on_cluster:
-        warnings.append(
-            f"--actors is {actors}, and {cores} cores may be used: actors take turns on them, which costs "
-            "little with small environments and helps nothing"
-        )
-    learners = config.roles.learners if config.in_phases and "learners" in given else 1
-    if learners > cores and not on_cluster:
-        warnings.append(
-            f"--learners is {learners}, and {cores} cores may be used: learners take turns on them, which helps "
-            "nothing but to see how so many learn"
-        )
-    learn = config.learn
-    if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:
-        warnings.append(
-            f"--steps is {config.run.steps:,}, and learning starts after {learn.learning_starts:,}: nothing will "
-            "be learned; give more steps, or lower --learning-starts"
-        )
-    if isinstance(learn, OffPolicyConfig) and learn.training_intensity > _MANY_UPDATES * learn.batch:
-        updates = learn.training_intensity / learn.batch
-        warnings.append(
-            f"--training-intensity is {learn.training_intensity:g}, and --batch {learn.batch:,}: acting waits for "
-            f"{updates:,.0f} updates for every step; lower it, or take a larger batch"
-        )
-    return warnings
+    return list(assembly.decisions) if config.in_one_process else graph_of(assembly).drawn()
 
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:
