@@ -139,6 +139,8 @@ def train_config(
         refuse_unread_mlp(given, config, make_network(assembly.config, assembly.spec, network))
     refuse_unread_compression(given, assembly.spec)
     refuse_unread_share(given, assembly.config)
+    if not config.in_one_process:
+        graph_of(assembly)  # what does not fit together is refused before anything is written
     resolved, recorded = to_dict(assembly.config), dict(given)
     if network is not None:
         recorded["network"] = resolved["network"]["network"] = name_of(network)
