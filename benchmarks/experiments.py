@@ -212,7 +212,36 @@ def actors() -> list[Trial]:
     return trials
 
 
+def exchange_small() -> list[Trial]:
+    """Several learners without all-reduce, and agents that ask one model, to the score at which it counts as solved."""
+    return _to_solve([(recipe, "CartPole-v1") for recipe in ("a3c", "appo", "async-dqn", "ga3c", "gorila")])
+
+
+def units() -> list[Trial]:
+    """Figure 2 of Stooke & Abbeel in small: the same steps by different numbers of learners, and of local steps."""
+    kinds: dict[str, list[tuple[str, str]]] = {
+        "a3c": [(f"{n} learners", f"--learners {n} --num-simulators {8 * n}") for n in (1, 2, 4, 8)],
+        "appo": [(f"{n} local steps", f"--local-steps {n}") for n in (1, 2, 3, 4)],
+        "async-dqn": [(f"{n} learners", f"--learners {n}") for n in (1, 2, 4)],
+        "gorila": [(f"{n} bundles", f"--learners {n} --num-simulators 16") for n in (1, 4, 16)],
+    }
+    return [
+        Trial(
+            f"{recipe} {label}",
+            recipe,
+            "CartPole-v1",
+            seed,
+            (*_flags(f"--steps 150000 --threads 1 --log-every 0.5 --evaluate-every 0 {flags}"),),
+        )
+        for seed in range(1, 6)
+        for recipe, variants in kinds.items()
+        for label, flags in variants
+    ]
+
+
 EXPERIMENTS = {
+    "exchange_small": exchange_small,
+    "units": units,
     "roles_small": roles_small,
     "learners": learners,
     "roles_minatar": roles_minatar,
