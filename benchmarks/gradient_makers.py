@@ -41,7 +41,7 @@ def copies(pipe: Connection, seconds: float, _: None, rank: int) -> None:
 
 def updates(pipe: Connection, seconds: float, store: CentralStore, rank: int) -> None:
     """The same gradient again and again."""
-    optimiser, end, parameters = _learner(store, rank)
+    optimiser, end, parameters = learner(store, rank)
     gradient_P = torch.full_like(parameters.master, 1e-3)
     _work(pipe, seconds, lambda: optimiser.apply(gradient_P, 1e-4), end)
 
@@ -49,7 +49,7 @@ def updates(pipe: Connection, seconds: float, store: CentralStore, rank: int) ->
 def gradients(pipe: Connection, seconds: float, store: CentralStore, rank: int) -> None:
     """Each after a forward and a backward pass."""
     layers, parameters = network()
-    optimiser, end, _ = _learner(store, rank, parameters)
+    optimiser, end, _ = learner(store, rank, parameters)
     rows = torch.randn(_BATCH, 1500)
 
     def learn() -> None:
@@ -59,7 +59,7 @@ def gradients(pipe: Connection, seconds: float, store: CentralStore, rank: int) 
     _work(pipe, seconds, learn, end)
 
 
-def _learner(
+def learner(
     store: CentralStore, rank: int, parameters: FlatParameters | None = None
 ) -> tuple[CentralOptimiser, StoreEnd, FlatParameters]:
     torch.set_num_threads(1)
