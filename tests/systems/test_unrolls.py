@@ -66,8 +66,10 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
     observed_SBx = torch.cat(expected, 1)
     assert torch.equal(rollout.observations.rows(None), observed_SBx[:-1].flatten(0, 1))
     assert torch.equal(rollout.observations.last(), observed_SBx[-1])
-    some = torch.tensor([0, 5, 3 * WIDTH * steps - 1])
-    assert torch.equal(rollout.observations.rows(some), observed_SBx[:-1].flatten(0, 1)[some])
+    # In any order; also where first and last are as far apart as there are rows between.
+    for some in ([0, 5, 3 * WIDTH * steps - 1], [3, 30, 7, 6], rng.permutation(3 * WIDTH * steps)):
+        row_N = torch.as_tensor(some)
+        assert torch.equal(rollout.observations.rows(row_N), observed_SBx[:-1].flatten(0, 1)[row_N])
     assert rollout.memory is not None
     for number, (flags, arrays, begins) in enumerate(wanted):
         part = slice(number * WIDTH, (number + 1) * WIDTH)

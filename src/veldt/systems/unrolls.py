@@ -118,25 +118,27 @@ class _Observations:
         self._age = torch.from_numpy(self._rows.age).to(self._device)
 
     def rows(self, index_N: Tensor | None) -> Observation:
-        steps, width = self._rows.steps, self._rows.width
-        return self._at(torch.arange(steps * width) if index_N is None else index_N)
+        return self._at(range(self._rows.steps * self._rows.width) if index_N is None else index_N)
 
     def last(self) -> Observation:
         steps, width = self._rows.steps, self._rows.width
-        return self._at(torch.arange(steps * width, (steps + 1) * width))
+        return self._at(range(steps * width, (steps + 1) * width))
 
-    def _at(self, row_N: Tensor) -> Observation:
+    def _at(self, row_N: range | Tensor) -> Observation:
         spec = self._rows.spec
         fields = {name: self._field(name, field, row_N) for name, field in spec.observation.items()}
         return fields if spec.is_dict else fields[""]
 
-    def _field(self, name: str, field: ArraySpec, row_N: Tensor) -> Tensor:
+    def _field(self, name: str, field: ArraySpec, row_N: range | Tensor) -> Tensor:
         rows = self._rows
         frames = self._frames[name][rows.history - field.stack + 1 :]
         if field.stack == 1:
-            first, end = int(row_N[0]), int(row_N[-1]) + 1
             flat = frames.flatten(0, 1)
-            return flat[first:end] if end - first == len(row_N) else flat[row_N.to(self._device)]
+            return (
+                flat[row_N.start : row_N.stop] if isinstance(row_N, range) else flat[row_N.to(self._device)]
+            )
+        if isinstance(row_N, range):
+            row_N = torch.arange(row_N.start, row_N.stop)
         if self._device.type == "cpu":
             from veldt.simulators.stacks import slot_frames, write_stacks
 
