@@ -11,8 +11,12 @@ from run_rows import episodes, events, learning
 
 import veldt
 from veldt.errors import UsageError
+from veldt.given import with_settings
+from veldt.recipe_book import find
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.report import write_report
+from veldt.simulators.source import resolve
+from veldt.systems.assembly import assemble
 
 SMALL: dict[str, Any] = {
     "num_simulators": 4,
@@ -76,6 +80,14 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
     after = CheckpointStore(run.path / "checkpoints").newest(print)
     assert again.summary["steps"] >= 6000 and sum(after.meta["pace"]["steps"]) >= 6000
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
+
+
+def test_agents_are_shared_out_among_cores_if_nothing_is_said() -> None:
+    config = with_settings(find("ga3c").config("CartPole-v1"), {"num_simulators": 6, "hosts": 0})
+    assembly = assemble(config, resolve("CartPole-v1"))
+    hosts = assembly.config.roles.hosts  # type: ignore[attr-defined]
+    assert hosts >= 1 and 6 % hosts == 0
+    assert any(text.startswith("6 agents in ") for text in assembly.decisions)
 
 
 def test_what_is_paid_at_the_end_only_is_learned(tmp_path: Path) -> None:

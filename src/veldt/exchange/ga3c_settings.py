@@ -65,6 +65,10 @@ class Ga3cConfig(RolesConfig):
         )
 
     @property
+    def in_phases(self) -> bool:
+        return False
+
+    @property
     def tunes(self) -> bool:
         return self.tuner_interval > 0
 
