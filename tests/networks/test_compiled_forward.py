@@ -44,3 +44,21 @@ def test_a_networks_own_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch, "compile", failing)
     with pytest.raises(TypeError):
         CompiledForward(Weighted(), lambda text: None)(torch.ones(2), loudness=1)
+
+
+def test_two_threads_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One goes on without the compiler already, while the other's call is still to fail."""
+    fallen: list[Any] = []
+
+    def compiler(network: nn.Module) -> Callable[..., Any]:
+        def compiled(x: Tensor) -> Any:
+            if not fallen:
+                fallen.append(None)
+                fallen[0] = forward(x)  # the other's
+            raise RuntimeError("no compiler here")
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    forward = CompiledForward(Weighted(), lambda text: None)
+    assert forward(torch.ones(2)).tolist() == [1.0, 1.0] == fallen[0].tolist()

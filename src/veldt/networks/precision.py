@@ -24,17 +24,21 @@ def apply_precision(network: Network, precision: str, device: torch.device) -> F
 
 
 class CompiledForward:
-    """A network's forward pass through torch.compile; falls back to the ordinary one at the first failure."""
+    """A network's forward pass through torch.compile; falls back to the ordinary one at the first failure.
+
+    Several threads may call it, and fail at once.
+    """
 
     def __init__(self, network: nn.Module, on_fallback: Callable[[str], None]) -> None:
         self._network, self._on_fallback = network, on_fallback
         self._forward: Callable[..., Any] = torch.compile(network)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        forward = self._forward
         try:
-            result = self._forward(*args, **kwargs)
+            result = forward(*args, **kwargs)
         except Exception as error:
-            if self._forward is self._network:
+            if forward is self._network:
                 raise
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             self._on_fallback(f"torch.compile failed ({first[:200]}): going on without it")

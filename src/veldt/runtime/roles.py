@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -102,6 +103,7 @@ class LocalControl:
             board.snapshot,
         )
         self._number, self.attempt = who.number, who.attempt
+        self._saying = threading.Lock()
 
     @property
     def stopping(self) -> bool:
@@ -118,7 +120,9 @@ class LocalControl:
         time.sleep(seconds)
 
     def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
-        write_message(self._pipe.fileno(), pack({"kind": kind, **values}, arrays))
+        message = pack({"kind": kind, **values}, arrays)
+        with self._saying:  # a role may have threads
+            write_message(self._pipe.fileno(), message)
 
     def say_last(self, sentence: str, where: str, is_final: bool) -> None:
         """Says it as the role's failure."""
