@@ -179,3 +179,11 @@ def test_the_target_is_renewed_by_everybodys_updates() -> None:
         if (target.master != before).any():
             renewed_at.append(4 * number)
     assert renewed_at == [12, 20, 32, 40]
+    before = target.master.clone()
+    server.publish(35)  # a shard that was lost with its node begins from what was read of it
+    learner.update(None, 0.0, 0.1)
+    server.taken()
+    assert learner.version == 35 and (target.master == before).all()
+    server.publish(41)
+    learner.update(None, 0.0, 0.1)
+    assert (target.master != before).any()

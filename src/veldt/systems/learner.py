@@ -83,7 +83,8 @@ class Learner:
         self._moved_at = self.version
         if how is None or self._target is None:
             return
-        if times := self._moved_at // how.every - before // how.every:  # several, of others' updates
+        # Several, of others' updates; less than none where others have lost some (a parameter shard, with its node).
+        if (times := self._moved_at // how.every - before // how.every) > 0:
             self._target.follow(self._parameters, 1.0 - (1.0 - how.rate) ** times)
 
     def weights(self) -> dict[str, np.ndarray]:
