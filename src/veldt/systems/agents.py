@@ -123,6 +123,7 @@ class Agents:
         if len(agent_R):
             # A predictor may begin with the first while the others still step.
             for part_R in np.split(agent_R, len(agent_R)) if self._slow else (agent_R,):
+                self._control.beat()
                 self._act(part_R)
         self._say_now_and_then()
 
