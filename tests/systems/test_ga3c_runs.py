@@ -161,7 +161,8 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
             {"training_queue": 2, "training_rows": 12},
             "--training-rows is 12, which are 3 rollouts of 5 steps, and ",
         ),
-        ({"prediction_wait": -1.0}, r"--prediction-wait is -1: it must be 0 ms \(none\) or more"),
+        ({"prediction_wait": -1.0}, r"--prediction-wait is -1: it must be in \[0, 1000\] ms \(0: none\)"),
+        ({"prediction_wait": 1e6}, r"--prediction-wait is 1e\+06: it must be in \[0, 1000\] ms"),
         ({"tuner_interval": -1.0}, r"--tuner-interval is -1: it must be 0 seconds \(off\) or more"),
         (
             {"tuner_interval": 0.0, "tune_agents": True},

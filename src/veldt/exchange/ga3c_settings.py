@@ -10,6 +10,7 @@ from veldt.exchange.settings import RolesConfig, check_even
 from veldt.runtime.settings import Unit, flag
 
 _OF_TUNER = ("tuner_most", "tune_agents")
+_LONGEST_MS = 1000.0  # a predictor gives no sign of life while it waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,10 @@ class Ga3cConfig(RolesConfig):
         for name in ("hosts", "training_rows", "training_queue"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 (automatic) or more")
-        if self.prediction_wait < 0:
-            raise UsageError(f"--prediction-wait is {self.prediction_wait:g}: it must be 0 ms (none) or more")
+        if not 0 <= self.prediction_wait <= _LONGEST_MS:
+            raise UsageError(
+                f"--prediction-wait is {self.prediction_wait:g}: it must be in [0, {_LONGEST_MS:g}] ms (0: none)"
+            )
         if self.tuner_interval < 0:
             raise UsageError(
                 f"--tuner-interval is {self.tuner_interval:g}: it must be 0 seconds (off) or more"
