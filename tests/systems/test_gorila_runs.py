@@ -49,6 +49,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "gorila")
     last = learning(run.path)[-1]
     assert np.isfinite(last["loss/total"]) and last["role_restarts"] == 0
+    assert last["epsilon"] < 1.0
     assert last["gorila/stale_share"] == 0.0 and last["gorila/staleness_mean"] >= 0.0
     before = CheckpointStore(run.path / "checkpoints").newest(print)
     updates = before.meta["pace"]["updates"]

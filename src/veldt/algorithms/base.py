@@ -146,6 +146,10 @@ class OffPolicy(Algorithm):
         """The agent steps after which so many updates are due."""
         return self.learning_starts + round(updates * self.batch / self.intensity)
 
+    def annealing_steps(self, steps: int, updates: int) -> int:
+        """What exploration falls by where it falls by updates: the steps that these are due after, of those done."""
+        return min(steps, self.steps_due(updates))
+
     @abstractmethod
     def update_noise(self, network: nn.Module) -> int:
         """Standard normal numbers that an update takes."""

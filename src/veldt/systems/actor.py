@@ -139,7 +139,7 @@ class _Actor:
     def _annealing_steps(self) -> int:
         steps = self._pace.steps
         if self._plan.anneals_by_updates and isinstance(self._algorithm, OffPolicy):
-            return min(steps, self._algorithm.steps_due(self._version))
+            return self._algorithm.annealing_steps(steps, self._version)
         return steps
 
     def wait(self) -> None:

@@ -65,7 +65,7 @@ class _Bundle(IndependentUnit):
     def _annealing_steps(self, steps: int) -> int:
         algorithm = self._unit.algorithm
         if self._settings.anneal_by == "updates" and isinstance(algorithm, OffPolicy):
-            return min(steps, algorithm.steps_due(self._optimiser.version))
+            return algorithm.annealing_steps(steps, self._optimiser.version)
         return steps
 
     def _beat(self) -> None:

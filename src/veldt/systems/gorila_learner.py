@@ -54,7 +54,11 @@ class _GorilaLearner(ApexLearner):
             self._learner.renew_target()
 
     def experience(self) -> dict[str, float]:
-        return super().experience() | self._optimiser.figures()
+        settings, steps = self._plan.config.roles, self._pace.steps
+        assert isinstance(settings, GorilaConfig)
+        if settings.anneal_by == "updates":
+            steps = self._off_policy.annealing_steps(steps, self._learner.version)
+        return super().experience() | self._off_policy.exploration(steps) | self._optimiser.figures()
 
     def _made_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
         plan, settings = self._plan, self._plan.config.roles
