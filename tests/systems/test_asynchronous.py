@@ -66,6 +66,7 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         "env": "CartPole-v1",
         "num_simulators": 4,
         "horizon": 5,
+        "learning_rate": 1e-3,
         "steps": 400,
         "hidden": (16,),
         "threads": 1,
