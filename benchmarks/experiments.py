@@ -223,7 +223,10 @@ def units() -> list[Trial]:
         "a3c": [(f"{n} learners", f"--learners {n} --num-simulators {8 * n}") for n in (1, 2, 4, 8)],
         "appo": [(f"{n} local steps", f"--local-steps {n}") for n in (1, 2, 3, 4)],
         "async-dqn": [(f"{n} learners", f"--learners {n}") for n in (1, 2, 4)],
-        "gorila": [(f"{n} bundles", f"--learners {n} --num-simulators 16") for n in (1, 4, 16)],
+        # Each of sixteen begins when it has a batch.
+        "gorila": [
+            (f"{n} bundles", f"--learners {n} --num-simulators 16 --learning-starts 2048") for n in (1, 4, 16)
+        ],
     }
     return [
         Trial(
