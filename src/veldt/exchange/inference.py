@@ -162,7 +162,8 @@ class InferenceServer:
         if not awaited(lambda: bool(self._open_N().any()), self._edge.asked_one, deadline_s):
             return None
         enough = min(most, int(self._edge.active_1[0]))
-        awaited(lambda: int(self._open_N().sum()) >= enough, self._edge.asked_one, gather_s)
+        # Who is being answered by another thread will not ask meanwhile.
+        awaited(lambda: int((self._open_N() | self._busy_N).sum()) >= enough, self._edge.asked_one, gather_s)
         with self._lock:
             open_N = np.flatnonzero(self._open_N())
             if not len(open_N):  # another thread was quicker

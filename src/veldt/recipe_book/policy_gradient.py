@@ -107,7 +107,6 @@ A3C = Recipe(
         **A2C.small,
         "num_simulators": From(64, "measured here: 8 of each of 8 learners"),
         "horizon": From(8, "measured here"),
-        "learning_rate": From(3e-3, "measured here"),
     },
 )
 
