@@ -93,6 +93,11 @@ class Edge:
     spec: Spec
 
 
+def role_name(name: str, index: int, count: int) -> str:
+    """What the one of this index is called, of so many of a role: in notes, in `top`, and in checkpoints."""
+    return f"{name} {index}" if count > 1 else name
+
+
 @dataclass(frozen=True)
 class Role:
     """Processes that do the same: `entry(control, plan, *edges)` for each of the plans.
@@ -132,7 +137,7 @@ class Role:
         return index < self.keeps
 
     def named(self, index: int) -> str:
-        return f"{self.name} {index}" if len(self.plans) > 1 else self.name
+        return role_name(self.name, index, len(self.plans))
 
     def supervised(self, index: int) -> dict[str, Any]:
         """What whoever supervises the one of this index has to know, by the names of `runtime.supervision.RolePlan`."""

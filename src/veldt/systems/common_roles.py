@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from veldt.config import TrainConfig
-from veldt.exchange.graph import Edge, Role, WeightsSpec
+from veldt.exchange.graph import Edge, Role, WeightsSpec, role_name
 from veldt.exchange.settings import ActorsConfig
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
@@ -99,7 +99,7 @@ def actors(
             width=width,
             steps=steps,
             pull_every=config.roles.pull_every,
-            lives=lives.get(f"actor {number}" if count > 1 else "actor", 0),
+            lives=lives.get(role_name("actor", number, count), 0),
         )
         for number in range(count)
     ]

@@ -16,7 +16,7 @@ import torch
 from veldt.algorithms.base import OnPolicy
 from veldt.errors import UsageError
 from veldt.exchange.ga3c_settings import Ga3cConfig
-from veldt.exchange.graph import Edge, Graph, Role, SlotsSpec
+from veldt.exchange.graph import Edge, Graph, Role, SlotsSpec, role_name
 from veldt.exchange.inference import InferenceSpec
 from veldt.exchange.pace import PaceSpec
 from veldt.networks.recurrent import memory_of
@@ -95,7 +95,6 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         goes_on_from="the checkpoint of step {step:,}",
         gpus=int(assembly.device.type == "cuda"),
     )
-    names = [f"agents {host}" if settings.hosts > 1 else "agents" for host in range(settings.hosts)]
     hosts = Role(
         "agents",
         f"{width} agents, each in a simulator of its own"
@@ -114,7 +113,7 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
                 said=said,
                 noise=noise,
                 memory=memory,
-                lives=lives.get(names[host], 0),
+                lives=lives.get(role_name("agents", host, settings.hosts), 0),
             )
             for host in range(settings.hosts)
         ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from veldt.exchange.graph import role_name
 from veldt.exchange.pace import Pace
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.roles import Control
@@ -37,7 +38,7 @@ def independent_plans(
             assembly=assembly.portable,
             rank=rank,
             run=run,
-            lives=lives.get(f"learner {rank}" if count > 1 else "learner", 0),
+            lives=lives.get(role_name("learner", rank, count), 0),
         )
         for rank in range(count)
     ]
