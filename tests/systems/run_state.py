@@ -52,14 +52,19 @@ def newest(run: Path) -> Checkpoint:
     return CheckpointStore(run / "checkpoints").newest(damaged)
 
 
-def state_of(run: Path) -> dict[str, Any]:
-    """Every array and counter of the newest checkpoint, and the bytes of the list of games, by name."""
-    checkpoint = newest(run)
-    state: dict[str, Any] = {
+def arrays_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Its arrays, by group and name."""
+    return {
         f"{group}/{name}": array
         for group, arrays in checkpoint.groups.items()
         for name, array in arrays.items()
     }
+
+
+def state_of(run: Path) -> dict[str, Any]:
+    """Every array and counter of the newest checkpoint, and the bytes of the list of games, by name."""
+    checkpoint = newest(run)
+    state = arrays_of(checkpoint)
     assert any(name.startswith("weights/") for name in state) and any(
         name.startswith("optimiser/") for name in state
     )
@@ -73,12 +78,17 @@ def state_of(run: Path) -> dict[str, Any]:
     return state
 
 
-def assert_same_run(run: Path, other: Path) -> None:
-    one, two = state_of(run), state_of(other)
+def assert_same(one: dict[str, Any], two: dict[str, Any]) -> None:
+    """Arrays and values by name, bit for bit."""
     assert one.keys() == two.keys()
     for name, value in one.items():
         if isinstance(value, np.ndarray):
             np.testing.assert_array_equal(value, two[name], name)
         else:
             assert value == two[name], name
+
+
+def assert_same_run(run: Path, other: Path) -> None:
+    one, two = state_of(run), state_of(other)
+    assert_same(one, two)
     assert one["episodes.jsonl"], "no game was finished: the comparison would not see games"

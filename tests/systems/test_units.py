@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from run_rows import episodes, events, learning
-from run_state import SMALL, SMALL_REPLAYED, newest
+from run_state import SMALL, SMALL_REPLAYED, arrays_of, assert_same, newest
 from torch import nn
 
 import veldt
@@ -30,11 +30,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 def state_of(run: Path) -> dict[str, Any]:
     """Arrays and counters of the newest checkpoint, and the bytes of the list of games, sorted as units said them."""
     checkpoint = newest(run)
-    state: dict[str, Any] = {
-        f"{group}/{name}": array
-        for group, arrays in checkpoint.groups.items()
-        for name, array in arrays.items()
-    }
+    state = arrays_of(checkpoint)
     for rank, unit in checkpoint.meta["units"].items():
         state |= {
             f"{rank}/{name}": value for name, value in unit.items() if name in ("updates", "phase", "book")
@@ -42,15 +38,6 @@ def state_of(run: Path) -> dict[str, Any]:
     state |= {"step": checkpoint.step, "pace": checkpoint.meta["pace"]}
     state["games"] = sorted((game["simulator"], game["episode"], game["score"]) for game in episodes(run))
     return state
-
-
-def assert_same(one: dict[str, Any], two: dict[str, Any]) -> None:
-    assert one.keys() == two.keys()
-    for name, value in one.items():
-        if isinstance(value, np.ndarray):
-            np.testing.assert_array_equal(value, two[name], name)
-        else:
-            assert value == two[name], name
 
 
 @pytest.mark.parametrize("recipe", RUNS)
