@@ -7,14 +7,22 @@ import dataclasses
 import pytest
 
 import veldt
+from veldt.algorithms.c51 import RainbowConfig
+from veldt.algorithms.dqn import DQNConfig
 from veldt.cli.training import WITH_ROLES
-from veldt.config import TrainConfig
+from veldt.config import ALGORITHMS, TrainConfig, misfit
 from veldt.errors import UsageError
 from veldt.recipe_book import RECIPES, Recipe, derived_of, find
 from veldt.replay.settings import ReplayConfig
 
 ENVS = ("ALE/Breakout-v5", "CartPole-v1")
 SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
+PAIRS = [
+    (recipe, algorithm)
+    for recipe in RECIPES.values()
+    for algorithm in ALGORITHMS
+    if misfit(recipe.system, algorithm) is None
+]
 each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
 each_env = pytest.mark.parametrize("env", ENVS)
 
@@ -33,6 +41,41 @@ def test_every_value_arrives_in_the_configuration(recipe: Recipe, env: str) -> N
     assert config.env == env
     for name, setting in recipe.settings(env).items():
         assert owners(config, name) == [setting.value], name
+
+
+@pytest.mark.parametrize(("recipe", "algorithm"), PAIRS, ids=lambda part: getattr(part, "name", part))
+@each_env
+def test_every_algorithm_that_fits_has_settings_that_fit(recipe: Recipe, env: str, algorithm: str) -> None:
+    config = recipe.config(env, algorithm)
+    assert (config.algorithm, config.system) == (algorithm, recipe.system)
+    assert config.simulation.num_simulators == recipe.config(env).simulation.num_simulators
+
+
+@pytest.mark.parametrize(
+    ("recipe", "algorithm", "as_in"),
+    [
+        ("a3c", "ppo", "appo"),  # of the same system
+        ("a3c", "dqn", "async-dqn"),
+        ("gorila", "ppo", "ppo"),  # nothing nearer than its own
+        ("ga3c", "vtrace", "impala"),
+        ("appo", "a2c", "a3c"),
+        ("dqn", "c51", "c51"),
+    ],
+)
+def test_another_algorithm_learns_as_the_nearest_recipe_says(recipe: str, algorithm: str, as_in: str) -> None:
+    """A step size of RMSProp's is none of Adam's, and a batch of transitions none of a rollout's rows."""
+    for env in ENVS:
+        assert find(recipe).config(env, algorithm).learn == find(as_in).config(env).learn
+
+
+def test_a_variant_of_q_learning_learns_by_the_settings_that_both_have() -> None:
+    for env in ENVS:
+        variant = find("async-dqn").config(env, "rainbow").learn
+        assert isinstance(variant, RainbowConfig)
+        own, alone = find("async-dqn").config(env).learn, find("rainbow").config(env).learn
+        assert isinstance(own, DQNConfig) and isinstance(alone, RainbowConfig)
+        assert (variant.batch, variant.learning_rate) == (own.batch, own.learning_rate)
+        assert variant.value_max == alone.value_max
 
 
 @each_recipe

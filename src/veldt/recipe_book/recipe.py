@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.algorithms.q_learning import QLearningConfig
 from veldt.config import ALGORITHMS, SYSTEMS, NetworkConfig, RunConfig, System, TrainConfig, check_fits
 from veldt.errors import UsageError, did_you_mean
 from veldt.replay.settings import ReplayConfig
@@ -58,17 +59,33 @@ class Recipe:
     def settings(self, env: str, algorithm: str | None = None) -> Settings:
         """What this recipe sets for `env`, by name, in the unit of each setting; for Atari if its name begins ALE/.
 
-        Everything else is at veldt's default. The name is not looked up, so an unknown one is no error. With another
-        algorithm than its own, what only that one has is as that one's own recipe says.
+        Everything else is at veldt's default. The name is not looked up, so an unknown one is no error. Another
+        algorithm than its own learns as the recipe says that is nearest to both.
         """
         settings = self.atari if env.startswith("ALE/") else self.small
         if algorithm in (None, self.algorithm):
             return settings
-        learn, own = _names(ALGORITHMS[algorithm][0]), _names(ALGORITHMS[self.algorithm][0])
-        other = next(recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm).settings(env)
+        assert algorithm is not None
+        nearest, names = self._nearest(algorithm), _names(ALGORITHMS[algorithm][0])
+        if nearest is not self:
+            names |= _names(ReplayConfig)
+            learned = nearest.settings(env, algorithm)
+        else:
+            # A variant learns by these settings, and by its own recipe's where only it has them.
+            names -= _names(ALGORITHMS[self.algorithm][0])
+            learned = next(recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm).settings(
+                env
+            )
         known = set().union(*map(_names, self._sections(algorithm).values()))
-        kept = {name: value for name, value in settings.items() if name in known}
-        return kept | {name: other[name] for name in learn - own if name in other}
+        return {name: value for name, value in settings.items() if name in known - names} | {
+            name: value for name, value in learned.items() if name in names
+        }
+
+    def _nearest(self, algorithm: str) -> Recipe:
+        """Of an algorithm whose settings mean the same, if possible of this system, and if possible its own."""
+        family = _family(algorithm)
+        alike = [recipe for recipe in (self, *RECIPES.values()) if _family(recipe.algorithm) is family]
+        return min(alike, key=lambda recipe: (recipe.system != self.system, recipe.algorithm != algorithm))
 
     def config(self, env: str, algorithm: str | None = None) -> TrainConfig:
         """The configuration with this recipe's values for `env`, and veldt's defaults for the rest.
@@ -140,6 +157,12 @@ def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
 
 def _names(cls: type[Any]) -> set[str]:
     return {field.name for field in dataclasses.fields(cls)}
+
+
+def _family(algorithm: str) -> type[Any]:
+    """Variants of Q-learning are one; between others even a step size is of another update rule, or batch."""
+    learn = ALGORITHMS[algorithm][0]
+    return QLearningConfig if issubclass(learn, QLearningConfig) else learn
 
 
 def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:

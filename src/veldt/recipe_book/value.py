@@ -77,6 +77,7 @@ ASYNC_DQN = Recipe(
         "learners": From(4, f"{SA}, 5.3: up to 4 learn well"),
         "num_simulators": From(32, "measured here: 8 of each of 4 learners"),
         "training_intensity": From(16.0, "measured here"),
+        "learning_starts": From(1_024, f"{DEFAULT}: a batch for each of up to 8 learners"),
         "learning_rate": From(5e-4, "measured here"),
         "n_step": From(3, "measured here"),
     },
