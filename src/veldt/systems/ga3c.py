@@ -30,6 +30,7 @@ from veldt.systems.ga3c_model import ModelPlan, run_model
 from veldt.systems.observations import blank_observation
 
 _NICENESS = 10  # of hosts: their agents would only have to wait for the model
+_PUBLISH_EVERY = 16  # updates: only an evaluator reads what is published
 
 
 def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
@@ -83,7 +84,7 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
                 config=config,
                 spec=spec,
                 network=assembly.portable_network,
-                publish_every=1,
+                publish_every=_PUBLISH_EVERY,
                 run=run,
                 least=least,
             )

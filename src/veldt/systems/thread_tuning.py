@@ -85,7 +85,7 @@ class ThreadTuning:
             "tps": _rate(counts.taken.rollouts, before.taken.rollouts, before, counts),
             "pps": _rate(counts.served.requests, before.served.requests, before, counts),
             "queue/predictions": served.waiting / max(1, served.batches),
-            "queue/rollouts": taken.rollouts / max(1, taken.batches),
+            "queue/rollouts": taken.waiting / max(1, taken.batches),
             "batch/predictions": served.requests / max(1, served.batches),
             "batch/rollouts": taken.rollouts / max(1, taken.batches),
             **{f"tuner/{name}": float(number) for name, number in setting.items()},

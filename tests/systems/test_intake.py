@@ -1,0 +1,62 @@
+"""The training queue's end: all that is there at once, in order, and what a trainer found when it came."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import torch
+
+from veldt.exchange.slots import Taken
+from veldt.simulators.choose import probe_spec
+from veldt.simulators.settings import AtariConfig
+from veldt.simulators.source import resolve
+from veldt.systems.intake import Intake, TakenIn
+from veldt.systems.unrolls import unroll_layouts
+
+STEPS = 3
+
+
+class Queue:
+    """Rollouts that are there, and those that come while somebody waits."""
+
+    def __init__(self) -> None:
+        self.there, self.coming = deque[Taken](), deque[Taken]()
+        self.released: list[int] = []
+
+    def take(self, deadline_s: float) -> Taken | None:
+        if not self.there and deadline_s and self.coming:
+            self.there.append(self.coming.popleft())
+        return self.there.popleft() if self.there else None
+
+    def release(self, ring: int) -> None:
+        self.released.append(ring)
+
+    def wait(self, seconds: float) -> None:
+        raise AssertionError
+
+
+def test_a_trainer_takes_all_that_is_there_and_waits_for_enough() -> None:
+    spec = probe_spec(resolve("CartPole-v1"), AtariConfig())
+    layouts = unroll_layouts(spec, STEPS, 1, 2, 0)
+
+    def rollout(number: int) -> Taken:
+        arrays = {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}
+        arrays["reward"][:] = number
+        return Taken(number, arrays)
+
+    queue = Queue()
+    intake = Intake(queue, spec, 2, torch.device("cpu"))
+    assert intake.take(0.1) is None
+    queue.there.extend(map(rollout, range(3)))
+    first = intake.take(0.1)
+    assert first is not None and first.rows.reward[0].tolist() == [0, 1, 2] and queue.released == [0, 1, 2]
+    assert intake.taken == TakenIn(rollouts=3, batches=1, waiting=3)
+    queue.there.append(rollout(3))
+    assert intake.take(0.0) is None and queue.released == [0, 1, 2], "too few yet"
+    queue.coming.append(rollout(4))
+    second = intake.take(0.1)
+    assert second is not None and second.rows.reward[0].tolist() == [3, 4] and queue.released[3:] == [3, 4]
+    assert intake.taken - TakenIn(3, 1, 3) == TakenIn(rollouts=2, batches=1, waiting=1), (
+        "one had to be awaited"
+    )
