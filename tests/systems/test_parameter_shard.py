@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,21 @@ from torch import Tensor, nn
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.exchange.kept import Kept
 from veldt.exchange.parts import COUNTS, PARAMETERS, cut
 from veldt.functional.updates import AdaGrad
+from veldt.given import with_settings
 from veldt.networks.flat import FlatParameters
+from veldt.recipe_book import find
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.shared import Layout
+from veldt.simulators.source import resolve
 from veldt.simulators.spec import ActionSpec
+from veldt.systems.assembly import assemble
 from veldt.systems.learner import load_state
 from veldt.systems.optimiser import LocalOptimiser, ScaledRule
 from veldt.systems.parameter_server import whole_checkpoint
-from veldt.systems.parameter_shard import ParameterShard
+from veldt.systems.parameter_shard import ParameterShard, ParameterShardPlan, _begun
 
 DISCRETE = ActionSpec("discrete", sizes=(2,), start=(0,))
 BOX = ActionSpec("box", low=(-1.0,), high=(1.0,))
@@ -110,9 +118,34 @@ def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
     assert groups["server"]["version"].tolist() == [2, 2] and float(groups["optimiser"]["count"]) == 2.0
 
 
-def test_a_checkpoint_that_lacks_a_part_has_no_weights() -> None:
-    (shard,) = shards_of(DQN(DQNConfig(), DISCRETE), parameters(), 1)
-    assert whole_checkpoint({"server-0": shard.saved(), "target": {}}, parameters(), 2) == {"target": {}}
+@pytest.mark.parametrize(("published", "newest"), [(95, 100), (105, 105), (-1, 100)])
+def test_a_shard_begins_anew_from_the_newest_that_is_left(
+    published: int, newest: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A part of a checkpoint may have been saved after what was published last, and the other way round."""
+    config = with_settings(find("gorila").config("CartPole-v1"), {"hidden": (4,)})
+    assembly = assemble(config, resolve("CartPole-v1"))
+    algorithm, (_, own) = assembly.algorithm(), assembly.network()
+    saved = ParameterShard(
+        ScaledRule(algorithm, own), 0, own.master.clone().fill_(100), algorithm.rule.state(own.master), 100
+    )
+    groups = whole_checkpoint({"server-0": saved.saved()}, own, 1)
+    checkpoint = Checkpoint(0, tmp_path, {}, groups)
+    monkeypatch.setattr("veldt.systems.parameter_shard.newest_checkpoint", lambda run: checkpoint)
+
+    class Part:
+        def pull_if_newer(self, version: int, into: dict[str, np.ndarray]) -> int:
+            if published >= 0:
+                into[PARAMETERS][:] = published
+            return published
+
+    class Control:
+        attempt = 0
+
+    plan = ParameterShardPlan(config, assembly.spec, None, 0, 0, len(own.master), tmp_path)
+    rule = {name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.master).items()}
+    shard = _begun(Control(), plan, Part(), Kept(rule, None))  # type: ignore[arg-type]
+    assert shard.version == newest and (shard.published()[PARAMETERS] == newest).all()
 
 
 def test_adagrads_steps_shrink_from_where_its_sum_begins() -> None:

@@ -115,9 +115,7 @@ def whole_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) ->
         parameters: of a network like theirs, for its names.
     """
     rest = {name: group for name, group in groups.items() if not name.startswith("server-")}
-    parts = [groups[name] for number in range(shards) if (name := f"server-{number}") in groups]
-    if len(parts) < shards:
-        return rest  # one is still to come
+    parts = [groups[f"server-{number}"] for number in range(shards)]
     state = {}
     for name in parts[0].keys() - {PARAMETERS, COUNTS, VERSION}:
         arrays = [part[name] for part in parts]

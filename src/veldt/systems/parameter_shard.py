@@ -167,7 +167,10 @@ def _begun(control: Control, plan: ParameterShardPlan, part: Weights, kept: Kept
         PARAMETERS: whole.master[plan.first : plan.end].numpy().copy(),
         COUNTS: np.array(counts, np.int64),
     }
-    version = max(version, _recalled(control, part, published))
+    recalled = {name: array.copy() for name, array in published.items()}
+    # A part of a checkpoint may have been saved after what was published last.
+    if (newer := _recalled(control, part, recalled)) >= version:
+        version, published = newer, recalled
     if not kept.is_filled:
         own = {name: value[plan.first : plan.end] if value.ndim else value for name, value in state.items()}
         kept.fill({name: value.numpy() for name, value in own.items()})
