@@ -7,6 +7,7 @@ from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
+from veldt.exchange.gorila_settings import GorilaConfig
 from veldt.exchange.settings import ActorsConfig
 from veldt.runtime.cores import allowed_cores
 
@@ -32,6 +33,12 @@ def doubts_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: b
         warnings.append(
             f"--learners is {learners}, and {cores} cores may be used: learners take turns on them, which helps "
             "nothing but to see how so many learn"
+        )
+    shards = config.roles.parameter_shards if isinstance(config.roles, GorilaConfig) else 1
+    if shards > cores and "parameter_shards" in given and not on_cluster:
+        warnings.append(
+            f"--parameter-shards is {shards:,}, and {cores} cores may be used: each is a process, and the learners' "
+            "gradients wait for all of them"
         )
     learn = config.learn
     if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:

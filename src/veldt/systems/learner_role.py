@@ -13,6 +13,7 @@ import torch
 from veldt.agent import make_network
 from veldt.algorithms.base import Forward, Loss
 from veldt.config import TrainConfig
+from veldt.errors import PeerLost
 from veldt.exchange.gradients import AllReduce, GradientEdge, OneLearner
 from veldt.exchange.graph import Groups
 from veldt.exchange.pace import Pace
@@ -90,9 +91,8 @@ class LearnerRole(ABC):
                 self.step()
                 self._say_how_it_goes(is_due=self._figures.is_due)
             self._say_how_it_goes(is_due=self._figures.has_any)
-        except RuntimeError:
-            # Of another learner that has ended already.
-            if self._plan.learners == 1 or not self._control.stopping:
+        except PeerLost:
+            if not self._control.stopping:  # else another learner has ended already
                 raise
 
     @abstractmethod
