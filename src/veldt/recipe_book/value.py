@@ -79,7 +79,14 @@ ASYNC_DQN = Recipe(
         "training_intensity": From(16.0, "measured here"),
         "learning_starts": From(1_024, f"{DEFAULT}: a batch for each of up to 8 learners"),
         "learning_rate": From(5e-4, "measured here"),
-        "n_step": From(3, "measured here"),
+        "optimiser": From(
+            "rmsprop", "measured here: Adam's momentum of gradients that are 3 updates old diverges"
+        ),
+        "rmsprop_decay": From(0.95, "Mnih et al. 2015; accel_rl"),
+        "rmsprop_epsilon": From(1e-6, "accel_rl"),
+        "n_step": From(5, "measured here"),
+        "discount": From(0.98, "measured here"),
+        "layer_norm": From(True, "measured here: Q-values stay within their bounds"),
     },
 )
 
