@@ -33,7 +33,9 @@ PRECISION = pytest.mark.parametrize("precision", ["fp32", "bf16"])
 class Learning:
     """A learner with a target network, both of the same first weights."""
 
-    def __init__(self, precision: str, elsewhere: Callable[[], int] = lambda: 0, **settings: Any) -> None:
+    def __init__(
+        self, precision: str, version_of: Callable[[int], int] = lambda own: own, **settings: Any
+    ) -> None:
         config = DQNConfig(dueling=True, batch=32, training_intensity=1.0, **settings)
         self.algorithm = DQN(config, DISCRETE)
         self.network, parameters = self._network(precision)
@@ -44,7 +46,7 @@ class Learning:
             parameters,
             OneLearner(),
             self.target_parameters,
-            elsewhere=elsewhere,
+            version_of=version_of,
         )
 
     def _network(self, precision: str) -> tuple[QNetwork, FlatParameters]:
@@ -97,7 +99,7 @@ def test_polyak_averaging(precision: str) -> None:
 def test_updates_by_others_count_each() -> None:
     """Between two of its own, others made five: with its own, two times three."""
     others = [0]
-    own = Learning("fp32", lambda: others[0], target_every=3 * 32, target_rate=0.1)
+    own = Learning("fp32", lambda updates: updates + others[0], target_every=3 * 32, target_rate=0.1)
     before = own.learner.target_weights()
     others[0] = 5
     own.update(1)

@@ -166,7 +166,7 @@ def test_the_target_is_renewed_by_everybodys_updates() -> None:
         OneLearner(),
         target,
         server.optimiser,
-        elsewhere=lambda: server.optimiser.elsewhere(learner.updates),
+        version_of=lambda own: server.optimiser.version,
     )
     learner.updates = 0
     renewed_at = []

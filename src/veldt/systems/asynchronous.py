@@ -112,7 +112,7 @@ class _AsynchronousUnit(IndependentUnit):
         self._end = store.end(rank, control.beat)
         ties = Ties(
             optimiser=self._optimiser_of,
-            elsewhere=lambda: int(pace.updates_L.sum() - pace.updates_L[rank]),
+            version_of=lambda own: own + int(pace.updates_L.sum() - pace.updates_L[rank]),
             beat=self._beat,
         )
         self._local_steps = settings.local_steps

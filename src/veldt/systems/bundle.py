@@ -48,7 +48,7 @@ class _Bundle(IndependentUnit):
         self._settings, self._gradients, self._parts, self._acted = settings, gradients, parts, 0
         ties = Ties(
             optimiser=self._optimiser_of,
-            elsewhere=lambda: self._optimiser.elsewhere(self._unit.learner.updates),
+            version_of=lambda own: self._optimiser.version,
             beat=self._beat,
             schedule=self._annealing_steps,
         )

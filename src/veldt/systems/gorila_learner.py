@@ -66,16 +66,15 @@ class _GorilaLearner(ApexLearner):
         self._optimiser = optimiser = ServerOptimiser(
             self._parameters, self._gradients, self._parts, settings, self._control, plan.rank
         )
-        learner = Learner(
+        return Learner(
             self._algorithm,
             self._forward,
             self._parameters,
             edge,
             target,
             optimiser,
-            elsewhere=lambda: optimiser.elsewhere(learner.updates),
+            version_of=lambda own: optimiser.version,
         )
-        return learner
 
     def _updates_before(self, edge: GradientEdge) -> int:
         return int(self._pace.updates_L[self._plan.rank])

@@ -25,7 +25,7 @@ class Learner:
         parameters: the network's.
         target: the target network's parameters, if the algorithm has one.
         optimiser: what applies gradients to the parameters; by default, the rule here.
-        elsewhere: counts the updates of the same parameters by others.
+        version_of: how many updates of these parameters there are, whoever made them, when so many were made here.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Learner:
         edge: GradientEdge,
         target: FlatParameters | None = None,
         optimiser: Optimiser | None = None,
-        elsewhere: Callable[[], int] = lambda: 0,
+        version_of: Callable[[int], int] = lambda own: own,
     ) -> None:
         self._algorithm, self._forward, self._edge = algorithm, forward, edge
         self._parameters, self._target = parameters, target
         self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
-        self._elsewhere = elsewhere
+        self._version_of = version_of
         self._updates = 0
         self._moved_at = 0  # the version when it was last looked whether the target is to move
 
@@ -59,7 +59,7 @@ class Learner:
     @property
     def version(self) -> int:
         """Updates of these parameters so far, whoever made them."""
-        return self._updates + self._elsewhere()
+        return self._version_of(self._updates)
 
     def update(self, batch: Any, progress: float, learning_rate: float) -> Loss:
         """One update of the parameters. Nothing is waited for: figures and priorities are tensors on the device."""

@@ -65,10 +65,6 @@ class ServerOptimiser:
         """Of the parameters that it has: the updates in all of their parts."""
         return self._whole.version
 
-    def elsewhere(self, own: int) -> int:
-        """Updates of the parameters that it has besides `own`, those that this learner has brought."""
-        return self.version - own
-
     def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
         """Brings the gradient to the shards, unless its loss is an outlier, and takes what is new, when it is due.
 

@@ -67,14 +67,14 @@ class Ties:
     Args:
         edge: through which gradients go before they are applied.
         optimiser: makes what applies them.
-        elsewhere: counts updates of the same parameters by others.
+        version_of: how many updates of the same parameters there are, when so many are this unit's own.
         beat: called before each step of a group of simulators.
         schedule: of the steps that all units have done, those that exploration is annealed by.
     """
 
     edge: GradientEdge = field(default_factory=OneLearner)
     optimiser: Callable[[Algorithm, FlatParameters], Optimiser] = LocalOptimiser
-    elsewhere: Callable[[], int] = lambda: 0
+    version_of: Callable[[int], int] = lambda own: own
     beat: Callable[[], None] = lambda: None
     schedule: Callable[[int], int] = lambda steps: steps
 
@@ -126,7 +126,7 @@ class Unit:
         target, target_parameters = assembly.network() if self.algorithm.target else (None, None)
         optimiser = ties.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
-            self.algorithm, forward, self.parameters, ties.edge, target_parameters, optimiser, ties.elsewhere
+            self.algorithm, forward, self.parameters, ties.edge, target_parameters, optimiser, ties.version_of
         )
         settings = StepperSettings(
             assembly.source,
