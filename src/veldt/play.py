@@ -42,7 +42,7 @@ def record(run: Path | None, env: str | None, starts: int, out: Path | None, see
     Args:
         run: of the run whose environment is played, with its settings.
         env: the environment that is played with default settings, instead of a run's.
-        starts: how many.
+        starts: how many, if so many steps are played.
         out: the new file; starts.safetensors in the run, or else here, if None.
         seed: fixes the games and the points drawn in them.
 
@@ -124,15 +124,16 @@ def action_of(held: frozenset[str], names: list[str], count: int) -> int:
 
 
 def draw(games: list[Beginning], starts: int, rng: np.random.Generator) -> list[Beginning]:
-    """Beginnings that end at points drawn uniformly, and without repetition, over all steps of the games."""
+    """Beginnings that end at points drawn uniformly, and without repetition, over all steps of the games.
+
+    Of fewer steps than `starts` each is one: what was played is kept.
+    """
     ends = np.cumsum([len(actions) for _, actions in games])
     steps = int(ends[-1]) if len(ends) else 0
-    if steps < starts:
-        raise UsageError(
-            f"you played {steps:,} steps, too few for {starts:,} starts: play longer, or ask for fewer (--starts)"
-        )
+    if not steps:
+        raise UsageError("you played no step, and starts are recorded from what you play: play longer")
     beginnings = []
-    for point in np.sort(rng.choice(steps, starts, replace=False)):
+    for point in np.sort(rng.choice(steps, min(steps, starts), replace=False)):
         game = int(np.searchsorted(ends, point, side="right"))
         seed, actions = games[game]
         beginnings.append((seed, actions[: int(point) - int(ends[game]) + len(actions)]))
