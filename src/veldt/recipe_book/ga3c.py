@@ -47,7 +47,7 @@ GA3C = Recipe(
         "prediction_wait": From(2.0, "measured here: one inference for all agents"),
         "training_rows": From(128, "measured here"),
         "horizon": From(16, "measured here"),
-        "learning_rate": From(4e-3, "measured here"),
+        "learning_rate": From(3e-3, "measured here"),
         "discount": From(0.98, "measured here; RL Zoo, ppo CartPole-v1"),
         "checkpoint_every": From(250_000, DEFAULT),
     },
