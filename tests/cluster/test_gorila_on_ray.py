@@ -60,7 +60,9 @@ def test_a_run_is_resumed_on_one_machine(
 
 def test_a_shard_that_was_killed_goes_on_from_what_readers_have(tmp_path: Path, nothing_left: Path) -> None:
     """Without any checkpoint."""
-    config = with_settings(find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9})
+    config = with_settings(
+        find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}
+    )
     graph = gorila(assemble(config, resolve("CartPole-v1")))
     heard: list[Message] = []
     with connected("local") as cluster:

@@ -69,6 +69,7 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         "num_simulators": 4,
         "horizon": 5,
         "learning_rate": 1e-3,
+        "discount": 0.99,
         "steps": 400,
         "hidden": (16,),
         "threads": 1,

@@ -120,7 +120,7 @@ def test_every_role_may_die(settings: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_shard_that_was_killed_goes_on_with_its_parameters_and_the_rules_state() -> None:
-    with running(BUNDLES | {"learning_rate": 1e-9}) as run:
+    with running(BUNDLES | {"optimiser": "adam", "learning_rate": 1e-9}) as run:
         run.until_all_have_learned(np.array([50, 50]))
         for learner in ("learner 0", "learner 1"):
             os.kill(run.pid(learner), signal.SIGSTOP)
