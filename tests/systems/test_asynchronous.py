@@ -49,16 +49,19 @@ def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
     assert {game["simulator"] for game in episodes(run.path)} == set(range(6)), "each unit plays its own"
     before = newest(run.path)
     updates = before.meta["pace"]["updates"]
-    assert len(updates) == 3 and sum(updates) > 15
+    assert len(updates) == 3 and all(number > 5 for number in updates), "each of them learns"
     if "count" in before.groups["optimiser"]:
         # The store's part of a checkpoint is the first unit's, and others may have been in a phase of theirs.
         missing = sum(updates) - int(before.groups["optimiser"]["count"])
         assert 0 <= missing <= 2 * 18, "none was lost"
-    again = veldt.resume(run.path, steps=5000, quiet=True)
-    after = newest(run.path)
     # The first to be there may take all the steps that are left before the last one has begun.
-    more = np.array(after.meta["pace"]["updates"]) - updates
-    assert again.summary["steps"] >= 5000 and more.min() >= 0 and more.sum() > 0
+    for steps in (5_000, 20_000, 60_000):
+        again = veldt.resume(run.path, steps=steps, quiet=True)
+        assert again.summary["steps"] >= steps
+        more = np.array(newest(run.path).meta["pace"]["updates"]) - updates
+        if more.all():
+            break
+    assert (more > 0).all(), "each of them goes on"
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
 
