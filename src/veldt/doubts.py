@@ -7,10 +7,15 @@ from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
-from veldt.exchange.gorila_settings import GorilaConfig
-from veldt.exchange.settings import ActorsConfig
 from veldt.runtime.cores import allowed_cores
+from veldt.runtime.settings import flag
 
+# What comes of more of them than cores, by the setting that says how many.
+_MORE_THAN_CORES = {
+    "actors": "actors take turns on them, which costs little with small environments and helps nothing",
+    "learners": "learners take turns on them, which helps nothing but to see how so many learn",
+    "parameter_shards": "each is a process, and the learners' gradients wait for all of them",
+}
 _MANY_UPDATES = 8  # for each step: one is much already (Young & Tian 2019)
 
 
@@ -22,24 +27,12 @@ def doubts_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: b
             f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
             "times slower; 0 chooses"
         )
-    actors = config.roles.actors if isinstance(config.roles, ActorsConfig) and "actors" in given else 0
-    if actors > cores and not on_cluster:
-        warnings.append(
-            f"--actors is {actors}, and {cores} cores may be used: actors take turns on them, which costs "
-            "little with small environments and helps nothing"
-        )
-    learners = config.roles.learners if config.in_phases and "learners" in given else 1
-    if learners > cores and not on_cluster:
-        warnings.append(
-            f"--learners is {learners}, and {cores} cores may be used: learners take turns on them, which helps "
-            "nothing but to see how so many learn"
-        )
-    shards = config.roles.parameter_shards if isinstance(config.roles, GorilaConfig) else 1
-    if shards > cores and "parameter_shards" in given and not on_cluster:
-        warnings.append(
-            f"--parameter-shards is {shards:,}, and {cores} cores may be used: each is a process, and the learners' "
-            "gradients wait for all of them"
-        )
+    for name, why in _MORE_THAN_CORES.items():
+        count = getattr(config.roles, name, 0)
+        # Of learners only those are doubted that also act.
+        if name not in given or count <= cores or on_cluster or (name == "learners" and not config.in_phases):
+            continue
+        warnings.append(f"{flag(name)} is {count:,}, and {cores} cores may be used: {why}")
     learn = config.learn
     if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:
         warnings.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from veldt.recipe_book.recipe import DEFAULT, EVALUATION, SA, From, Recipe
+from veldt.recipe_book.value import OLD_GRADIENTS
 
 _NAIR = "Nair et al. 2015"
 
@@ -40,6 +41,7 @@ GORILA = Recipe(
         "life_loss_ends": From(True, "Mnih et al. 2015"),
     },
     small={
+        **OLD_GRADIENTS,
         "steps": From(500_000, "measured here"),
         "learners": From(8, "measured here"),
         "num_simulators": From(64, "measured here"),
@@ -48,18 +50,10 @@ GORILA = Recipe(
         "max_staleness": From(200, DEFAULT),
         "outlier_deviations": From(6.0, DEFAULT),
         "batch": From(128, "measured here"),
-        "training_intensity": From(8.0, "measured here"),
         "horizon": From(8, "measured here"),
         "learning_starts": From(2_000, "measured here: 250 of each learner"),
-        "learning_rate": From(5e-4, "measured here: gradients are 6 updates old"),
-        "optimiser": From("rmsprop", "measured here: no momentum, of gradients that are old"),
-        "rmsprop_decay": From(0.95, "Mnih et al. 2015; accel_rl"),
-        "rmsprop_epsilon": From(1e-6, "accel_rl"),
         "scale_learning_rate": From("none", "measured here"),
-        "n_step": From(10, "measured here"),
         "double": From(True, "measured here"),
-        "dueling": From(True, "measured here"),
-        "target_every": From(800, "measured here: 50 global updates"),
         "epsilon_end": From(0.05, "measured here"),
         "epsilon_steps": From(10_000, "measured here: 625 global updates"),
         "evaluation_epsilon": From(0.0, DEFAULT),
@@ -67,8 +61,6 @@ GORILA = Recipe(
         "gradient_clip": From(10.0, "Wang et al. 2016"),
         "clip_rewards": From(False, "RL Zoo: no reward clipping outside Atari"),
         "hidden": From((128, 128), "measured here"),
-        "layer_norm": From(True, "measured here"),
-        "discount": From(0.98, "measured here"),
         "replay_size": From(200_000, "measured here: 25,000 of each learner"),
         "checkpoint_every": From(50_000, DEFAULT),
     },

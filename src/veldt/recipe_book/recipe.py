@@ -63,19 +63,16 @@ class Recipe:
         algorithm than its own learns as the recipe says that is nearest to both.
         """
         settings = self.atari if env.startswith("ALE/") else self.small
-        if algorithm in (None, self.algorithm):
+        if algorithm is None or algorithm == self.algorithm:
             return settings
-        assert algorithm is not None
         nearest, names = self._nearest(algorithm), _names(ALGORITHMS[algorithm][0])
-        if nearest is not self:
-            names |= _names(ReplayConfig)
-            learned = nearest.settings(env, algorithm)
-        else:
+        if nearest is self:
             # A variant learns by these settings, and by its own recipe's where only it has them.
             names -= _names(ALGORITHMS[self.algorithm][0])
-            learned = next(recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm).settings(
-                env
-            )
+            nearest = next(recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm)
+        else:
+            names |= _names(ReplayConfig)
+        learned = nearest.settings(env, algorithm)
         known = set().union(*map(_names, self._sections(algorithm).values()))
         return {name: value for name, value in settings.items() if name in known - names} | {
             name: value for name, value in learned.items() if name in names
