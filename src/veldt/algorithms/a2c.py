@@ -14,7 +14,7 @@ from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfi
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Batch, Rollout, along
 from veldt.errors import UsageError
-from veldt.functional.returns import masked_mean
+from veldt.functional.valid_rows import ValidRows
 from veldt.runtime.settings import Unit
 from veldt.simulators.spec import ActionSpec
 
@@ -62,10 +62,10 @@ class A2C(PolicyGradient):
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
         parameters_NP, value_N = along(forward, batch.memory)(batch.observation())
-        log_prob_N = self.distribution.log_prob(parameters_NP, batch.action)
-        policy_loss = masked_mean(-log_prob_N * batch.advantage, batch.valid)
-        value_loss = masked_mean((value_N - batch.target).square(), batch.valid)
-        entropy = masked_mean(self.distribution.entropy(parameters_NP), batch.valid)
+        log_prob_N, valid = self.distribution.log_prob(parameters_NP, batch.action), ValidRows(batch.valid)
+        policy_loss = valid.mean(-log_prob_N * batch.advantage)
+        value_loss = valid.mean((value_N - batch.target).square())
+        entropy = self.entropy(parameters_NP, valid)
         loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy * entropy
         figures = {
             "loss/total": loss.detach(),
@@ -73,4 +73,4 @@ class A2C(PolicyGradient):
             "loss/value": value_loss.detach(),
             "policy/entropy": entropy.detach(),
         }
-        return Loss(loss, figures, rows=batch.valid.sum())
+        return Loss(loss, figures, rows=valid.count)

@@ -13,6 +13,7 @@ from veldt.algorithms.rollout import Batch, Observation, Rollout, after
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
+from veldt.functional.valid_rows import ValidRows
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import RecurrentActorCritic
@@ -91,6 +92,11 @@ class PolicyGradient(OnPolicy):
 
     def learning_rate(self, progress: float, batch: int) -> float:
         return self._config.learning_rate * ((1.0 - progress) if self._config.anneal_learning_rate else 1.0)
+
+    def entropy(self, parameters_NP: Tensor, valid: ValidRows) -> Tensor:
+        """Mean entropy of the policy over valid rows, []; with a gradient only where it has a weight in the loss."""
+        with torch.set_grad_enabled(self._config.entropy > 0):
+            return valid.mean(self.distribution.entropy(parameters_NP))
 
     def lessons(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
         """Rewards as they are learned from, discounts and traces (see `functional.returns`), float32 [T, B] each."""

@@ -14,8 +14,8 @@ from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfi
 from veldt.algorithms.rollout import Batch, Rollout
 from veldt.errors import UsageError
 from veldt.functional.losses import approximate_kl, clipped_surrogate, clipped_value_error
-from veldt.functional.returns import masked_mean, normalise
 from veldt.functional.updates import Adam
+from veldt.functional.valid_rows import ValidRows
 from veldt.runtime.settings import Unit, flag
 from veldt.simulators.spec import ActionSpec
 
@@ -85,26 +85,24 @@ class PPO(PolicyGradient):
         device = batch.action.device
         for _ in range(self.config.epochs):
             order_N = torch.randperm(len(batch.action), generator=generator).to(device)
-            for index in order_N.chunk(self.config.minibatches):
-                yield batch.select(index)
+            yield from batch.select(order_N).split(self.config.minibatches)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
         config = self.config
         clip = config.clip * ((1.0 - progress) if config.anneal_clip else 1.0)
+        valid = ValidRows(batch.valid)
         parameters_NP, value_N = forward(batch.observation())
         log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
         # Nothing keeps the ratio of a row that no loss uses near 1, and an infinite one has no gradient to mask.
         log_ratio_N = torch.where(batch.valid > 0, log_ratio_N, 0.0)
-        advantage_N = (
-            normalise(batch.advantage, batch.valid) if config.normalise_advantages else batch.advantage
-        )
-        policy_loss = masked_mean(clipped_surrogate(log_ratio_N, advantage_N, clip), batch.valid)
+        advantage_N = valid.normalise(batch.advantage) if config.normalise_advantages else batch.advantage
+        policy_loss = valid.mean(clipped_surrogate(log_ratio_N, advantage_N, clip))
         if config.clip_values:
             value_error_N = clipped_value_error(value_N, batch.value, batch.target, clip)
         else:
             value_error_N = (value_N - batch.target).square()
-        value_loss = masked_mean(value_error_N, batch.valid)
-        entropy = masked_mean(self.distribution.entropy(parameters_NP), batch.valid)
+        value_loss = valid.mean(value_error_N)
+        entropy = self.entropy(parameters_NP, valid)
         loss = policy_loss + config.value_weight * value_loss - config.entropy * entropy
         log_ratio_N = log_ratio_N.detach()
         clipped_N = ((log_ratio_N.exp() - 1.0).abs() > clip).float()
@@ -113,7 +111,7 @@ class PPO(PolicyGradient):
             "loss/policy": policy_loss.detach(),
             "loss/value": value_loss.detach(),
             "policy/entropy": entropy.detach(),
-            "policy/kl": masked_mean(approximate_kl(log_ratio_N), batch.valid),
-            "policy/clip_fraction": masked_mean(clipped_N, batch.valid),
+            "policy/kl": valid.mean(approximate_kl(log_ratio_N)),
+            "policy/clip_fraction": valid.mean(clipped_N),
         }
-        return Loss(loss, figures, rows=batch.valid.sum())
+        return Loss(loss, figures, rows=valid.count)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -88,5 +88,17 @@ class Batch:
 
     def select(self, index_M: Tensor) -> Batch:
         """The rows at `index_M`, int64 [M], of a batch that holds all rows of its rollout."""
-        tensors = ("action", "log_prob", "value", "advantage", "target", "valid")
-        return Batch(self.observations, index_M, **{name: getattr(self, name)[index_M] for name in tensors})
+        return Batch(
+            self.observations, index_M, **{name: column[index_M] for name, column in self._columns().items()}
+        )
+
+    def split(self, parts: int) -> Iterator[Batch]:
+        """As many batches (fewer, of few rows) of one row after another, of one that has `rows`: nothing is copied."""
+        assert self.rows is not None
+        chunks = {name: column.chunk(parts) for name, column in self._columns().items()}
+        for number, rows_M in enumerate(self.rows.chunk(parts)):
+            yield Batch(self.observations, rows_M, **{name: chunk[number] for name, chunk in chunks.items()})
+
+    def _columns(self) -> dict[str, Any]:
+        names = ("action", "log_prob", "value", "advantage", "target", "valid")
+        return {name: getattr(self, name) for name in names}

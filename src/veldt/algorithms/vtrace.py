@@ -28,8 +28,8 @@ from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfi
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Rollout, along
 from veldt.errors import UsageError
-from veldt.functional.returns import masked_mean
 from veldt.functional.updates import Adam, UpdateRule
+from veldt.functional.valid_rows import ValidRows
 from veldt.functional.vtrace import VTraceReturns, vtrace
 from veldt.runtime.settings import Unit, flag
 from veldt.simulators.spec import ActionSpec
@@ -112,16 +112,17 @@ class VTrace(PolicyGradient):
         parameters_NP, value_N = forward(batch.observations.rows(None))
         with torch.no_grad():  # it is in targets only
             last_value_B = forward(batch.observations.last())[1]
-        action_N, valid_N = batch.action.flatten(0, 1), batch.valid.flatten().float()
+        action_N, valid_N = batch.action.flatten(0, 1), batch.valid.flatten()
+        valid = ValidRows(valid_N.float())
         log_prob_N = self.distribution.log_prob(parameters_NP, action_N)
         acted_N = self.distribution.log_prob(batch.extras["policy"].flatten(0, 1), action_N)
         # What acted may have left anything in a row that is no step.
-        log_ratio_N = torch.where(valid_N > 0, log_prob_N.detach() - acted_N, 0.0)
+        log_ratio_N = torch.where(valid_N, log_prob_N.detach() - acted_N, 0.0)
         returns = self.returns(log_ratio_N.view(batch.reward.shape), value_N, last_value_B, batch)
 
-        policy_loss = masked_mean(-log_prob_N * returns.advantage_TB.flatten(), valid_N)
-        value_loss = masked_mean((value_N - returns.target_TB.flatten()).square(), valid_N)
-        entropy = masked_mean(self.distribution.entropy(parameters_NP), valid_N)
+        policy_loss = valid.mean(-log_prob_N * returns.advantage_TB.flatten())
+        value_loss = valid.mean((value_N - returns.target_TB.flatten()).square())
+        entropy = self.entropy(parameters_NP, valid)
         loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy * entropy
         clipped_N = (log_ratio_N.exp() > _CLIPPED * self.config.rho_bar).float()
         figures = {
@@ -129,10 +130,10 @@ class VTrace(PolicyGradient):
             "loss/policy": policy_loss.detach(),
             "loss/value": value_loss.detach(),
             "policy/entropy": entropy.detach(),
-            "vtrace/rho_mean": masked_mean(returns.rho_TB.flatten(), valid_N),
-            "vtrace/rho_clipped": masked_mean(clipped_N, valid_N),
+            "vtrace/rho_mean": valid.mean(returns.rho_TB.flatten()),
+            "vtrace/rho_clipped": valid.mean(clipped_N),
         }
-        return Loss(loss, figures, rows=valid_N.sum())
+        return Loss(loss, figures, rows=valid.count)
 
     @torch.no_grad()
     def returns(

@@ -39,16 +39,3 @@ def generalised_advantages(
     for t in range(len(delta_TB) - 1, -1, -1):
         following_B = torch.addcmul(delta_TB[t], decay_TB[t], following_B, out=advantage_TB[t])
     return advantage_TB
-
-
-def masked_mean(value_N: Tensor, valid_N: Tensor) -> Tensor:
-    """Mean over the rows where `valid_N` (float, 0 or 1) is 1; 0 if there are none. Other rows may hold anything."""
-    kept_N = torch.where(valid_N > 0, value_N, torch.zeros_like(value_N))
-    return kept_N.sum() / valid_N.sum().clamp(min=1.0)
-
-
-def normalise(advantage_N: Tensor, valid_N: Tensor) -> Tensor:
-    """Zero mean and unit variance over the valid rows."""
-    centred_N = advantage_N - masked_mean(advantage_N, valid_N)
-    deviation = masked_mean(centred_N.square(), valid_N).sqrt()
-    return centred_N / (deviation + 1e-8)

@@ -35,9 +35,9 @@ def norm(width: int, is_wanted: bool) -> nn.Module:
     return nn.LayerNorm(width) if is_wanted else nn.Identity()
 
 
-def _dtype(module: nn.Module) -> torch.dtype:
-    """The precision a module computes in."""
-    return next((parameter.dtype for parameter in module.parameters()), torch.float32)
+def _dtype(layers: Iterable[nn.Module]) -> torch.dtype:
+    """The precision that layers compute in. (To go through all parameters would take as long as a small layer.)"""
+    return next((layer.weight.dtype for layer in layers), torch.float32)  # type: ignore[return-value]
 
 
 class ConvolutionalTorso(nn.Module):
@@ -75,7 +75,7 @@ class ConvolutionalTorso(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[N, C, H, W] of any dtype to [N, features]."""
-        x = image.to(dtype=_dtype(self))
+        x = image.to(dtype=_dtype(self.convolutions))
         for index, convolution in enumerate(self.convolutions):
             x = F.relu(_convolve_scaled(convolution, x, self.scale) if index == 0 else convolution(x))
         x = _flatten(x)
@@ -139,7 +139,7 @@ class MLP(nn.Module):
 
     def forward(self, vector: Tensor) -> Tensor:
         """[N, ...] of any dtype to [N, features]."""
-        x = vector.flatten(1).to(dtype=_dtype(self))
+        x = vector.flatten(1).to(dtype=_dtype(self.layers))
         if self.scale != 1.0:
             x = x * self.scale
         for layer, normalised in zip(self.layers, self.norms, strict=True):
@@ -186,5 +186,5 @@ class ImpalaTorso(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """[N, C, H, W] of any dtype to [N, features]."""
-        x = _flatten(F.relu(self.stages(image.to(dtype=_dtype(self)) * self.scale)))
+        x = _flatten(F.relu(self.stages(image.to(dtype=_dtype(self.stages)) * self.scale)))
         return x if self.full is None else F.relu(self.full(x))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from veldt.functional.returns import masked_mean, normalise
+from veldt.functional.valid_rows import ValidRows
 
 VALID = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
 
@@ -17,31 +17,32 @@ def values(invalid: float) -> torch.Tensor:
 
 @pytest.mark.parametrize("invalid", [0.0, 1e30, float("nan"), float("inf")])
 def test_the_mean_is_that_of_the_valid_rows(invalid: float) -> None:
-    assert float(masked_mean(values(invalid), VALID)) == pytest.approx(np.mean([1.0, -2.0, 5.0, 0.5]))
+    assert float(ValidRows(VALID).mean(values(invalid))) == pytest.approx(np.mean([1.0, -2.0, 5.0, 0.5]))
 
 
 def test_the_mean_of_no_rows_is_zero() -> None:
-    assert float(masked_mean(torch.full((3,), float("nan")), torch.zeros(3))) == 0.0
+    assert float(ValidRows(torch.zeros(3)).mean(torch.full((3,), float("nan")))) == 0.0
 
 
 def test_invalid_rows_get_no_gradient() -> None:
     value = values(1e30).requires_grad_()
-    masked_mean(value.square(), VALID).backward()
+    ValidRows(VALID).mean(value.square()).backward()
     assert value.grad is not None
     np.testing.assert_allclose(value.grad, 2 * values(0.0) / 4)
 
 
 def test_normalised_valid_rows_have_mean_zero_and_deviation_one() -> None:
-    normal = normalise(values(7.0), VALID)[VALID > 0]
+    normal = ValidRows(VALID).normalise(values(7.0))[VALID > 0]
     expected = np.array([1.0, -2.0, 5.0, 0.5])
     np.testing.assert_allclose(normal, (expected - expected.mean()) / expected.std(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("invalid", [0.0, 1e15, float("nan")])
 def test_normalised_valid_rows_do_not_depend_on_the_others(invalid: float) -> None:
-    assert torch.equal(normalise(values(invalid), VALID)[VALID > 0], normalise(values(3.0), VALID)[VALID > 0])
+    normal, other = (ValidRows(VALID).normalise(values(number)) for number in (invalid, 3.0))
+    assert torch.equal(normal[VALID > 0], other[VALID > 0])
 
 
 def test_equal_rows_become_zero_not_nan() -> None:
-    assert normalise(torch.full((4,), 2.5), torch.ones(4)).tolist() == [0.0] * 4
-    assert normalise(torch.tensor([2.5, 9.0]), torch.tensor([1.0, 0.0]))[0] == 0.0
+    assert ValidRows(torch.ones(4)).normalise(torch.full((4,), 2.5)).tolist() == [0.0] * 4
+    assert ValidRows(torch.tensor([1.0, 0.0])).normalise(torch.tensor([2.5, 9.0]))[0] == 0.0
