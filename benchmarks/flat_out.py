@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -63,10 +61,7 @@ def push(control: Control, plan: IndependentPlan, pace: Pace, *edges: Slots | We
     settings = plan.assembly.config.roles
     assert isinstance(settings, GorilaConfig)
     parameters: FlatParameters = plan.assembly.network()[1]
-    shards = len(edges) // 2
-    gradients: Any = edges[:shards]
-    parts: Any = edges[shards:]
-    optimiser = ServerOptimiser(parameters, gradients, parts, settings, control, plan.rank)
+    optimiser = ServerOptimiser(parameters, edges, settings, control, plan.rank)
     optimiser.begin()
     loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
     parameters.gradient.normal_(std=1e-3)

@@ -30,8 +30,7 @@ from veldt.systems.unit import Ties
 def run_bundle(control: Control, plan: IndependentPlan, pace: Pace, *edges: Slots | Weights) -> None:
     """The role: samples and learns until it is told to stop. `edges` are those to all shards, and those from them."""
     may_have_children()
-    shards = len(edges) // 2
-    _Bundle(control, plan, pace, edges[:shards], edges[shards:]).run()  # type: ignore[arg-type]
+    _Bundle(control, plan, pace, edges).run()
 
 
 class _Bundle(IndependentUnit):
@@ -40,12 +39,11 @@ class _Bundle(IndependentUnit):
         control: Control,
         plan: IndependentPlan,
         pace: Pace,
-        gradients: Sequence[Slots],
-        parts: Sequence[Weights],
+        edges: Sequence[Slots | Weights],
     ) -> None:
         settings = plan.assembly.config.roles
         assert isinstance(settings, GorilaConfig)
-        self._settings, self._gradients, self._parts, self._acted = settings, gradients, parts, 0
+        self._settings, self._edges, self._acted = settings, edges, 0
         ties = Ties(
             optimiser=self._optimiser_of,
             version_of=lambda own: self._optimiser.version,
@@ -57,9 +55,7 @@ class _Bundle(IndependentUnit):
         self.take_up()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> ServerOptimiser:
-        self._optimiser = ServerOptimiser(
-            parameters, self._gradients, self._parts, self._settings, self._control, self._rank
-        )
+        self._optimiser = ServerOptimiser(parameters, self._edges, self._settings, self._control, self._rank)
         return self._optimiser
 
     def _annealing_steps(self, steps: int) -> int:

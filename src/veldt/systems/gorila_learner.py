@@ -29,9 +29,7 @@ def run_gorila_learner(
     control: Control, plan: LearnerPlan, replay: ReplayEnds, pace: Pace, *edges: Slots | Weights
 ) -> None:
     """The role: learns until it is told to stop. `edges` are those to all parameter shards, and those from them."""
-    shards = len(edges) // 2
-    gradients, parts = edges[:shards], edges[shards:]
-    _GorilaLearner(control, plan, replay.client(), pace, gradients, parts).run()  # type: ignore[arg-type]
+    _GorilaLearner(control, plan, replay.client(), pace, edges).run()
 
 
 class _GorilaLearner(ApexLearner):
@@ -43,10 +41,9 @@ class _GorilaLearner(ApexLearner):
         plan: LearnerPlan,
         client: ReplayIn,
         pace: Pace,
-        gradients: Sequence[Slots],
-        parts: Sequence[Weights],
+        edges: Sequence[Slots | Weights],
     ) -> None:
-        self._gradients, self._parts = gradients, parts
+        self._edges = edges
         super().__init__(control, plan, None, client, pace)
         self._optimiser.begin()
         self._learner.updates = int(pace.updates_L[plan.rank])
@@ -64,7 +61,7 @@ class _GorilaLearner(ApexLearner):
         plan, settings = self._plan, self._plan.config.roles
         assert isinstance(settings, GorilaConfig)
         self._optimiser = optimiser = ServerOptimiser(
-            self._parameters, self._gradients, self._parts, settings, self._control, plan.rank
+            self._parameters, self._edges, settings, self._control, plan.rank
         )
         return Learner(
             self._algorithm,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -36,15 +37,14 @@ class ServerOptimiser:
     """See `Optimiser`.
 
     Args:
-        gradients, parts: the edges to and from each shard, in order.
+        edges: those to each shard, in order, and then those from each.
         rank: which learner it is.
     """
 
     def __init__(
         self,
         parameters: FlatParameters,
-        gradients: Sequence[Slots],
-        parts: Sequence[Weights],
+        edges: Sequence[Slots | Weights],
         settings: GorilaConfig,
         control: Control,
         rank: int,
@@ -52,6 +52,8 @@ class ServerOptimiser:
         self.state: dict[str, Tensor] = {}  # the shards have it
         self._parameters, self._control, self._rank = parameters, control, rank
         self._fetch_every, self._since_fetch = settings.fetch_every, 0
+        shards = len(edges) // 2
+        gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # From and to an accelerator everything goes through these.
         self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
