@@ -242,8 +242,24 @@ def units() -> list[Trial]:
     ]
 
 
+def exchange_atari() -> list[Trial]:
+    """Breakout by two learners on a central store, and by agents that ask one model: hours, of one run or several."""
+    kinds = {"a3c": "--learners 2 --num-simulators 32", "ga3c": ""}
+    return [
+        Trial(
+            f"{recipe} Breakout",
+            recipe,
+            "ALE/Breakout-v5",
+            1,
+            _flags(f"--steps 3000000 --evaluate-every 0 --log-every 10 {flags}"),
+        )
+        for recipe, flags in kinds.items()
+    ]
+
+
 EXPERIMENTS = {
     "exchange_small": exchange_small,
+    "exchange_atari": exchange_atari,
     "units": units,
     "roles_small": roles_small,
     "learners": learners,

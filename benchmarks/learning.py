@@ -26,11 +26,15 @@ HERE = Path(__file__).parent.resolve()
 
 
 def run(trial: Trial, root: Path) -> Path:
-    """Trains, unless the run is there already."""
+    """Trains, unless the run is there already; one that was interrupted goes on."""
     path = root / trial.name
-    if not (path / "summary.json").exists():
-        command = [sys.executable, "-m", "veldt", "train", trial.recipe, "--env", trial.env]
-        command += ["--seed", str(trial.seed), "--run-dir", str(path), *trial.flags]
+    if not _is_whole(path):
+        command = [sys.executable, "-m", "veldt"]
+        if path.exists():
+            command += ["resume", str(path)]
+        else:
+            command += ["train", trial.recipe, "--env", trial.env, "--seed", str(trial.seed)]
+            command += ["--run-dir", str(path), *trial.flags]
         # Environments of this directory are named as modules.
         paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         environ = os.environ | {"PYTHONPATH": paths}
@@ -40,6 +44,12 @@ def run(trial: Trial, root: Path) -> Path:
         if made.returncode:
             sys.exit(f"{shlex.join(command)} failed:\n{made.stderr[-2000:]}")
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a run has come to its end."""
+    summary = path / "summary.json"
+    return summary.exists() and json.loads(summary.read_text())["reason"] != "interrupted"
 
 
 def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
