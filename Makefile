@@ -26,7 +26,8 @@ demo: $(STAMP) ## train PPO on CartPole-v1 until it is solved, evaluate it, writ
 	echo && echo "The run's report:" && ls -1d "$$PWD/$$run"/report.*
 
 test: lint ## lint, types, import rules, then every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 lint: $(STAMP) ## style, formatting, types and import rules, without the tests
 	$(BIN)/ruff check .

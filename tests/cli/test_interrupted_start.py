@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 # Sends its own process the signal when the environment is made, or in the first reset of training.
 MODULE = """
 import os, sys

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 VELDT = f"{sys.executable} -m veldt"
 TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-simulators 4 --batch 64 --minibatches 2 --hidden 8"
 QUICK = f"{VELDT} {TRAIN} --simulators in-process --threads 1"

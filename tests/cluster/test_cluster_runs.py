@@ -19,7 +19,7 @@ import veldt
 from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
 
-pytestmark = [pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 SMALL: dict[str, Any] = {
     "num_simulators": 4,
     "actors": 2,

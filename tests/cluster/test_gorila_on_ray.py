@@ -22,7 +22,7 @@ from veldt.systems.assembly import assemble
 from veldt.systems.gorila import gorila
 from veldt.systems.on_cluster import supervised_on
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 DEADLINE_S = 120.0
 BUNDLES: dict[str, Any] = {
     "learners": 2,

@@ -29,7 +29,7 @@ from veldt.systems.apex import apex
 from veldt.systems.assembly import assemble
 from veldt.systems.on_cluster import supervised_on
 
-pytestmark = [pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 DEADLINE_S = 90.0
 # Ray itself gives a node half a minute.
 QUICK = {"health_check_period_ms": 500, "health_check_timeout_ms": 3000, "health_check_failure_threshold": 2}

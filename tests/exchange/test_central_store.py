@@ -15,6 +15,8 @@ from veldt.errors import PeerLost
 from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
 from veldt.runtime.processes import Child, forkserver
 
+pytestmark = pytest.mark.alone
+
 SIZE, LEARNERS, TURNS = 10_007, 8, 100
 
 

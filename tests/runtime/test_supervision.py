@@ -12,6 +12,8 @@ from veldt.runtime import supervision
 from veldt.runtime.messages import pack
 from veldt.runtime.supervision import Place, RolePlan, Supervision
 
+pytestmark = pytest.mark.alone
+
 
 class Played:
     """A life that says what it is given to say."""

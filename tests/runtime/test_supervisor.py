@@ -20,6 +20,8 @@ from veldt.runtime.roles import Control
 from veldt.runtime.supervisor import Message, RolePlan, Supervisor
 from veldt.runtime.watchdog import within
 
+pytestmark = pytest.mark.alone
+
 DEADLINE_S = 60.0
 
 

@@ -19,6 +19,8 @@ from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.source import resolve
 from veldt.simulators.workers import deal
 
+pytestmark = pytest.mark.alone
+
 
 def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> choose.Plan:
     return choose.plan(resolve(env), SimulationConfig(**simulation), AtariConfig(), accelerators)

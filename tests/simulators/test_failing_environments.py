@@ -16,6 +16,8 @@ from veldt.simulators.seeding import episode_seed
 from veldt.simulators.settings import AtariConfig
 from veldt.simulators.source import resolve
 
+pytestmark = pytest.mark.alone
+
 # In these ways an environment fails by itself; in the others only a process around it can notice.
 RAISES = {
     "raise": "RuntimeError: the wheel came off",

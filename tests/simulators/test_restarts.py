@@ -14,6 +14,8 @@ from veldt.simulators.seeding import episode_seed
 from veldt.simulators.spec import ActionSpec
 from veldt.systems.episodes import EpisodeBook
 
+pytestmark = pytest.mark.alone
+
 POLICY = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
 HORIZON, WIDTH, LENGTH, SLOTS = 6, 4, 10, 4
 IN_PROCESS = ["raise", "nan observation", "nan reward", "shape"]

@@ -24,6 +24,8 @@ from veldt.systems.apex import apex
 from veldt.systems.assembly import assemble
 from veldt.systems.here import supervised_here
 
+pytestmark = pytest.mark.alone
+
 ACTORS, WIDTH, SHARDS, STEPS = 3, 2, 2, 8
 DEADLINE_S = 90.0
 SETTINGS = {

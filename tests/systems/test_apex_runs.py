@@ -16,6 +16,8 @@ import veldt
 from veldt.errors import RoleError, UsageError, VeldtError
 from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 
+pytestmark = pytest.mark.alone
+
 SMALL: dict[str, Any] = {
     "num_simulators": 8,
     "actors": 2,

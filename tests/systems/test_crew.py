@@ -13,6 +13,8 @@ import torch
 
 from veldt.systems.crew import Crew
 
+pytestmark = pytest.mark.alone
+
 
 def until(condition: object, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds

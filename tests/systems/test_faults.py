@@ -16,6 +16,8 @@ from run_rows import events, metrics
 
 from veldt.runs.report import write_report
 
+pytestmark = pytest.mark.alone
+
 CODE = """
 from veldt.cli import main
 main(["train", "{recipe}", "--env", "CartPole-v1", "--until", "{until}", "--run-dir", "run", "--seed", "1",

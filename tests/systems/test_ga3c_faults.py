@@ -9,6 +9,8 @@ import pytest
 from child_runs import END_S, START_S, alive, child, descendants, roles, wait_until
 from run_rows import events, metrics
 
+pytestmark = pytest.mark.alone
+
 CODE = """
 from veldt.cli import main
 main(["train", "ga3c", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--num-simulators", "6",

@@ -23,6 +23,8 @@ from veldt.systems.assembly import assemble
 from veldt.systems.gorila import gorila
 from veldt.systems.here import supervised_here
 
+pytestmark = pytest.mark.alone
+
 DEADLINE_S = 90.0
 SHARDS = 2
 BUNDLES: dict[str, Any] = {

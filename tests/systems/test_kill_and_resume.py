@@ -12,6 +12,8 @@ from run_state import SMALL, SMALL_REPLAYED, assert_same_run
 
 import veldt
 
+pytestmark = pytest.mark.alone
+
 # Kills the process, workers and all, at a step of the run that is far from any checkpoint.
 KILLED = """
 import os, signal

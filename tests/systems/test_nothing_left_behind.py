@@ -14,6 +14,8 @@ from child_runs import END_S, START_S, alive, child, descendants, shared_memory,
 
 import veldt
 
+pytestmark = pytest.mark.alone
+
 # The command line in a process, so that exit codes are the user's.
 RUN = """
 from veldt.cli import main

@@ -14,6 +14,8 @@ from run_state import SMALL
 import veldt
 from veldt.systems.learner import Learner
 
+pytestmark = pytest.mark.alone
+
 
 def flushed() -> bool:
     return float(torch.tensor(1e-310, dtype=torch.float64) * 0.5) == 0.0

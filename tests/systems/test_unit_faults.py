@@ -11,6 +11,8 @@ from child_runs import END_S, START_S, alive, child, descendants, roles, wait_un
 from run_rows import events, metrics
 from run_state import newest
 
+pytestmark = pytest.mark.alone
+
 CODE = """
 from veldt.cli import main
 main(["train", "{recipe}", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--checkpoint-every", "2000",

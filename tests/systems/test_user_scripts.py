@@ -13,6 +13,8 @@ from run_state import SMALL
 import veldt
 from environments import scripted
 
+pytestmark = pytest.mark.alone
+
 SCRIPT = """
 import gymnasium
 import numpy as np
