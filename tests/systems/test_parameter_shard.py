@@ -15,12 +15,15 @@ from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.exchange.kept import Kept
-from veldt.exchange.parts import COUNTS, PARAMETERS, cut
+from veldt.exchange.parts import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.exchange.slots import SlotRings
+from veldt.exchange.weights import SharedWeights
 from veldt.functional.updates import AdaGrad
 from veldt.given import with_settings
 from veldt.networks.flat import FlatParameters
 from veldt.recipe_book import find
 from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.processes import forkserver
 from veldt.runtime.shared import Layout
 from veldt.simulators.source import resolve
 from veldt.simulators.spec import ActionSpec
@@ -28,7 +31,12 @@ from veldt.systems.assembly import assemble
 from veldt.systems.learner import load_state
 from veldt.systems.optimiser import LocalOptimiser, ScaledRule
 from veldt.systems.parameter_server import whole_checkpoint
-from veldt.systems.parameter_shard import ParameterShard, ParameterShardPlan, _begun
+from veldt.systems.parameter_shard import (
+    ParameterShard,
+    ParameterShardPlan,
+    _begun,
+    run_parameter_shard,
+)
 
 DISCRETE = ActionSpec("discrete", sizes=(2,), start=(0,))
 BOX = ActionSpec("box", low=(-1.0,), high=(1.0,))
@@ -97,6 +105,51 @@ def test_a_gradient_older_than_the_threshold_is_dropped_and_counted() -> None:
     assert shard.counts == (3, 1, 3 + 4 + 0)
     assert shard.take(gradient_P.clone(), 20, 0.1), "of a server that has lost some versions since"
     assert shard.counts == (4, 1, 7)
+
+
+class Beats:
+    """A role's control, which is told to stop after so many beats."""
+
+    attempt, snapshot = 0, 0
+
+    def __init__(self, beats: int) -> None:
+        self._left = beats
+
+    @property
+    def stopping(self) -> bool:
+        return self._left <= 0
+
+    def beat(self) -> None:
+        self._left -= 1
+
+
+def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
+    """Before that is due: gradients of the version that they have would all be too old, for ever."""
+    settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
+    config = with_settings(find("gorila").config("CartPole-v1"), settings)
+    assembly = assemble(config, resolve("CartPole-v1"))
+    own = assembly.network()[1]
+    end, context = len(own.master), forkserver(["veldt.simulators.worker"])
+    rule = {
+        name: Layout(value.shape, "float32")
+        for name, value in assembly.algorithm().rule.state(own.master).items()
+    }
+    rings, part = SlotRings(gradient_layouts(end), 1, 6, context), SharedWeights(part_layouts(end), None)
+    plan, out = ParameterShardPlan(config, assembly.spec, None, 0, 0, end, None), rings.producer(0)
+
+    def bring(count: int) -> None:
+        for _ in range(count):
+            slot = out.slot(0.0)
+            assert slot is not None
+            slot["gradient"][:], slot["base"][0], slot["learning_rate"][0] = 1.0, 0, 0.1
+            out.commit()
+
+    control: Any = Beats(12)
+    bring(5)
+    run_parameter_shard(control, plan, rings, part, Kept(rule, None))
+    found = {PARAMETERS: np.empty(end, np.float32), COUNTS: np.empty(3, np.int64)}
+    assert part.pull_if_newer(-1, found) == 3
+    assert found[COUNTS][1] >= 1, "it is told how many were too old"
 
 
 def test_without_a_threshold_nothing_is_dropped() -> None:

@@ -74,20 +74,23 @@ def run_parameter_shard(
     assert isinstance(settings, GorilaConfig)
     shard = _begun(control, plan, part, kept)
     part.publish(shard.version, shard.published())
-    incoming, published, said = gradients.consumer(), shard.version, 0
+    incoming, published, said, any_stale = gradients.consumer(), shard.version, 0, False
     while not control.stopping:
         control.beat()
-        # A version that is due is published when nothing more has come, or when each learner may have brought one.
-        overdue = shard.version - published - settings.publish_every
-        taken = incoming.take(_WAIT_S if overdue < 0 else 0.0)
+        # A version that is due is published when nothing more has come, or when each learner may have brought one. Who
+        # brings what is too old needs a newer one at once: all that follows from there would be too old for ever.
+        ahead = shard.version - published
+        is_due = ahead >= settings.publish_every or (any_stale and ahead > 0)
+        taken = incoming.take(0.0 if is_due else _WAIT_S)
         if taken is not None:
             arrays = taken.arrays
             gradient_N = torch.from_numpy(arrays["gradient"])
-            shard.take(gradient_N, int(arrays["base"][0]), float(arrays["learning_rate"][0]))
+            base, learning_rate = int(arrays["base"][0]), float(arrays["learning_rate"][0])
+            any_stale |= not shard.take(gradient_N, base, learning_rate)
             incoming.release(taken.ring)
-        if overdue >= 0 and (taken is None or overdue >= settings.learners):
+        if is_due and (taken is None or any_stale or ahead >= settings.publish_every + settings.learners):
             part.publish(shard.version, shard.published())
-            published = shard.version
+            published, any_stale = shard.version, False
         if (number := control.snapshot) not in (0, said):
             said = number
             arrays = {f"{plan.group}:{name}": array for name, array in shard.saved().items()}
