@@ -147,11 +147,13 @@ class LearnerRole(ABC):
         return loss
 
     def publish(self) -> None:
-        """Says what the weights are after the last update, when that is due."""
-        if self._learner.updates % self._plan.publish_every == 0:
+        """Says what the weights are after the last updates, when one of these was due to be said."""
+        every = self._plan.publish_every
+        if self._learner.updates // every > self._published // every:
             self._publish()
 
     def _publish(self) -> None:
+        self._published = self._learner.updates
         if self._weights is not None and self._plan.rank == 0:
             self._weights.publish(self._learner.updates, self._parameters.arrays())
 
