@@ -165,7 +165,7 @@ def test_an_evaluator_plays_by_the_servers_parameters(tmp_path: Path) -> None:
         ({"chunks": 2}, "--chunks is none of gorila's settings"),
         (
             {"network": "own_networks:with_batch_norm", "hidden": None},
-            "learners of a parameter server share parameters only",
+            "learners share parameters only",
         ),
     ],
 )

@@ -95,6 +95,11 @@ def test_learners_that_begin_elsewhere_are_told_so(tmp_path: Path) -> None:
         ("a2c", {"learners": 0}, "--learners is 0: it must be at least 1"),
         ("a2c", {"restarts": 3}, "--restarts would have no effect: a single learner works in this process"),
         ("a2c", {"chunks": 3}, "--chunks is none of a2c's settings: take a recipe that has it"),
+        (
+            "a2c",
+            {"network": "own_networks:with_batch_norm", "learners": 2},
+            "the network has the buffer '.*', and learners share parameters only",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:

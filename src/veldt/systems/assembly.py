@@ -18,6 +18,7 @@ from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
+from veldt.errors import UsageError
 from veldt.exchange.ga3c_settings import Ga3cConfig
 from veldt.exchange.settings import ActorsConfig, RolesConfig
 from veldt.networks.build import TorsoFactory
@@ -82,6 +83,20 @@ class Assembly:
         """The network on its device in its precision, and its flat parameters."""
         network = make_network(self.config, self.spec, self.network_factory)
         return network, apply_precision(network, self.config.run.precision, self.device)
+
+    def shared_parameters(self) -> FlatParameters:
+        """The parameters of a network like all learners', on the CPU.
+
+        UsageError where a network has anything else, which each of several learners would have for itself.
+        """
+        network = make_network(self.config, self.spec, self.network_factory)
+        parameters = apply_precision(network, self.config.run.precision, torch.device("cpu"))
+        if others := sorted(parameters.tensors().keys() - set(parameters.names)):
+            raise UsageError(
+                f"the network has the buffer '{others[0]}', and learners share parameters only: take a network without "
+                "(layer normalisation instead of batch normalisation, say), or a recipe with one learner"
+            )
+        return parameters
 
     def weights(self) -> dict[str, np.ndarray]:
         """The weights as they begin, by name: what their edge carries."""
@@ -170,7 +185,10 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     )
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     decisions += arithmetic.reasons
-    return Assembly(config, source, spec, chosen, device, network, tuple(decisions))
+    assembly = Assembly(config, source, spec, chosen, device, network, tuple(decisions))
+    if config.roles.learners > 1:
+        assembly.shared_parameters()  # which refuses what could not be shared
+    return assembly
 
 
 def versions() -> dict[str, str]:

@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from veldt.agent import make_network
 from veldt.errors import UsageError
 from veldt.exchange.gorila_settings import GorilaConfig
 from veldt.exchange.graph import Edge, Groups, KeptSpec, Role, SlotsSpec, WeightsSpec
 from veldt.exchange.parts import COUNTS, PARAMETERS, VERSION, cut, gradient_layouts, part_layouts
 from veldt.networks.flat import FlatParameters
-from veldt.networks.precision import apply_precision
 from veldt.runtime.shared import Layout
 from veldt.systems.assembly import Assembly
 from veldt.systems.learner import named, named_state
@@ -46,7 +44,7 @@ def parameter_server(assembly: Assembly, run: Path | None, reader: str) -> Param
 
     UsageError where the network cannot be shared out so.
     """
-    settings, parameters = assembly.config.roles, _parameters(assembly)
+    settings, parameters = assembly.config.roles, assembly.shared_parameters()
     assert isinstance(settings, GorilaConfig)
     total, shards = len(parameters.master), settings.parameter_shards
     if shards > total:
@@ -94,18 +92,6 @@ def parameter_server(assembly: Assembly, run: Path | None, reader: str) -> Param
     pushes, pulls = ([f"{what} {shard}" for shard in range(shards)] for what in ("gradients", "part"))
     whole = partial(whole_checkpoint, parameters=parameters, shards=shards)
     return ParameterServer(role, edges, pushes, pulls, whole)
-
-
-def _parameters(assembly: Assembly) -> FlatParameters:
-    """Of a network like all roles', for their number and their names."""
-    network = make_network(assembly.config, assembly.spec, assembly.network_factory)
-    parameters = apply_precision(network, assembly.config.run.precision, torch.device("cpu"))
-    if others := sorted(parameters.tensors().keys() - set(parameters.names)):
-        raise UsageError(
-            f"the network has the buffer '{others[0]}', and learners of a parameter server share parameters only: "
-            "take a network without (layer normalisation instead of batch normalisation, say), or another recipe"
-        )
-    return parameters
 
 
 def whole_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:
