@@ -30,6 +30,16 @@ def test_only_what_lies_above_the_limit_is_found_and_counted() -> None:
     assert outliers.is_one(50.0), "a large one does not hide those that follow"
 
 
+@pytest.mark.parametrize("deviations", [0.5, 1.0, 2.0])
+def test_as_many_are_found_as_lie_above_the_losses_own_mean_and_deviation(deviations: float) -> None:
+    """Those that are found must not shift what the next ones are measured by."""
+    losses = np.abs(np.random.default_rng(4).normal(10.0, 2.0, 20_000))
+    outliers = Outliers(deviations)
+    found = np.mean([outliers.is_one(float(loss)) for loss in losses])
+    share = np.mean(losses > losses.mean() + deviations * losses.std())
+    assert found == pytest.approx(share, rel=0.1)
+
+
 def test_none_is_one_among_the_first() -> None:
     outliers = Outliers(2.0)
     assert not any(outliers.is_one(loss) for loss in (1.0, 1.1, 0.9, 1e6) for _ in range(20))

@@ -6,14 +6,16 @@ import math
 
 _MEMORY = 1000  # losses that mean and deviation are of, about
 _WARM_UP = 100  # losses before any can be an outlier
+_BEYOND = 5.0  # deviations beyond the limit that an outlier counts for at most
 
 
 class Outliers:
     """Running mean and standard deviation of a learner's absolute losses, and which lie above mean + `deviations` σ.
 
     The first 1,000 count alike, and from then on older ones fade: losses grow as values do, and those of the run's
-    beginning would make everything that comes later an outlier. An outlier itself counts as if it lay on the limit: so
-    one does not hide those that follow, and losses that have grown for good are ordinary some hundred updates later.
+    beginning would make everything that comes later an outlier. An outlier itself counts as what it is, up to some
+    deviations beyond the limit: so one does not hide those that follow, mean and deviation stay those of all losses but
+    for the most extreme, and losses that have grown for good are ordinary some hundred updates later.
 
     Args:
         deviations: 0 means that none is.
@@ -33,7 +35,7 @@ class Outliers:
         size, limit = abs(loss), self.mean + self._deviations * self.deviation
         is_outlier = bool(self._deviations) and self.seen >= _WARM_UP and self.deviation > 0 and size > limit
         self.found += is_outlier
-        self._take(min(size, limit) if is_outlier else size)
+        self._take(min(size, limit + _BEYOND * self.deviation) if is_outlier else size)
         return is_outlier
 
     def _take(self, size: float) -> None:
