@@ -106,6 +106,11 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         ),
         (
             "a3c",
+            {"network": "own_networks:with_batch_norm", "hidden": None},
+            "the network has the buffer '.*', and learners share parameters only",
+        ),
+        (
+            "a3c",
             {"cluster": "local"},
             "the learners of a3c share memory, which machines do not: leave it out",
         ),
@@ -113,5 +118,6 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
 )
 def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
-        veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+        given = {name: value for name, value in (SMALL | settings).items() if value is not None}
+        veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
-from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule
+from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule, _is_fused
 from veldt.networks.flat import FlatParameters
 from veldt.simulators.spec import ActionSpec
 from veldt.systems.optimiser import CentralOptimiser, LocalOptimiser
@@ -85,6 +85,15 @@ class Learners:
         return self.store.end(0).copied()
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As learners beside others have it, and as Adam is compiled."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def gradients(size: int, steps: int) -> list[Tensor]:
     """Of very different sizes, some of them zero."""
     generator = torch.Generator().manual_seed(1)
@@ -95,13 +104,16 @@ def gradients(size: int, steps: int) -> list[Tensor]:
     return made
 
 
-@pytest.mark.parametrize("size", [5, 12_000], ids=["small", "compiled"])
+@pytest.mark.parametrize("size", [5, 32_000], ids=["small", "compiled"])
 @pytest.mark.parametrize("local_steps", [1, 2, 4])
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.usefixtures("one_thread")
 def test_one_learner_is_torch(name: str, local_steps: int, size: int) -> None:
     rule, make = RULES[name]
     own = Learners(rule, size, local_steps)
     parameters = own.parameters[0].master
+    chunks = [chunk.tensors[PARAMETERS] for chunk in own.store.end(0).chunks()]
+    assert {_is_fused(chunk) for chunk in chunks} == {size > 100}
     steps = STEPS if size < 100 else 60
     reference = nn.Parameter(parameters.clone())
     optimiser = make([reference])
@@ -170,6 +182,39 @@ def test_several_learners_are_the_papers(local_steps: int) -> None:
     for learner, parameters in enumerate(own.parameters):
         expected = [one.local[learner]["theta"] for one in naive]
         np.testing.assert_allclose(parameters.master.numpy(), expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("local_steps", [1, 2])
+def test_the_rounded_copy_is_that_of_the_parameters(local_steps: int) -> None:
+    """Chunks end within the part that has one."""
+    network = nn.ModuleDict({name: nn.Linear(9, 9) for name in "abc"})
+    own = FlatParameters(network, [network["a"], network["b"]])
+    own.refresh()
+    state = Adam().state(own.master)
+    values = {name: value.numpy().copy() for name, value in {PARAMETERS: own.master, **state}.items()}
+    store = CentralStore(StoreSpec(values, 4, 60.0), None)
+    ends = [chunk.end for chunk in store.end(0).chunks()]
+    assert any(0 < end < len(own.rounded) for end in ends) and any(end > len(own.rounded) for end in ends)
+    optimiser = CentralOptimiser(Ruled(Adam()), own, store.end(0), local_steps)
+    for gradient in gradients(len(own.master), 2):
+        before = own.rounded.clone()
+        optimiser.apply(gradient, 0.1)
+        assert torch.equal(own.rounded, own.master[: len(before)].bfloat16())
+        assert not torch.equal(own.rounded, before)
+
+
+@pytest.mark.parametrize("local_steps", [1, 3])
+def test_others_updates_count_when_they_are_in_the_parameters(local_steps: int) -> None:
+    own, met = Learners(Adam(), 2, local_steps), list[int]()
+    optimiser = CentralOptimiser(
+        Ruled(Adam()), own.parameters[0], own.store.end(0), local_steps, lambda: met.append(1)
+    )
+    assert len(met) == 1, "as it begins"
+    for gradient in gradients(len(own.parameters[0].master), 6):
+        optimiser.apply(gradient, RATE)
+    assert len(met) == 1 + 6 // local_steps
+    optimiser.pull()
+    assert len(met) == 2 + 6 // local_steps
 
 
 def test_what_is_pulled_is_what_others_made() -> None:

@@ -79,13 +79,13 @@ def asynchronous(assembly: Assembly, run: Path | None = None, checkpoint: Checkp
 
 def _initial(assembly: Assembly, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
     """What the store begins with: parameters and the rule's state, of a checkpoint if there is one."""
-    _, parameters = assembly.network()
+    parameters = assembly.shared_parameters()
     state = assembly.algorithm().rule.state(parameters.master)
     if checkpoint is not None:
         load_weights(parameters, checkpoint.groups["weights"])
         load_state(parameters, state, checkpoint.groups["optimiser"])
     values = {PARAMETERS: parameters.master, **state}
-    return {name: value.cpu().numpy() for name, value in values.items()}
+    return {name: value.numpy() for name, value in values.items()}
 
 
 @subnormals_flushed()
@@ -110,9 +110,10 @@ class _AsynchronousUnit(IndependentUnit):
         assert isinstance(settings, AsynchronousConfig)
         self._weights, self._pull_every, self._rows = weights, settings.pull_every, 0
         self._end = store.end(rank, control.beat)
+        self._others = 0  # updates of others that its parameters have
         ties = Ties(
             optimiser=self._optimiser_of,
-            version_of=lambda own: own + int(pace.updates_L.sum() - pace.updates_L[rank]),
+            version_of=lambda own: own + self._others,
             beat=self._beat,
         )
         self._local_steps = settings.local_steps
@@ -121,8 +122,14 @@ class _AsynchronousUnit(IndependentUnit):
         self.take_up()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> CentralOptimiser:
-        self._optimiser = CentralOptimiser(algorithm, parameters, self._end, self._local_steps)
+        self._optimiser = CentralOptimiser(
+            algorithm, parameters, self._end, self._local_steps, self._count_others
+        )
         return self._optimiser
+
+    def _count_others(self) -> None:
+        updates_L = self._pace.updates_L
+        self._others = int(updates_L.sum() - updates_L[self._rank])
 
     def _beat(self) -> None:
         """Before each step of a group of simulators."""

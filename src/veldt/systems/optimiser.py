@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
@@ -49,6 +49,7 @@ class CentralOptimiser:
     Args:
         store: this learner's end of the store, in which the parameters are that it begins with.
         local_steps: updates between two exchanges.
+        met: called when its parameters have become the central ones: when others' updates are in them.
     """
 
     def __init__(
@@ -57,10 +58,12 @@ class CentralOptimiser:
         parameters: FlatParameters,
         store: StoreEnd,
         local_steps: int,
+        met: Callable[[], None] = lambda: None,
     ) -> None:
         self._rule, self._parameters, self._store = ScaledRule(algorithm, parameters), parameters, store
         self._decay_of: Mapping[str, float] = {PARAMETERS: 1.0, **algorithm.rule.decay_of}
         self._local_steps, self._steps = local_steps, 0  # and how many since the last exchange
+        self._met = met
         self._local = {PARAMETERS: parameters.master}
         if local_steps > 1:
             self._local |= algorithm.rule.state(parameters.master)
@@ -72,6 +75,7 @@ class CentralOptimiser:
         if self._local_steps == 1:
             for chunk in self._store.chunks():
                 self._update(chunk, gradient_P, learning_rate)
+            self._met()
             return
         own = self._parameters
         self._rule.apply(0, own.master, gradient_P, self.state, learning_rate, own.rounded)
@@ -98,6 +102,7 @@ class CentralOptimiser:
             self._start[name].copy_(self._local[name])
         self._parameters.refresh()
         self._steps = 0
+        self._met()
 
     def pull(self) -> None:
         """Goes on from the central values as they are this moment; not in the midst of local steps.
@@ -111,6 +116,7 @@ class CentralOptimiser:
         for name, start in self._start.items():
             start.copy_(self._local[name])
         self._parameters.refresh()
+        self._met()
 
     def catch_up(self) -> None:
         """Goes on from the central values, to which it first brings what is new."""
