@@ -32,7 +32,8 @@ class Ga3cConfig(RolesConfig):
     training_rows: Annotated[int, Unit("steps")] = 0
     """Steps that a trainer waits for before it learns from all that is there; 0: a single rollout is enough."""
     training_queue: Annotated[int, Unit("rollouts")] = 0
-    """Rollouts that may wait to be learned from, before agents wait; 0: as many as there are agents."""
+    """Rollouts that may wait to be learned from, before agents wait; 0: as many as there are agents. Of each host at
+    least as many as a trainer waits for may: the other hosts' agents may be parked."""
     tuner_interval: Annotated[float, Unit("seconds")] = 60.0
     """How long the tuner measures a number of predictors and trainers before it tries another; 0: it tries none."""
     tuner_most: Annotated[int, Unit("threads")] = 8

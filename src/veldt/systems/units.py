@@ -5,7 +5,7 @@
     unit 1: simulators, sampler, experience, learner --gradient--+
 
 A batch is what all have sampled, or drawn, together. So all have the same parameters, bit for bit, and several units
-learn what one of the same size would.
+learn what one of the same size would (but that PPO normalises advantages among a unit's own rows).
 """
 
 from __future__ import annotations
