@@ -123,6 +123,20 @@ def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
     server.taken()
 
 
+def test_outliers_are_told_of_with_the_rate() -> None:
+    """Losses that grow without end are all beyond what came before."""
+    server = Server(outlier_deviations=0.1)
+    for number in range(1000):
+        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(float(number)))
+        for consumer in server.consumers:
+            if consumer.take(0.0) is not None:
+                consumer.release(1)
+    assert server.optimiser.figures()["gorila/outlier_share"] == 1.0
+    (said,) = server.control.said
+    assert said["text"].startswith("learner 1 discards 100% of its gradients")
+    assert "more than 0.1 standard deviations" in said["text"] and "--outlier-deviations" in said["text"]
+
+
 def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end() -> None:
     server = Server()
     for _ in range(DEPTH):
