@@ -48,7 +48,6 @@ GA3C = Recipe(
         "training_rows": From(128, "measured here"),
         "horizon": From(16, "measured here"),
         "learning_rate": From(3e-3, "measured here"),
-        "discount": From(0.98, "measured here; RL Zoo, ppo CartPole-v1"),
         "checkpoint_every": From(250_000, DEFAULT),
     },
 )
