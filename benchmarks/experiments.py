@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: `label` groups trials that differ by seed only."""
+    """One training: `label` groups trials that differ by seed only, `panel` (or else `env`) those drawn together."""
 
     label: str
     recipe: str
     env: str
     seed: int
     flags: Sequence[str] = field(default=())
+    panel: str = ""
 
     @property
     def name(self) -> str:
@@ -234,7 +235,8 @@ def units() -> list[Trial]:
             recipe,
             "CartPole-v1",
             seed,
-            (*_flags(f"--steps 150000 --threads 1 --log-every 0.5 --evaluate-every 0 {flags}"),),
+            _flags(f"--steps 150000 --threads 1 --log-every 0.5 --evaluate-every 0 {flags}"),
+            panel=recipe,
         )
         for seed in range(1, 6)
         for recipe, variants in kinds.items()

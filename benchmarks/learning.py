@@ -53,7 +53,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
-    """Mean return of the last 100 games over agent steps: a panel an environment, a colour a group, a line a run."""
+    """Mean return of the last 100 games over agent steps: panels by name, a colour a group, a line a run."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -120,7 +120,7 @@ def main() -> None:
         with ThreadPoolExecutor(asked.at_once) as pool:
             paths = list(pool.map(lambda trial: run(trial, asked.runs), trials))
         for trial, path in zip(trials, paths, strict=True):
-            groups.setdefault(trial.env, {}).setdefault(trial.label, []).append(path)
+            groups.setdefault(trial.panel or trial.env, {}).setdefault(trial.label, []).append(path)
             summary = json.loads((path / "summary.json").read_text())
             reason = "score" if summary["solved_at_seconds"] is not None else "steps"
             figures = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['return_mean_100']:,.1f}"
