@@ -20,7 +20,9 @@ def own_torso(shape: tuple[int, ...]) -> nn.Module:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("given", ["auto", "mlp", f"{__name__}:own_torso", own_torso], ids=str)
+@pytest.mark.parametrize(
+    "given", ["auto", "mlp", f"{__name__}:own_torso", own_torso], ids=["auto", "mlp", "named", "itself"]
+)
 def test_for_vectors(given: str | TorsoFactory, shared: bool) -> None:
     """A run trained with a callable is loaded by the callable's name: both must be the same network."""
     config = RECIPES["ppo"].config("CartPole-v1")
