@@ -112,12 +112,11 @@ class VTrace(PolicyGradient):
         parameters_NP, value_N = forward(batch.observations.rows(None))
         with torch.no_grad():  # it is in targets only
             last_value_B = forward(batch.observations.last())[1]
-        action_N, valid_N = batch.action.flatten(0, 1), batch.valid.flatten()
-        valid = ValidRows(valid_N.float())
+        action_N, valid = batch.action.flatten(0, 1), ValidRows(batch.valid.flatten().float())
         log_prob_N = self.distribution.log_prob(parameters_NP, action_N)
         acted_N = self.distribution.log_prob(batch.extras["policy"].flatten(0, 1), action_N)
         # What acted may have left anything in a row that is no step.
-        log_ratio_N = torch.where(valid_N, log_prob_N.detach() - acted_N, 0.0)
+        log_ratio_N = valid.kept(log_prob_N.detach() - acted_N)
         returns = self.returns(log_ratio_N.view(batch.reward.shape), value_N, last_value_B, batch)
 
         policy_loss = valid.mean(-log_prob_N * returns.advantage_TB.flatten())
