@@ -184,14 +184,17 @@ def test_another_algorithm_in_a_recipe_s_system() -> None:
         assert {row[0] for row in apex.table(config)} >= {"atoms", "actors", "n_step"}
 
 
-def test_ga3c_begins_as_its_authors_code() -> None:
+def test_ga3c_begins_as_its_authors_code_but_for_the_update_rule() -> None:
     config = find("ga3c").config("ALE/Breakout-v5")
     learn, roles = config.learn, config.roles
     assert (config.algorithm, config.system, config.simulation.num_simulators) == ("a2c", "ga3c", 32)
     assert (roles.predictors, roles.trainers, roles.prediction_batch) == (2, 2, 128)  # type: ignore[attr-defined]
-    assert (roles.training_rows, roles.tuner_interval) == (0, 60.0)  # type: ignore[attr-defined]
-    assert (learn.horizon, learn.learning_rate, learn.entropy, learn.gradient_clip) == (5, 3e-4, 0.01, 0.0)  # type: ignore[union-attr]
+    assert (roles.training_rows, roles.tuner_interval) == (80, 60.0)  # type: ignore[attr-defined]
+    assert (learn.horizon, learn.learning_rate, learn.entropy, learn.gradient_clip) == (5, 7e-4, 0.01, 0.5)  # type: ignore[union-attr]
     assert (learn.rmsprop_decay, learn.value_weight) == (0.99, 0.5)  # type: ignore[union-attr]
+    a2c = find("a2c").config("ALE/Breakout-v5").learn
+    for name in ("learning_rate", "gradient_clip", "rmsprop_epsilon", "rmsprop_initial"):
+        assert getattr(learn, name) == getattr(a2c, name)
     for algorithm in ("ppo", "vtrace"):
         assert find("ga3c").config("CartPole-v1", algorithm).system == "ga3c"
 

@@ -113,6 +113,22 @@ def test_rewards_are_clipped_for_learning_and_left_raw_in_the_rollout() -> None:
     assert rollout.reward[0].tolist() == [5.0, -7.0, 0.25]
 
 
+def test_without_recorded_values_all_are_the_present_ones() -> None:
+    """The last row's too: what values have moved by since the policy acted is in no advantage."""
+    rollout, table = eventful(np.random.default_rng(1))
+    late = dataclasses.replace(rollout, extras={"policy": rollout.extras["policy"]})
+    before = algorithm().targets(table, late)
+    torch.testing.assert_close(before.advantage, algorithm().targets(table, rollout).advantage)
+    moved = Table(table.policy, torch.randn(table.value.shape, generator=torch.Generator().manual_seed(0)))
+    present = moved.value[: rollout.valid.numel()].view(rollout.valid.shape)
+    expected = algorithm().targets(
+        moved, dataclasses.replace(rollout, extras=rollout.extras | {"value": present})
+    )
+    again = algorithm().targets(moved, late)
+    for name in ("value", "advantage", "target", "log_prob"):
+        torch.testing.assert_close(getattr(again, name), getattr(expected, name))
+
+
 def test_the_values_are_those_the_policy_had_while_it_acted() -> None:
     rollout, table = eventful(np.random.default_rng(1))
     batch = algorithm().targets(table, rollout)

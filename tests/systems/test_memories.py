@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,9 @@ def test_v_trace_of_a_fresh_rollout_is_a2c(make: Any, resets: str) -> None:
     for _ in range(6):
         rollout = rollouts.next()
         batch = a2c.targets(rollouts.network, rollout)
+        late = dataclasses.replace(rollout, extras={"policy": rollout.extras["policy"]})
+        anew = a2c.targets(rollouts.network, late)
+        torch.testing.assert_close(anew.advantage, batch.advantage, rtol=1e-3, atol=1e-4)
         said = [
             {name: float(figure) for name, figure in own.loss(rollouts.network, each, 0.0).figures.items()}
             for own, each in ((a2c, batch), (vtrace, rollout))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
-from veldt.algorithms.rollout import Batch, Observation, Rollout, after
+from veldt.algorithms.rollout import Batch, Observation, Rollout, after, along
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
@@ -108,9 +108,17 @@ class PolicyGradient(OnPolicy):
 
     @torch.no_grad()
     def targets(self, forward: Forward, rollout: Rollout) -> Batch:
-        """Advantages and value targets of all T B rows, from the values the policy had while it acted."""
-        _, last_value_B = after(forward, rollout.memory)(rollout.observations.last())
-        value_SB = torch.cat([rollout.extras["value"], last_value_B.unsqueeze(0)])
+        """Advantages and value targets of all T B rows, from the values the policy had while it acted.
+
+        A rollout without them was acted by other parameters. All of its values are then of the present ones: of two
+        ages, an advantage would have in it by how much values have moved in between, the same for whatever was done.
+        """
+        if (value_TB := rollout.extras.get("value")) is None:
+            forward = along(forward, rollout.memory)
+            value_TB = forward(rollout.observations.rows(None))[1].view(rollout.reward.shape)
+        else:
+            forward = after(forward, rollout.memory)
+        value_SB = torch.cat([value_TB, forward(rollout.observations.last())[1].unsqueeze(0)])
         reward_TB, discount_TB, trace_TB = self.lessons(rollout)
         advantage_TB = generalised_advantages(
             reward_TB, value_SB, discount_TB, trace_TB, self._config.gae_lambda

@@ -146,7 +146,10 @@ def _answers(assembly: Assembly, said: dict[str, Layout], memory: int) -> dict[s
 
 @torch.no_grad()
 def _said(assembly: Assembly) -> dict[str, Layout]:
-    """What the algorithm remembers of each action, besides the action: found out by acting once."""
+    """What the algorithm remembers of each action, besides the action: found out by acting once.
+
+    But for the value: whoever learns from it some updates later asks for it anew.
+    """
     algorithm, (network, _) = assembly.algorithm(), assembly.network()
     assert isinstance(algorithm, OnPolicy)
     noise = algorithm.prepare_noise(torch.full((1, 1, algorithm.action_noise(network)), 0.5), 0)[0]
@@ -156,4 +159,5 @@ def _said(assembly: Assembly) -> dict[str, Layout]:
     return {
         name: Layout(tuple(tensor.shape[1:]), str(tensor.dtype).removeprefix("torch."))
         for name, tensor in said.items()
+        if name != "value"
     }

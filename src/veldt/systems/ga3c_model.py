@@ -147,8 +147,8 @@ class Model(LearnerRole):
         action, said = self._algorithm.act(forward, self._observation(asked), asked["noise"])
         answers = self._server.answers
         answers["action"][agent_R], answers["version"][agent_R] = as_chosen(action), version
-        for name, tensor in said.items():
-            answers[name][agent_R] = tensor.cpu().numpy()
+        for name in answers.keys() & said.keys():
+            answers[name][agent_R] = said[name].cpu().numpy()
         if memory is not None:
             answers["memory"][agent_R] = memory.memory_BM.cpu().numpy()
         self._server.reply(requests)
