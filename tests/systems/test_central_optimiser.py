@@ -11,10 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.base import Loss
 from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
+from veldt.exchange.gradients import OneLearner
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule, _is_fused
 from veldt.networks.flat import FlatParameters
 from veldt.simulators.spec import ActionSpec
+from veldt.systems.learner import Learner
 from veldt.systems.optimiser import CentralOptimiser, LocalOptimiser
 
 RATE, STEPS = 1e-3, 1000
@@ -270,3 +273,44 @@ def test_a_rate_of_ones_own_for_some_parameters() -> None:
         here.apply(gradient.clone(), RATE)
         there.apply(gradient.clone(), RATE)
     torch.testing.assert_close(local.master, central.master, rtol=0, atol=1e-7)
+
+
+class Falling(Ruled):
+    """Less is better."""
+
+    def loss(self, forward: Any, batch: Any, progress: float) -> Loss:
+        total = forward(torch.ones(1, 2)).sum()
+        return Loss(total, {})
+
+
+@pytest.mark.parametrize(
+    ("local_steps", "expected"),
+    [
+        # Each meets three updates of others, which are in its own parameters afterwards.
+        (1, [3, 7, 11, 15]),
+        # Only those that bring what is new to the store meet others'.
+        (2, [0, 7, 8, 15]),
+    ],
+)
+def test_an_update_is_made_to_what_others_have_made_of_the_parameters(
+    local_steps: int, expected: list[int]
+) -> None:
+    network, others, met = nn.Linear(2, 1), 0, 0
+
+    def meet() -> None:
+        nonlocal met
+        met = others
+
+    own, algorithm = FlatParameters(network), Falling(Adam())
+    values = {PARAMETERS: own.master, **Adam().state(own.master)}
+    spec = StoreSpec({name: value.numpy().copy() for name, value in values.items()}, 2, 60.0)
+    optimiser = CentralOptimiser(algorithm, own, CentralStore(spec, None).end(0), local_steps, meet)
+    learner = Learner(
+        algorithm, network, own, OneLearner(), None, optimiser, version_of=lambda count: count + met
+    )
+    made_to = []
+    for _ in expected:
+        others += 3
+        learner.update(None, 0.0, RATE)
+        made_to.append(learner.updated_version)
+    assert made_to == expected

@@ -44,6 +44,7 @@ class Learner:
         self._version_of = version_of
         self._updates = 0
         self._moved_at = 0  # the version when it was last looked whether the target is to move
+        self._updated = 0
 
     @property
     def updates(self) -> int:
@@ -61,8 +62,14 @@ class Learner:
         """Updates of these parameters so far, whoever made them."""
         return self._version_of(self._updates)
 
+    @property
+    def updated_version(self) -> int:
+        """Of the parameters that the last update was made to: others may have moved them since it was computed."""
+        return self._updated
+
     def update(self, batch: Any, progress: float, learning_rate: float) -> Loss:
         """One update of the parameters. Nothing is waited for: figures and priorities are tensors on the device."""
+        before = self.version
         loss = self._algorithm.loss(self._forward, batch, progress)
         self._parameters.backward(loss.total)
         gradient_P = self._parameters.gradient
@@ -70,6 +77,8 @@ class Learner:
         loss.figures["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.gradient_clip)
         self._optimiser.apply(gradient_P, learning_rate, loss)
         self._updates += 1
+        # Where a gradient goes elsewhere, nothing may have come back yet.
+        self._updated = max(before, self.version - 1)
         self._move_target()
         return loss
 

@@ -234,9 +234,9 @@ class Unit:
         else:
             made_by_all = made
         for batch, acted in self._experience.batches(done + made_by_all, progress):
-            lag = self.learner.version - acted
             with self._clock("train"):
                 loss = self.learner.update(batch, progress, rate)
+            lag = self.learner.updated_version - acted
             self._experience.learned(loss.priority)
             updated(loss, lag, rate)
         self.acts_by_newest()
