@@ -12,7 +12,8 @@ from veldt.runtime.watchdog import within
 
 
 def works(control: Control, task: str) -> None:
-    control.say("working", {"attempt": np.array([control.attempt])}, attempt=control.attempt, task=task)
+    attempt, fellows = control.attempt, [control.fellows.index, control.fellows.count]
+    control.say("working", {"attempt": np.array([attempt])}, attempt=attempt, task=task, fellows=fellows)
     while not control.stopping:
         control.beat()
         time.sleep(0.01)

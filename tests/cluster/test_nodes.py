@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from veldt.exchange.pace import Pace
 from veldt.given import with_settings
 from veldt.recipe_book import find
 from veldt.runtime.on_ray.cluster import connected, explained
+from veldt.runtime.on_ray.life import RayLife
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.supervisor import RaySupervisor
 from veldt.runtime.supervision import Message
@@ -141,21 +143,39 @@ def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
     with supervised(nodes, *plans) as run:
         for role, task in ((0, "a"), (1, "b")):
             said = run.next("working", role)
-            assert said.values == {"attempt": 0, "task": task} and said.arrays["attempt"].tolist() == [0]
+            assert said.values == {"attempt": 0, "task": task, "fellows": [role, 2]}
+            assert said.arrays["attempt"].tolist() == [0]
         os.kill(run.next("started", 0).values["pid"], signal.SIGKILL)
         lost = run.next("restarted", 0)
         assert lost.values["name"] == "works" and "died" in lost.values["why"]
-        assert run.next("working", 0).values == {"attempt": 1, "task": "a"}
+        assert run.next("working", 0).values == {"attempt": 1, "task": "a", "fellows": [0, 2]}
         os.kill(run.next("started", 0).values["pid"], signal.SIGSTOP)
         lost = run.next("restarted", 2)
         assert (
             lost.values["why"] == "gave no sign of life for 2 s"
             and "hangs_at_first" in lost.values["details"]
         )
-        assert run.next("working", 2).values == {"attempt": 1, "task": "again"}
+        assert run.next("working", 2).values == {"attempt": 1, "task": "again", "fellows": [0, 1]}
         last = run.supervisor.stop(5.0)
         assert sum(message.kind == "finishing" for message in last) == 2
     run.supervisor.kill()
+
+
+def test_roles_know_how_many_like_them_are_on_their_machine(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that have their places first."""
+    node_of = property(lambda life: life.where["node"])
+    monkeypatch.setattr(RayLife, "machine", node_of)  # all nodes of these tests are on one
+    added = nodes.add_node(num_cpus=2, object_store_memory=STORE)
+    plans = [plan(works, "a")] * 5 + [plan(hangs_at_first, deadline_s=60.0)]
+    with supervised(nodes, *plans) as run:
+        run.until("all at work", lambda: len(run.of("working")) == 5)
+        on = Counter(life.machine for life in run.supervisor._lives.values() if life.number < 5)
+        assert sorted(on.values()) in ([1, 4], [2, 3])
+        heard = sorted(tuple(message.values["fellows"]) for message in run.of("working"))
+        assert heard == sorted((index, count) for count in on.values() for index in range(count))
+    nodes.remove_node(added, allow_graceful=False)
 
 
 def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:

@@ -26,7 +26,8 @@ DEADLINE_S = 60.0
 
 
 def works(control: Control, task: str) -> None:
-    control.say("working", np_array(control.attempt), attempt=control.attempt, task=task)
+    fellows = [control.fellows.index, control.fellows.count]
+    control.say("working", np_array(control.attempt), attempt=control.attempt, task=task, fellows=fellows)
     while not control.stopping:
         control.beat()
         time.sleep(0.01)
@@ -102,6 +103,7 @@ def test_roles_are_heard_and_end_when_asked() -> None:
     with supervised(plan(works, "a"), plan(works, "b")) as (supervisor, hear):
         heard = hear("working", 2)
         assert sorted((message.role, message.values["task"]) for message in heard) == [(0, "a"), (1, "b")]
+        assert sorted(tuple(message.values["fellows"]) for message in heard) == [(0, 2), (1, 2)]
         assert all(message.arrays["attempt"].tolist() == [0] for message in heard)
         last = supervisor.stop(DEADLINE_S)
         assert sum(message.kind == "finishing" for message in last) == 2 and supervisor.all_ended
@@ -117,7 +119,7 @@ def test_a_killed_role_is_started_again_as_what_it_was() -> None:
             assert lost.role == 0 and lost.values["name"] == "works" and "SIGKILL" in lost.values["why"]
             started = hear("started")
             (again,) = hear("working")
-            assert again.role == 0 and again.values == {"attempt": attempt, "task": "a"}
+            assert again.role == 0 and again.values == {"attempt": attempt, "task": "a", "fellows": [0, 2]}
 
 
 def test_a_group_lives_and_dies_together() -> None:

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -37,10 +37,24 @@ def failure(error: BaseException) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Fellows:
+    """A role is number `index` of the `count` on its machine that are like it, itself among them."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def among(cls, number: int, numbers: Sequence[int]) -> Fellows:
+        """Of the role of this number among those of `numbers`."""
+        return cls(numbers.index(number), len(numbers))
+
+
 class Control(Protocol):
     """What connects a role to its supervisor, wherever it runs."""
 
     attempt: int  # how often the role was started before
+    fellows: Fellows
 
     @property
     def stopping(self) -> bool:
@@ -90,6 +104,7 @@ class Identity:
     number: int
     attempt: int
     niceness: int
+    fellows: Fellows
 
 
 class LocalControl:
@@ -102,7 +117,7 @@ class LocalControl:
             board.stopping,
             board.snapshot,
         )
-        self._number, self.attempt = who.number, who.attempt
+        self._number, self.attempt, self.fellows = who.number, who.attempt, who.fellows
         self._saying = threading.Lock()
 
     @property

@@ -167,6 +167,11 @@ class Supervision(ABC):
         """Whether the role of this number has ended, and will not be started again."""
         return self.places[role].has_ended
 
+    def alike(self, number: int) -> list[int]:
+        """Numbers of the roles that are what the one of this number is, itself among them."""
+        role = self.places[number].plan.role
+        return [place.number for place in self.places if place.plan.role is role]
+
     @property
     def all_ended(self) -> bool:
         return all(place.has_ended for place in self.places)

@@ -8,7 +8,7 @@ from multiprocessing.context import ForkServerContext
 
 from veldt.runtime.inbox import Inbox
 from veldt.runtime.processes import Child
-from veldt.runtime.roles import Board, Identity, run_role
+from veldt.runtime.roles import Board, Fellows, Identity, run_role
 from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
 
 
@@ -21,7 +21,8 @@ class Supervisor(Supervision):
 
     def begun(self, place: Place) -> _LocalLife:
         plan = place.plan
-        who = Identity(plan.name, place.number, place.attempt, plan.niceness)
+        fellows = Fellows.among(place.number, self.alike(place.number))
+        who = Identity(plan.name, place.number, place.attempt, plan.niceness, fellows)
         arguments = (self._board, who, plan.role, plan.arguments)
         return _LocalLife(Child(self._context, plan.name, run_role, *arguments), self._board, place.number)
 

@@ -17,7 +17,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import take_share_of_cores, worker_cores
 from veldt.runtime.devices import nth_device
-from veldt.runtime.roles import Control
+from veldt.runtime.roles import Control, Fellows
 from veldt.systems.assembly import Assembly
 from veldt.systems.game_messages import say_games
 from veldt.systems.saving import BackgroundWriter
@@ -87,7 +87,7 @@ class UnitRole(ABC):
         config = plan.assembly.config
         keeps = plan.run is not None and config.run.checkpoint_replay == "full"
         archive = RunDirectory(plan.run).replay / plan.group if keeps and plan.run is not None else None
-        assembly = _placed(plan.assembly, plan.rank)
+        assembly = _placed(plan.assembly, plan.rank, control.fellows)
         self._unit = Unit(assembly, place, self._clock, archive, self._note, ties)
         try:
             for text in self._unit.begin(own, int(pace.steps_A[plan.rank])):
@@ -229,10 +229,10 @@ def own_part(checkpoint: Checkpoint | None, plan: UnitPlan) -> Checkpoint | None
     return dataclasses.replace(checkpoint, step=meta["steps"], meta=meta, groups=checkpoint.groups | own)
 
 
-def _placed(assembly: Assembly, rank: int) -> Assembly:
+def _placed(assembly: Assembly, rank: int, fellows: Fellows) -> Assembly:
     """With the accelerator of this rank, if there are any, and with its share of the cores of this machine."""
-    units, device = assembly.config.roles.learners, nth_device(str(assembly.device), rank)
-    take_share_of_cores(rank, units)
+    device = nth_device(str(assembly.device), rank)
+    take_share_of_cores(fellows.index, fellows.count)
     chosen = assembly.plan
     cores = tuple(worker_cores(chosen.processes, int(device.type == "cuda")))
     return dataclasses.replace(assembly, device=device, plan=dataclasses.replace(chosen, cores=cores))

@@ -85,8 +85,9 @@ def installed() -> str:
 class HostControl:
     """See `roles.Control`."""
 
-    def __init__(self, attempt: int) -> None:
-        self.attempt, self.stopping, self.snapshot, self.beats = attempt, False, 0, 0
+    def __init__(self, who: Identity) -> None:
+        self.attempt, self.fellows = who.attempt, who.fellows
+        self.stopping, self.snapshot, self.beats = False, 0, 0
         self._first, self._messages = 0, list[bytes]()
         self._lock = threading.Lock()
 
@@ -140,7 +141,7 @@ class Host:
         """Starts the role; once, though who asked may not have heard so."""
         if self._thread is not None:
             return
-        self._control = HostControl(start.who.attempt)
+        self._control = HostControl(start.who)
         self._mail = Mailbox(start.who.name, start.who.attempt, ray.put)
         self._meet(peers)
         arguments = list(start.arguments)

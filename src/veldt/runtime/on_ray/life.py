@@ -103,6 +103,12 @@ class RayLife:
         return self.where is not None or bool(self._died)
 
     @property
+    def machine(self) -> str:
+        """The name of where it is, once it has a place."""
+        assert self.where is not None
+        return str(self.where["name"])
+
+    @property
     def waits(self) -> bool:
         return not self.has_room or (not self.has_begun and time.monotonic() - self._placed_at < _BEGIN_S)
 

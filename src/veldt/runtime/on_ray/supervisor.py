@@ -17,7 +17,7 @@ from veldt.errors import RoleError
 from veldt.runtime.on_ray.host import News, Peers, Report, Start
 from veldt.runtime.on_ray.life import RayLife
 from veldt.runtime.on_ray.plans import HostedPlan
-from veldt.runtime.roles import Identity
+from veldt.runtime.roles import Fellows, Identity
 from veldt.runtime.supervision import Message, Place, Supervision
 
 # Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
@@ -42,6 +42,7 @@ class RaySupervisor(Supervision):
         self._failed: BaseException | None = None
         self._counted_at = self._gave_at = self._started_at = 0.0
         self._said: frozenset[int] = frozenset()  # who was said to wait
+        self._machines: dict[int, str] = {}  # where each role is, or was last
 
     def start(self) -> None:
         self._thread.start()
@@ -60,7 +61,7 @@ class RaySupervisor(Supervision):
 
         def start() -> Start:
             return Start(
-                Identity(plan.name, number, attempt, plan.niceness),
+                Identity(plan.name, number, attempt, plan.niceness, self._fellows(number)),
                 plan.role,
                 plan.arguments,
                 {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
@@ -185,9 +186,9 @@ class RaySupervisor(Supervision):
                 began, interval = time.monotonic(), max(_ASK_S, _ASK_EACH_S * len(self.places))
                 lives = {number: life for number, life in self._lives.items() if self._is_current(life)}
                 for life in lives.values():
-                    if life.asked is None:
+                    if life.asked is None and self._may_ask(life):
                         life.ask(self._news(life), self._peers(life.number))
-                if asked := {life.asked: life for life in lives.values()}:
+                if asked := {life.asked: life for life in lives.values() if life.asked is not None}:
                     ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=interval)
                     for reference in ready:
                         self._take(asked[reference])
@@ -203,6 +204,8 @@ class RaySupervisor(Supervision):
     def _take(self, life: RayLife) -> None:
         had_begun = life.has_begun
         report: Report | None = life.answered()
+        if life.where is not None:
+            self._machines[life.number] = life.machine
         plan = self._plans[life.number]
         if life.has_begun and not had_begun:
             self._met += 1
@@ -216,6 +219,20 @@ class RaySupervisor(Supervision):
             for gauge in (plan.gauges or {}).values():
                 gauge.lost(life.number)
             self._heard.set()
+
+    def _may_ask(self, life: RayLife) -> bool:
+        """A first life that the others need begins when those like it have places: they may share a machine's cores."""
+        if life.where is None or life.attempt > 0 or not self._plans[life.number].is_needed:
+            return True
+        alike = self.alike(life.number)
+        return all(other in self._machines for other in alike if self._plans[other].is_needed)
+
+    def _fellows(self, number: int) -> Fellows:
+        """With those that are to be started again; who joins later has others of its kind there already."""
+        machine = self._machines[number]
+        return Fellows.among(
+            number, [other for other in self.alike(number) if self._machines.get(other) == machine]
+        )
 
     def _news(self, life: RayLife) -> News:
         plan, peers = self._plans[life.number], None
