@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +67,70 @@ def test_impala(tmp_path: Path, nothing_left: Path) -> None:
     assert np.isfinite(run.summary["policy_lag_mean"])
 
 
+JOINT: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "learners": 2,
+    "num_simulators": 4,
+    "horizon": 5,
+    "hidden": (16,),
+    "threads": 1,
+    "precision": "fp32",
+    "seed": 1,
+    "quiet": True,
+}
+
+
+def are_equal(one: Path, other: Path) -> None:
+    """All weights of two runs at their ends, bit for bit."""
+    a, b = (CheckpointStore(run / "checkpoints").newest(print) for run in (one, other))
+    assert a.step == b.step
+    for name, array in a.groups["weights"].items():
+        np.testing.assert_array_equal(array, b.groups["weights"][name], name)
+
+
 def test_learners_that_act_are_the_same_wherever_they_are(tmp_path: Path, nothing_left: Path) -> None:
-    """Bit for bit: the middle of the run by Ray's processes, or all of it by this machine's."""
-    settings = {"env": "CartPole-v1", "learners": 2, "num_simulators": 4, "horizon": 5, "hidden": (16,)}
-    settings |= {"threads": 1, "precision": "fp32", "seed": 1, "quiet": True}
-    veldt.train("a2c", run_dir=tmp_path / "there", steps=600, **settings)
+    """The middle of the run by Ray's processes, or all of it by this machine's."""
+    veldt.train("a2c", run_dir=tmp_path / "there", steps=600, **JOINT)
     veldt.resume(tmp_path / "there", steps=1400, cluster="local", quiet=True)
     veldt.resume(tmp_path / "there", steps=2000, quiet=True)
-    veldt.train("a2c", run_dir=tmp_path / "here", steps=2000, **settings)
-    one, two = (CheckpointStore(tmp_path / name / "checkpoints").newest(print) for name in ("there", "here"))
-    assert one.step == two.step
-    for name, array in one.groups["weights"].items():
-        np.testing.assert_array_equal(array, two.groups["weights"][name], name)
+    veldt.train("a2c", run_dir=tmp_path / "here", steps=2000, **JOINT)
+    are_equal(tmp_path / "there", tmp_path / "here")
+
+
+def _hosts_of(role: str) -> Iterator[psutil.Process]:
+    """Processes below this one with a thread of this name."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(OSError):
+            if any(
+                path.read_text().strip() == role for path in Path(f"/proc/{process.pid}/task").glob("*/comm")
+            ):
+                yield process
+
+
+def test_of_learners_that_act_one_is_killed(tmp_path: Path, nothing_left: Path) -> None:
+    """All go on from the newest checkpoint, and the run ends as if nothing had happened to it."""
+    run, killed = tmp_path / "there", list[int]()
+
+    def kill_one() -> None:
+        end = time.monotonic() + 90
+        while not killed and time.monotonic() < end:
+            if any(path.name > "step-000000000000" for path in run.glob("checkpoints/step-*")):
+                killed.extend(process.pid for process in _hosts_of("learner 1"))
+                for pid in killed:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    settings = JOINT | {"checkpoint_every": 2000}
+    veldt.train("a2c", run_dir=run, cluster="local", steps=40_000, **settings)
+    killer.join()
+    # Counts of steps are a little old on a cluster: it may have done more.
+    veldt.resume(run, steps=42_000, quiet=True)
+    veldt.train("a2c", run_dir=tmp_path / "here", steps=42_000, **settings)
+    are_equal(run, tmp_path / "here")
+    (text,) = (line for line in (run / "events.jsonl").read_text().splitlines() if "restart" in line)
+    assert killed and "the learner 1 " in text and "all learners go on from the checkpoint of step" in text
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

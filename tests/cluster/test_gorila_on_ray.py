@@ -58,7 +58,7 @@ def test_a_run_is_resumed_on_one_machine(
     assert (after.groups["server"]["version"] > there.groups["server"]["version"]).all()
 
 
-def test_a_shard_that_was_killed_goes_on_from_what_readers_have(tmp_path: Path, nothing_left: Path) -> None:
+def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_left: Path) -> None:
     """Without any checkpoint."""
     config = with_settings(
         find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}
@@ -96,5 +96,9 @@ def test_a_shard_that_was_killed_goes_on_from_what_readers_have(tmp_path: Path, 
             assert int(after["server-0:version"][0]) >= version > 100
             # The rule's state began anew, as there is no checkpoint.
             assert float(after["server-0:count"]) < int(after["server-0:version"][0])
+            os.kill(of("started", 0)[-1].values["pid"], signal.SIGKILL)
+            until("a bundle's restart", lambda: of("restarted", 0))
+            begun = int(edges["pace"].updates_L[0])
+            until("it learns again", lambda: int(edges["pace"].updates_L[0]) > begun + 20)
         finally:
             supervisor.kill()

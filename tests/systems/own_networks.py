@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 
@@ -45,3 +46,23 @@ def confused(shape: tuple[int, ...]) -> nn.Module:
 
 def with_batch_norm(shape: tuple[int, ...]) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.ReLU())
+
+
+class Drifting(nn.Module):
+    """Of the second of several learners it becomes another one by itself, after some time."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.layer, self._calls = nn.Linear(inputs, 8), 0
+
+    def forward(self, observation: Tensor) -> Tensor:
+        self._calls += 1
+        if self._calls == 100 and dist.is_initialized() and dist.get_rank() == 1:
+            with torch.no_grad():
+                self.layer.weight += 1e-3
+        features: Tensor = self.layer(observation)
+        return features
+
+
+def drifting(shape: tuple[int, ...]) -> nn.Module:
+    return Drifting(shape[0])

@@ -14,9 +14,10 @@ pytestmark = pytest.mark.alone
 CODE = """
 from veldt.cli import main
 main(["train", "ga3c", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--num-simulators", "6",
-      "--hosts", "2", "--steps", "3000000", "--checkpoint-every", "1000", "--log-every", "0.2"])
+      "--hosts", "2", "--steps", "3000000", "--checkpoint-every", "1000", "--log-every", "0.2",
+      "--evaluate-every", "1000", "--evaluate-steps", "1000"])
 """
-ROLES = {"model", "agents 0", "agents 1"}
+ROLES = {"model", "agents 0", "agents 1", "evaluator"}
 
 
 @pytest.mark.timeout(480)
@@ -28,7 +29,7 @@ def test_it_goes_on_whoever_is_killed(in_tmp: Path) -> None:
 
     with child(CODE, in_tmp) as process:
         wait_until(lambda: process.poll() is not None or step() > 1500, START_S, "training")
-        for count, name in enumerate(("agents 0", "model", "agents 1", "model", "agents 0"), 1):
+        for count, name in enumerate(("agents 0", "model", "agents 1", "evaluator", "model", "agents 0"), 1):
             wait_until(lambda: set(roles(process.pid)) >= ROLES, START_S, "all roles")
             roles(process.pid)[name].kill()
             wait_until(lambda n=count: len(events(run, "restart")) == n, START_S, f"the {name} again")
@@ -42,7 +43,7 @@ def test_it_goes_on_whoever_is_killed(in_tmp: Path) -> None:
         wait_until(lambda: not alive(family), END_S, "all processes gone")
     assert "was interrupted and saved" in output
     texts = events(run, "restart")
-    for name, times in (("agents 0", 2), ("agents 1", 1), ("model", 2)):
+    for name, times in (("agents 0", 2), ("agents 1", 1), ("model", 2), ("evaluator", 1)):
         of_it = [text for text in texts if text.startswith(f"the {name} was killed by SIGKILL")]
         assert len(of_it) == times
         assert all(("from the checkpoint of step" in text) == (name == "model") for text in of_it)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from run_state import newest
 
 pytestmark = pytest.mark.alone
 
+# A hung learner is found out quickly.
 CODE = """
 from veldt.cli import main
+from veldt.systems import common_roles
+common_roles._UPDATE_S = {update_s}
 main(["train", "{recipe}", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--checkpoint-every", "2000",
       "--log-every", "0.5", *"{more}".split()])
 """
@@ -28,11 +32,19 @@ def begun(process: object, run: Path) -> bool:
 @pytest.mark.parametrize(
     ("recipe", "settings", "goes_on_from"),
     [
-        ("a3c", "", {"learner 1": "the central store", "learner 0": "the central store"}),
+        (
+            "a3c",
+            " --evaluate-every 2000 --evaluate-steps 2000",
+            {"learner 1": " from the central store", "evaluator": "", "learner 0": " from the central store"},
+        ),
         (
             "gorila",
             " --parameter-shards 2",
-            {"server 1": "what it had published", "learner 0": "the parameter server"},
+            {
+                "server 1": " from what it had published",
+                "evaluator": "",
+                "learner 0": " from the parameter server",
+            },
         ),
     ],
     ids=["a store", "a server"],
@@ -41,17 +53,19 @@ def test_independent_learners_go_on_without_each_other(
     recipe: str, settings: str, goes_on_from: dict[str, str], in_tmp: Path
 ) -> None:
     run, more = in_tmp / "run", "--learners 3 --num-simulators 24 --until 475 --steps 3000000" + settings
-    with child(CODE.format(recipe=recipe, more=more), in_tmp) as process:
+    with child(CODE.format(recipe=recipe, more=more, update_s=60.0), in_tmp) as process:
         wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
         stopped = psutil.Process(roles(process.pid)["learner 2"].pid)
         stopped.suspend()  # perhaps with a chunk in its hand
         killed = []
         for name in goes_on_from:
-            found = roles(process.pid).get(name)
-            if process.poll() is None and found is not None:
-                found.kill()
+            wait_until(
+                lambda n=name: process.poll() is not None or n in roles(process.pid), START_S, f"the {name}"
+            )
+            if process.poll() is None:
+                roles(process.pid)[name].kill()
                 killed.append(name)
-            time.sleep(2.0)
+            time.sleep(0.5)
         stopped.resume()
         family = descendants(process.pid)
         output, errors = process.communicate(timeout=360)
@@ -59,43 +73,47 @@ def test_independent_learners_go_on_without_each_other(
         wait_until(lambda: not alive(family), END_S, "all processes gone")
     assert "reached its score" in output, "in spite of all"
     restarts = events(run, "restart")
-    assert len(restarts) == len(killed) > 0
+    assert killed == list(goes_on_from) and len(restarts) == len(killed)
     for name in killed:
         (text,) = (text for text in restarts if text.startswith(f"the {name} was killed by SIGKILL"))
-        assert f"started again from {goes_on_from[name]}" in text
+        assert f"started again{goes_on_from[name]}" in text
 
 
 @pytest.mark.timeout(480)
 def test_joint_learners_go_on_from_the_newest_checkpoint(in_tmp: Path) -> None:
-    """One is killed while the other waits for its gradient; the run ends as one to which nothing happened."""
-    more = "--learners 2 --num-simulators 4 --hidden 16 --steps 30000 --threads 1 --precision fp32"
-    for directory in ("whole", "killed"):
+    """One is killed or hangs while the other waits for its gradient; the run ends as if nothing had happened to it."""
+    more = "--learners 2 --num-simulators 4 --hidden 16 --steps 30000 --threads 1 --precision fp32 --env-timeout 1"
+    code = CODE.format(recipe="a2c", more=more, update_s=4.0)
+    for directory in ("whole", "killed", "hung"):
         (in_tmp / directory).mkdir()
-    with child(CODE.format(recipe="a2c", more=more), in_tmp / "whole") as process:
+    with child(code, in_tmp / "whole") as process:
         _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
-    run = in_tmp / "killed" / "run"
-    with child(CODE.format(recipe="a2c", more=more), in_tmp / "killed") as process:
-        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
-        roles(process.pid)["learner 1"].kill()
-        family = descendants(process.pid)
-        _, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
-        wait_until(lambda: not alive(family), END_S, "all processes gone")
-    (text,) = events(run, "restart")
-    assert (
-        text.startswith("the learner 1 was killed by SIGKILL") and "go on from the checkpoint of step" in text
-    )
-    one, two = newest(in_tmp / "whole" / "run"), newest(run)
-    assert one.step == two.step
-    for name, array in one.groups["weights"].items():
-        assert (array == two.groups["weights"][name]).all(), name
+    whole = newest(in_tmp / "whole" / "run")
+    for directory, sign, why in (
+        ("killed", signal.SIGKILL, "the learner 1 was killed by SIGKILL"),
+        ("hung", signal.SIGSTOP, "the learner 1 gave no sign of life for 5 s"),
+    ):
+        run = in_tmp / directory / "run"
+        with child(code, in_tmp / directory) as process:
+            wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")  # noqa: B023
+            roles(process.pid)["learner 1"].send_signal(sign)
+            family = descendants(process.pid)
+            _, errors = process.communicate(timeout=240)
+            assert process.returncode == 0, errors
+            wait_until(lambda: not alive(family), END_S, "all processes gone")  # noqa: B023
+        (text,) = events(run, "restart")
+        assert text.startswith(why) and "go on from the checkpoint of step" in text
+        after = newest(run)
+        assert after.step == whole.step
+        for name, array in whole.groups["weights"].items():
+            assert (array == after.groups["weights"][name]).all(), name
 
 
 def test_of_joint_learners_that_will_not_live_the_run_ends(in_tmp: Path) -> None:
     more = "--learners 2 --num-simulators 4 --hidden 16 --steps 3000000 --restarts 0"
     run = in_tmp / "run"
-    with child(CODE.format(recipe="a2c", more=more), in_tmp) as process:
+    with child(CODE.format(recipe="a2c", more=more, update_s=60.0), in_tmp) as process:
         wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
         family = descendants(process.pid)
         roles(process.pid)["learner 0"].kill()

@@ -23,6 +23,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         "CartPole-v1",
         SMALL_REPLAYED | {"steps": 600, "noisy": True, "importance_exponent_end": 0.4},
     ),
+    "c51": ("CartPole-v1", SMALL_REPLAYED | {"steps": 600}),
     "ddpg": ("environments:bounded_box", SMALL_REPLAYED | {"steps": 600, "target_every": 0}),
 }
 
@@ -81,6 +82,19 @@ def test_learners_that_begin_elsewhere_are_told_so(tmp_path: Path) -> None:
         RoleError, match=r"learners . and . differ in their parameters: all of them must have"
     ):
         veldt.train("a2c", env="CartPole-v1", network=own_network, run_dir=tmp_path / "run", **settings)
+
+
+@pytest.mark.parametrize("checkpoint_every", [10**9, 1000], ids=["now and then", "with a checkpoint"])
+def test_learners_that_drift_apart_are_told_so(checkpoint_every: int, tmp_path: Path) -> None:
+    """Though they began alike; and before anything of it is saved."""
+    settings = ON_POLICY | {"horizon": 5, "steps": 10**9, "checkpoint_every": checkpoint_every}
+    settings |= {"network": "own_networks:drifting", "learners": 2, "restarts": 0, "quiet": True}
+    del settings["hidden"]
+    with pytest.raises(
+        RoleError, match=r"learners . and . differ in their parameters: all of them must have"
+    ):
+        veldt.train("a2c", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    assert newest(tmp_path / "run").step == 0
 
 
 @pytest.mark.parametrize(
