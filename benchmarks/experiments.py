@@ -230,18 +230,30 @@ def units() -> list[Trial]:
         ],
     }
     return [
-        Trial(
-            f"{recipe} {label}",
-            recipe,
-            "CartPole-v1",
-            seed,
-            _flags(f"--steps 150000 --threads 1 --log-every 0.5 --evaluate-every 0 {flags}"),
-            panel=recipe,
-        )
+        _same_steps(f"{recipe} {label}", recipe, seed, flags, panel=recipe)
         for seed in range(1, 6)
         for recipe, variants in kinds.items()
         for label, flags in variants
     ]
+
+
+def local_steps() -> list[Trial]:
+    """APPO with several local steps at a quarter of its step size, and by a quarter of its learners."""
+    kinds = {"8 learners": "--learning-rate 5e-4", "2 learners": "--learners 2 --num-simulators 16"}
+    return [
+        _same_steps(
+            f"{label}, {steps} local steps", "appo", seed, f"--local-steps {steps} {flags}", panel=label
+        )
+        for seed in range(1, 6)
+        for label, flags in kinds.items()
+        for steps in (1, 2, 3, 4)
+    ]
+
+
+def _same_steps(group: str, recipe: str, seed: int, flags: str, panel: str) -> Trial:
+    """As many steps as the others of its experiment, whatever its score."""
+    same = "--steps 150000 --threads 1 --log-every 0.5 --evaluate-every 0"
+    return Trial(group, recipe, "CartPole-v1", seed, _flags(f"{same} {flags}"), panel=panel)
 
 
 def exchange_atari() -> list[Trial]:
@@ -263,6 +275,7 @@ EXPERIMENTS = {
     "exchange_small": exchange_small,
     "exchange_atari": exchange_atari,
     "units": units,
+    "local_steps": local_steps,
     "roles_small": roles_small,
     "learners": learners,
     "roles_minatar": roles_minatar,
