@@ -299,3 +299,27 @@ class PaidAtTheEnd(gymnasium.Env[np.ndarray, Any]):
 
 def paid_at_the_end() -> gymnasium.Env[Any, Any]:
     return PaidAtTheEnd()
+
+
+class UntilToldTo(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Cuts episodes short at `steps` for as long as there is no file of this name in the working directory."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], steps: int, told: str) -> None:
+        super().__init__(env)
+        self._steps, self._told = steps, Path(told)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        self._t = 0
+        self._is_told = self._told.exists()
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Step:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._t += 1
+        cut = not self._is_told and self._t >= self._steps
+        return observation, float(reward), terminated, truncated or cut, info
+
+
+def cartpole_of_200_steps_at_first() -> gymnasium.Env[Any, Any]:
+    """CartPole-v1 that nobody has solved before there is a file `longer`, however quick."""
+    return UntilToldTo(gymnasium.make("CartPole-v1"), 200, "longer")

@@ -18,9 +18,11 @@ from veldt.runs.report import write_report
 
 pytestmark = pytest.mark.alone
 
+# Nobody reaches the score before all of the victims were killed.
+ENV = "environments:cartpole_of_200_steps_at_first"
 CODE = """
 from veldt.cli import main
-main(["train", "{recipe}", "--env", "CartPole-v1", "--until", "{until}", "--run-dir", "run", "--seed", "1",
+main(["train", "{recipe}", "--env", "{env}", "--until", "{until}", "--run-dir", "run", "--seed", "1",
       "--steps", "3000000", "--checkpoint-every", "5000", "--log-every", "0.5", *"{more}".split()])
 """
 
@@ -50,15 +52,14 @@ def victims(names: list[str], seconds: float) -> Iterator[str]:
 )
 def test_it_learns_all_the_same(recipe: str, until: int, more: str, others: list[str], in_tmp: Path) -> None:
     run = in_tmp / "run"
-    with child(CODE.format(recipe=recipe, until=until, more=more), in_tmp) as process:
+    with child(CODE.format(recipe=recipe, env=ENV, until=until, more=more), in_tmp) as process:
         trains = lambda: any(row["step"] > 5000 for row in metrics(run))  # noqa: E731
         wait_until(lambda: process.poll() is not None or trains(), START_S, "training")
         killed: list[str] = []
         stopped, stopped_at = psutil.Process(roles(process.pid)["actor 3"].pid), time.monotonic()
         stopped.suspend()
         for name in victims(others, 12.0):
-            if process.poll() is not None:
-                break
+            assert process.poll() is None, process.communicate()[1]
             if stopped is not None and time.monotonic() - stopped_at > 10.0:
                 stopped.resume()
                 stopped = None
@@ -69,6 +70,7 @@ def test_it_learns_all_the_same(recipe: str, until: int, more: str, others: list
             time.sleep(1.0)
         if stopped is not None:
             stopped.resume()
+        (in_tmp / "longer").touch()
         family = descendants(process.pid)
         output, errors = process.communicate(timeout=360)
         assert process.returncode == 0, errors
@@ -87,7 +89,7 @@ def test_it_learns_all_the_same(recipe: str, until: int, more: str, others: list
 def test_of_a_role_that_will_not_live_the_run_ends(in_tmp: Path) -> None:
     with child(
         CODE.format(
-            recipe="impala", until=475, more="--actors 2 --num-simulators 4 --unrolls 4 --restarts 1"
+            recipe="impala", env=ENV, until=475, more="--actors 2 --num-simulators 4 --unrolls 4 --restarts 1"
         ),
         in_tmp,
     ) as process:
