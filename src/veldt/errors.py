@@ -65,6 +65,14 @@ class CheckpointError(VeldtError):
     """A checkpoint is missing, truncated, altered, or belongs to something else."""
 
 
+def diverged(what: str, lower: str = "--learning-rate or --gradient-clip") -> VeldtError:
+    """Training that has diverged: `what` shows it (a sentence's beginning), and which settings to lower."""
+    return VeldtError(
+        f"{what}: training has diverged; lower {lower}, or look for extreme observations or rewards (earlier "
+        "checkpoints are intact)"
+    )
+
+
 @contextlib.contextmanager
 def as_error(kind: type[SimulatorError] | type[NetworkError], what: str) -> Iterator[None]:
     """Errors of the user's own code become one of `kind`: `what` failed (a sentence's beginning), and how."""

@@ -12,9 +12,11 @@ from run_state import SMALL, newest
 
 import veldt
 from environments import Failing
+from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.metrics import read_metrics
 from veldt.simulators.seeding import episode_seed
+from veldt.systems.learner import check_finite
 
 SEED = 3
 IN_PROCESS = {"simulators": "in-process"}
@@ -123,3 +125,46 @@ def test_nothing_that_failed_is_learned_from(tmp_path: Path, monkeypatch: pytest
         weights.append({key: value.tobytes() for key, value in newest(run.path).groups["weights"].items()})
         monkeypatch.setattr(Stepper, "cut_off", cut_off_and_scribble)
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "more"),
+    [
+        ("a2c", {}),
+        ("a2c", {"learners": 2}),
+        ("a3c", {"learners": 2}),
+        ("gorila", {"learners": 2, "learning_starts": 300}),
+        ("ga3c", {}),
+        ("impala", {"actors": 2}),
+        ("apex-dqn", {"actors": 2, "learning_starts": 300}),
+    ],
+)
+def test_no_checkpoint_is_of_parameters_that_have_diverged(
+    recipe: str, more: dict[str, Any], tmp_path: Path
+) -> None:
+    """However often they are written, and figures said."""
+    run = tmp_path / "run"
+    settings = {"learning_rate": 1e38, "gradient_clip": 0.0, "checkpoint_every": 300, "keep_checkpoints": 50}
+    settings |= {"steps": 100_000, "num_simulators": 8, "hidden": (16,), "seed": 1, "quiet": True}
+    with pytest.raises(veldt.VeldtError, match="training has diverged"):
+        veldt.train(recipe, env="CartPole-v1", run_dir=run, **settings, **more)
+    for path in run.glob("checkpoints/step-*"):
+        weights = CheckpointStore.load(path).groups["weights"]
+        assert all(np.isfinite(array).all() for array in weights.values()), path.name
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(("group", "name"), [("weights", "head.weight"), ("optimiser", "square/head.weight")])
+def test_what_is_learned_has_to_be_finite(group: str, name: str, bad: float) -> None:
+    ones = np.ones((2, 3), np.float32)
+    groups = {
+        # A mask, say.
+        "weights": {"head.weight": ones.copy(), "head.mask": np.full(3, -np.inf, np.float32)},
+        "optimiser": {"square/head.weight": ones.copy(), "count": np.array(3.0, np.float32)},
+    }
+    check_finite(1000, groups)
+    groups[group][name][1, 1] = bad
+    with pytest.raises(
+        veldt.VeldtError, match="parameters are not finite at step 1,000: training has diverged"
+    ):
+        check_finite(1000, groups)

@@ -35,7 +35,7 @@ from veldt.systems.episodes import Scores
 from veldt.systems.evaluator import Evaluation, play_steps
 from veldt.systems.game_messages import heard_games
 from veldt.systems.here import supervised_here
-from veldt.systems.learner import load_weights
+from veldt.systems.learner import check_finite, load_weights
 from veldt.systems.monitor import Monitor
 from veldt.systems.outcome import Outcome, reason_to_stop, stop_requested
 from veldt.systems.parts import Parts
@@ -285,6 +285,7 @@ class Decoupled:
 
     def _write(self, step: int, groups: Any, meta: dict[str, Any], score: float | None) -> None:
         try:
+            check_finite(step, groups)
             self._store.save(step, groups, meta, score=score)
             self._kept_step = step
         finally:  # also of what a checkpoint that did not fit onto the disk has left there

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward, Loss
-from veldt.errors import CheckpointError
+from veldt.errors import CheckpointError, diverged
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
 from veldt.networks.flat import FlatParameters
@@ -133,6 +133,18 @@ def named_state(parameters: FlatParameters, state: Mapping[str, Tensor]) -> dict
         else:
             arrays |= {f"{key}/{name}": array for name, array in named(parameters, value).items()}
     return arrays
+
+
+def check_finite(step: int, groups: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """VeldtError where the parameters or the rule's state of a checkpoint are not finite: nothing would come of it.
+
+    A network's buffers may be what they like. (Figures are said now and then, and a checkpoint may be quicker.)
+    """
+    weights, state = groups["weights"], groups["optimiser"]
+    learned = {name.partition("/")[2] for name in state} & weights.keys()
+    for array in (*state.values(), *(weights[name] for name in learned)):
+        if not np.isfinite(array).all():
+            raise diverged(f"parameters are not finite at step {step:,}")
 
 
 def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:

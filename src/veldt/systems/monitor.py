@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from veldt.config import TrainConfig
-from veldt.errors import VeldtError
+from veldt.errors import diverged
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.runs.metrics import MetricsLog
@@ -150,10 +150,7 @@ class Monitor:
         """VeldtError if training has diverged: nothing learned after that is worth a minute or a checkpoint."""
         loss = float((figures or self._figures).get("loss/total", 0.0))
         if not math.isfinite(loss):
-            raise VeldtError(
-                f"the loss is {loss} at step {self.steps:,}: training has diverged; lower --learning-rate or "
-                "--gradient-clip, or look for extreme observations or rewards (earlier checkpoints are intact)"
-            )
+            raise diverged(f"the loss is {loss} at step {self.steps:,}")
 
     def note(self, text: str, kind: str = "note") -> None:
         """Tells the user, and the report."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward
 from veldt.algorithms.rollout import Memory, Observation, Rollout, after
-from veldt.errors import VeldtError
+from veldt.errors import diverged
 from veldt.networks.recurrent import Memories
 from veldt.runtime.cores import taking_turns
 from veldt.simulators.in_process import Simulators
@@ -167,8 +167,5 @@ def as_chosen(action: Tensor) -> np.ndarray:
     """A policy's actions as they are stored. VeldtError where they are not finite."""
     chosen = action.cpu().numpy()
     if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
-        raise VeldtError(
-            "the policy's actions are not finite: training has diverged; lower --learning-rate, or look for "
-            "extreme observations or rewards (earlier checkpoints are intact)"
-        )
+        raise diverged("the policy's actions are not finite", lower="--learning-rate")
     return chosen

@@ -19,6 +19,7 @@ from veldt.runs.segments import SegmentStore
 from veldt.simulators.seeding import episode_seed
 from veldt.systems.assembly import Assembly
 from veldt.systems.evaluator import play_steps
+from veldt.systems.learner import check_finite
 from veldt.systems.monitor import Monitor
 from veldt.systems.outcome import Outcome, reason_to_stop, stop_requested
 from veldt.systems.replay_archive import needed_segments
@@ -173,6 +174,7 @@ class Synchronous:
 
     def _write(self, step: int, taken: Taken, meta: dict[str, Any], score: float | None) -> None:
         try:
+            check_finite(step, taken.groups)
             if self._unit.archive is not None and taken.rows is not None:
                 meta["replay"] = self._unit.archive.write(taken.rows)
             self._store.save(step, taken.groups, meta, score=score)
