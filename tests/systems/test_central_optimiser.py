@@ -187,6 +187,36 @@ def test_several_learners_are_the_papers(local_steps: int) -> None:
         np.testing.assert_allclose(parameters.master.numpy(), expected, rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("rule", "meanwhile"),
+    [(RMSProp(0.99, 1e-5, epsilon_inside=False), 2_000), (Adam(), 20_000)],
+    ids=["rmsprop", "adam"],
+)
+@pytest.mark.parametrize("local_steps", [4, 8])
+@pytest.mark.usefixtures("one_thread")
+def test_sums_of_squares_stay_so_when_one_learner_stalls(
+    rule: UpdateRule, meanwhile: int, local_steps: int
+) -> None:
+    """While others' decay has left next to nothing of those whose gradients are zero."""
+    own, generator = Learners(rule, 5, local_steps, count=2), torch.Generator().manual_seed(3)
+    one, stalled = own.optimisers
+
+    def bring(optimiser: CentralOptimiser, steps: int, *, dead: bool) -> None:
+        for _ in range(steps):
+            gradient = torch.randn(60, generator=generator)
+            gradient[::2] *= not dead
+            optimiser.apply(gradient, RATE)
+
+    for _ in range(50):
+        bring(one, local_steps, dead=False)
+        bring(stalled, local_steps, dead=False)
+    bring(one, meanwhile, dead=True)
+    bring(stalled, local_steps, dead=True)
+    bring(one, 2 * local_steps, dead=True)
+    central = own.central()
+    assert (central["square"] >= 0.0).all() and np.isfinite(central[PARAMETERS]).all()
+
+
 @pytest.mark.parametrize("local_steps", [1, 2])
 def test_the_rounded_copy_is_that_of_the_parameters(local_steps: int) -> None:
     """Chunks end within the part that has one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ _FUSED = 100_000
 
 
 class UpdateRule(Protocol):
+    squares: ClassVar[str]
+    """Which part of the state is a sum of squares, and so never below 0."""
+
     @property
     def decay_of(self) -> Mapping[str, float]:
         """By what each part of the state is multiplied in an update, before what the gradient adds to it."""
@@ -57,6 +60,8 @@ class RMSProp:
     epsilon_inside: bool = True
     initial: float = 0.0
 
+    squares: ClassVar[str] = "square"
+
     @property
     def decay_of(self) -> Mapping[str, float]:
         return {"square": self.decay}
@@ -90,6 +95,8 @@ class AdaGrad:
     epsilon_inside: bool = False
     initial: float = 0.0
 
+    squares: ClassVar[str] = "sum"
+
     @property
     def decay_of(self) -> Mapping[str, float]:
         return {"sum": 1.0}
@@ -116,6 +123,8 @@ class Adam:
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-5
+
+    squares: ClassVar[str] = "square"
 
     @property
     def decay_of(self) -> Mapping[str, float]:

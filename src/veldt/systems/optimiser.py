@@ -62,6 +62,7 @@ class CentralOptimiser:
     ) -> None:
         self._rule, self._parameters, self._store = ScaledRule(algorithm, parameters), parameters, store
         self._decay_of: Mapping[str, float] = {PARAMETERS: 1.0, **algorithm.rule.decay_of}
+        self._squares = algorithm.rule.squares
         self._local_steps, self._steps = local_steps, 0  # and how many since the last exchange
         self._met = met
         self._local = {PARAMETERS: parameters.master}
@@ -96,6 +97,9 @@ class CentralOptimiser:
                 decay = self._decay_of[name] ** self._steps
                 now, start = (own[name][chunk.first : chunk.end] for own in (self._local, self._start))
                 start.mul_(-decay).add_(now)
+                if name == self._squares:
+                    # By rounding a difference can be less than 0, and others may have let the sum decay below that.
+                    start.clamp_(min=0.0)
                 now.copy_(central.mul_(decay).add_(start.to(central)))
                 start.copy_(central)
         for name in new:
