@@ -7,17 +7,19 @@ from veldt.systems.discards import Discards
 
 def test_a_share_is_of_the_newest_window() -> None:
     discards = Discards(lambda share: None)
-    discards.add(10, 100)
-    assert discards.share == 0.0, "too few to say"
-    discards.add(50, 250)
+    discards.add(1000, 1000)
+    discards.add(1010, 1100)
+    assert discards.share is None, "too few to say, but for those of a run before"
+    discards.add(1050, 1250)
     assert discards.share == 50 / 250
-    discards.add(50, 650)
+    discards.add(1050, 1650)
     assert discards.share == 0.0
 
 
 def test_it_is_said_once_with_the_share_when_most_are_discarded_for_long() -> None:
     said: list[float] = []
     discards = Discards(said.append)
+    discards.add(0, 0)
     of = discarded = 0
     for share in (0.9, 0.9, 0.4, 0.8, 0.8):
         of, discarded = of + 200, discarded + int(share * 200)

@@ -28,3 +28,18 @@ def test_counts_go_on_when_an_actor_is_started_again() -> None:
         figures.actor(role, message)
         counts.append((figures.new_phantoms(), figures.simulator_restarts))
     assert counts == [(2, 1), (3, 1), (3, 4), (5, 4), (6, 6)]
+
+
+def test_outliers_are_those_of_all_lives_of_all_learners() -> None:
+    """Each life counts its own; what is no count is a mean."""
+    figures = RoleFigures(
+        ["learner 0", "learner 1"], Pace(PaceSpec(1, 2, 0.0, 0, 1, 0.0), context=None), StageClock()
+    )
+    counted = []
+    for role, outliers in [(0, 3.0), (1, 5.0), (0, 4.0), (0, 1.0), (1, 5.0), (0, 2.0)]:
+        experience = {"gorila/outliers": outliers, "gorila/outlier_share": outliers}
+        values = {"experience": experience, "updates": 1, "seconds": {}, "learning_rate": 1e-3}
+        figures.learner(role, values)
+        counted.append(figures.row()["gorila/outliers"])
+    assert counted == [3.0, 8.0, 9.0, 10.0, 10.0, 11.0]
+    assert figures.row()["gorila/outlier_share"] == 3.5

@@ -10,7 +10,7 @@ _MOST = 0.5
 
 
 class Discards:
-    """What is known from counts that only grow.
+    """What is known from counts that only grow; the first that it is told may be of a whole run before.
 
     Args:
         say: told the share, once, when most have been discarded for long.
@@ -18,12 +18,14 @@ class Discards:
 
     def __init__(self, say: Callable[[float], None]) -> None:
         self._say, self._has_said = say, False
-        self._before = (0, 0)
+        self._before: tuple[int, int] | None = None
         self._in_a_row = 0
-        self.share = 0.0
+        self.share: float | None = None  # of the newest window; None before there is one
 
     def add(self, discarded: int, of: int) -> None:
         """Takes the counts as they are now: of a window's gradients, `share` becomes the part that was discarded."""
+        if self._before is None:
+            self._before = (discarded, of)
         new, new_of = discarded - self._before[0], of - self._before[1]
         if new_of < _WINDOW:
             return

@@ -11,6 +11,7 @@ from veldt.exchange.pace import Pace
 from veldt.systems.stages import StageClock
 
 _ACTOR_STAGES = ("simulate", "infer", "replay", "wait")
+_ADD_UP = frozenset({"gorila/outliers"})  # what each learner counts of its own, anew in every life
 
 
 class RoleFigures:
@@ -27,6 +28,7 @@ class RoleFigures:
         self._learner: dict[str, Any] = {}
         self._learner_seconds: dict[str, float] = {}
         self._experience: dict[int, dict[str, float]] = {}  # of each learner that says any
+        self._of_former_lives = dict.fromkeys(_ADD_UP, 0.0)
         self.role_restarts = 0
         self.updates, self.learning_rate = 0, 0.0
 
@@ -39,15 +41,18 @@ class RoleFigures:
 
     def learner(self, role: int, values: Mapping[str, Any]) -> None:
         """Takes a learner's message. The time of the first of several counts."""
-        self._experience[role] = dict(values["experience"])
+        before, now = self._experience.get(role, {}), dict(values["experience"])
+        for name in _ADD_UP & before.keys() & now.keys():
+            if now[name] < before[name]:
+                self._of_former_lives[name] += before[name]
+        self._experience[role] = now
         self.updates = max(self.updates, values["updates"])
         if role > min(self._experience):
             return
         seconds = values["seconds"]
-        before = self._learner_seconds
-        for stage, now in seconds.items():
+        for stage, spent in seconds.items():
             if stage != "wait":
-                self._clock.seconds[stage] += max(0.0, now - before.get(stage, 0.0))
+                self._clock.seconds[stage] += max(0.0, spent - self._learner_seconds.get(stage, 0.0))
         self._learner_seconds = dict(seconds)
         self.learning_rate = values["learning_rate"]
 
@@ -71,7 +76,8 @@ class RoleFigures:
         if self._pace.batch:
             row["training_intensity"] = self._pace.achieved
         for name in sorted(set().union(*self._experience.values())):
-            row[name] = float(np.mean([one[name] for one in self._experience.values() if name in one]))
+            said = [one[name] for one in self._experience.values() if name in one]
+            row[name] = sum(said) + self._of_former_lives[name] if name in _ADD_UP else float(np.mean(said))
         seconds = [values["seconds"] for values in self._actors.values() if "seconds" in values]
         if seconds:
             total = max(1e-9, sum(sum(one.values()) for one in seconds))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Loss
-from veldt.errors import VeldtError
+from veldt.errors import VeldtError, diverged
 from veldt.exchange.gorila_settings import GorilaConfig
 from veldt.exchange.parts import Whole
 from veldt.exchange.slots import Arrays, SlotOut, Slots
@@ -74,10 +74,7 @@ class ServerOptimiser:
         """
         value, norm = float(loss.total.detach()), float(loss.figures["gradient_norm"])
         if not (math.isfinite(value) and math.isfinite(norm)):
-            raise VeldtError(
-                f"the loss is {value} and its gradient's norm {norm}: training has diverged; lower --learning-rate or "
-                "--gradient-clip, or look for extreme observations or rewards (earlier checkpoints are intact)"
-            )
+            raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_one(value):
             self._push(gradient_P, learning_rate)
         self._outlying.add(self._outliers.found, self._outliers.seen)
@@ -104,13 +101,13 @@ class ServerOptimiser:
             "gorila/outliers": float(self._outliers.found),
             "gorila/blocked_seconds": self._blocked_s,
         }
-        if self._rank:
-            return figures
-        return figures | {
-            "gorila/stale_share": self._stale_ones.share,
-            "gorila/stale": float(counts.stale),
-            "gorila/staleness_mean": counts.staleness / max(1, counts.gradients),
-        }
+        if self._rank == 0:
+            figures |= {
+                "gorila/stale_share": self._stale_ones.share,
+                "gorila/stale": float(counts.stale),
+                "gorila/staleness_mean": counts.staleness / max(1, counts.gradients),
+            }
+        return {name: value for name, value in figures.items() if value is not None}
 
     def _push(self, gradient_P: Tensor, learning_rate: float) -> None:
         if gradient_P is not self._pushed_P:
