@@ -125,14 +125,17 @@ def gorila(
     return [(*acting, *learning), server]
 
 
-def ga3c(c: Costs, actors: float, width: int = 16, horizon: int = 5, rows: int = 160) -> list[Chain]:
-    """Hosts of agents, and one model: Python's part of it takes turns, the device's goes on beside it."""
+def ga3c(c: Costs, actors: float, width: int = 16, horizon: int = 5, rows: int = 80) -> list[Chain]:
+    """Hosts of agents, and one model: Python's part of it takes turns, the device's goes on beside it.
+
+    An update asks for the values of its rows first.
+    """
     asked = min(128, actors * width / 2)  # at once: as many others are being simulated
     host_s = c.simulate + c["request"](1) + c["wake"](1)
     host_s += c["hand over"](horizon * c.step_bytes) / horizon
     python_s = (c["reply"](asked) + c.infer_at.fixed) / asked
-    python_s += (c["take"](rows * c.step_bytes) + c.update_at.fixed) / rows
-    device_s = c.infer_at.each + c.update_at.each + c.carry(c.row_bytes + c.step_bytes)
+    python_s += (c["take"](rows * c.step_bytes) + c.infer_at.fixed + c.update_at.fixed) / rows
+    device_s = 2 * c.infer_at.each + c.update_at.each + c.carry(c.row_bytes + c.step_bytes)
     return [
         (Station("agents", host_s, actors),),
         (Station("model's process", python_s),),
