@@ -104,8 +104,8 @@ class RunConfig:
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
     evaluate_every: Annotated[int, Unit("steps")] = 0
-    """Training pauses for an evaluation each time this many steps are done, and at the end of a run of at least as
-    many; 0 is never."""
+    """An evaluation each time this many steps are done, and at the end of a run of at least as many; 0 is never.
+    Training pauses for it, or a process of its own plays beside it: then it is left out while another one lasts."""
     evaluate_steps: Annotated[int, Unit("steps")] = 125_000
     """Steps of an evaluation: the whole games in them count, as `veldt evaluate --protocol atari` has it."""
 

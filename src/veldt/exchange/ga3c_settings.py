@@ -20,7 +20,8 @@ class Ga3cConfig(RolesConfig):
     learners: Annotated[int, Unit("processes")] = 1
     """There is one model, whose --trainers learn; it must be 1."""
     hosts: Annotated[int, Unit("processes")] = 0
-    """Processes that the agents live in, each with its share of them; 0 takes one for each core that may be used."""
+    """Processes that the agents live in, each with as many of them; 0 takes one for each core that may be used, or
+    fewer if the agents cannot be divided evenly among so many."""
     predictors: Annotated[int, Unit("threads")] = 2
     """N_P: threads that answer agents' requests, each all that are there in one inference."""
     trainers: Annotated[int, Unit("threads")] = 2
