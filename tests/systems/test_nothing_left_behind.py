@@ -79,6 +79,7 @@ def test_after_an_error(in_tmp: Path) -> None:
         check_gone(family, before)
     assert "veldt: environment environments:fails_after_a_while, simulator" in errors
     assert "the wheel came off" in errors
+    assert "\n`veldt resume run` goes on from the newest checkpoint\n" in errors
 
 
 @pytest.mark.parametrize("everyone", [False, True], ids=["the process", "its group"])

@@ -60,6 +60,8 @@ def run(argv: Sequence[str] | None) -> None:
         if debug:
             traceback.print_exc()
         complain(f"veldt: {error}")
+        for note in getattr(error, "__notes__", ()):
+            complain(note)
         details = getattr(error, "details", "")
         if shown := details if debug else users_part(details):
             complain(f"\n{shown.rstrip()}")

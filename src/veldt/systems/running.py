@@ -9,9 +9,10 @@ from functools import partial
 import torch
 
 from veldt.config import System, TrainConfig
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.progress import Progress
 from veldt.runtime.devices import choose_device
@@ -85,14 +86,19 @@ def run_system(
     checkpoint: Checkpoint | None,
     supervised: Supervised,
 ) -> Outcome:
-    """Trains until it is done; `checkpoint` is what it goes on from."""
+    """Trains until it is done; `checkpoint` is what it goes on from. An error notes how to go on, if that can be."""
     config = assembly.config
 
     def begin(checkpoint: Checkpoint | None, lost: Lost | None = None) -> Decoupled:
         return Decoupled(_GRAPHS[config.system], assembly, directory, progress, checkpoint, supervised, lost)
 
-    if config.in_one_process:
-        return Synchronous(assembly, directory, progress, checkpoint).run()
-    if config.system == "synchronous":
-        return run_together(begin, checkpoint, directory.path, config.roles.restarts)
-    return begin(checkpoint).run()
+    try:
+        if config.in_one_process:
+            return Synchronous(assembly, directory, progress, checkpoint).run()
+        if config.system == "synchronous":
+            return run_together(begin, checkpoint, directory.path, config.roles.restarts)
+        return begin(checkpoint).run()
+    except VeldtError as error:
+        if CheckpointStore(directory.checkpoints).has_any():
+            error.add_note(f"`veldt resume {directory.path}` goes on from the newest checkpoint")
+        raise
