@@ -25,7 +25,6 @@ class RoleFigures:
         self._actors: dict[int, dict[str, Any]] = {}  # of each, its newest life's
         self._former: list[dict[str, Any]] = []  # the last of lives before
         self._phantoms_told = 0
-        self._learner: dict[str, Any] = {}
         self._learner_seconds: dict[str, float] = {}
         self._experience: dict[int, dict[str, float]] = {}  # of each learner that says any
         self._of_former_lives = dict.fromkeys(_ADD_UP, 0.0)
