@@ -323,3 +323,21 @@ class UntilToldTo(gymnasium.Wrapper[Any, Any, Any, Any]):
 def cartpole_of_200_steps_at_first() -> gymnasium.Env[Any, Any]:
     """CartPole-v1 that nobody has solved before there is a file `longer`, however quick."""
     return UntilToldTo(gymnasium.make("CartPole-v1"), 200, "longer")
+
+
+class Unhurried(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """No step takes less than so many seconds."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], seconds: float) -> None:
+        super().__init__(env)
+        self._seconds = seconds
+
+    def step(self, action: Any) -> Step:
+        time.sleep(self._seconds)
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, float(reward), terminated, truncated, info
+
+
+def unhurried_cartpole() -> gymnasium.Env[Any, Any]:
+    """CartPole-v1 of which the first process to be there cannot take every step before the last one has begun."""
+    return Unhurried(gymnasium.make("CartPole-v1"), 0.002)

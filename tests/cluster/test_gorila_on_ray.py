@@ -44,9 +44,8 @@ APART = BUNDLES | {"actors": 2}
 def test_a_run_is_resumed_on_one_machine(
     settings: dict[str, Any], tmp_path: Path, nothing_left: Path
 ) -> None:
-    run = veldt.train(
-        "gorila", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", quiet=True, **settings
-    )
+    env = "environments:unhurried_cartpole"
+    run = veldt.train("gorila", env=env, run_dir=tmp_path / "run", cluster="local", quiet=True, **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
     there = CheckpointStore(run.path / "checkpoints").newest(print)
     assert sum(there.meta["pace"]["steps"]) >= 3000 and min(there.meta["pace"]["updates"]) > 20

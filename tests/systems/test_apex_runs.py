@@ -86,7 +86,8 @@ def test_continuous_actions(tmp_path: Path) -> None:
 def test_whose_games_are_the_score(share: float, tmp_path: Path) -> None:
     """The evaluator's, if there is one, and else those of the half that explores least."""
     settings = SMALL | {"evaluator_share": share}
-    run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    env = "environments:unhurried_cartpole"
+    run = veldt.train("apex-dqn", env=env, run_dir=tmp_path / "run", **settings)
     games = episodes(run.path)
     counted = [game["simulator"] >= 8 if share else 4 <= game["simulator"] < 8 for game in games]
     assert run.summary["episodes"] == sum(counted) > 0

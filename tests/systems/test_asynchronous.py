@@ -40,7 +40,9 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
-    run = veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
+    run = veldt.train(
+        recipe, env="environments:unhurried_cartpole", run_dir=tmp_path / "run", **(SMALL | settings)
+    )
     assert run.reason == "steps" and run.summary["steps"] >= 3000
     assert run.summary["system"] == "asynchronous"
     last = learning(run.path)[-1]
@@ -54,13 +56,9 @@ def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
         # The store's part of a checkpoint is the first unit's, and others may have been in a phase of theirs.
         missing = sum(updates) - int(before.groups["optimiser"]["count"])
         assert 0 <= missing <= 2 * 18, "none was lost"
-    # The first to be there may take all the steps that are left before the last one has begun.
-    for steps in (5_000, 20_000, 60_000):
-        again = veldt.resume(run.path, steps=steps, quiet=True)
-        assert again.summary["steps"] >= steps
-        more = np.array(newest(run.path).meta["pace"]["updates"]) - updates
-        if more.all():
-            break
+    again = veldt.resume(run.path, steps=5000, quiet=True)
+    assert again.summary["steps"] >= 5000
+    more = np.array(newest(run.path).meta["pace"]["updates"]) - updates
     assert (more > 0).all(), "each of them goes on"
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
