@@ -37,3 +37,11 @@ def test_a_doubt_is_one_sentence_with_the_value(recipe: str, given: dict[str, An
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_no_recipe_is_doubted(recipe: str, env: str) -> None:
     assert doubts_about(find(recipe).config(env), {}, on_cluster=False) == []
+
+
+def test_torch_that_was_imported_before_veldt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.openmp.torch_came_first", True)
+    one, two = (with_settings(find("a2c").config("CartPole-v1"), {"threads": count}) for count in (1, 2))
+    assert doubts_about(one, {}, on_cluster=False) == []
+    (sentence,) = doubts_about(two, {}, on_cluster=False)
+    assert "torch was imported before veldt" in sentence and "GOMP_SPINCOUNT" in sentence

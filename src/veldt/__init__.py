@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from veldt import openmp
+
 if TYPE_CHECKING:
     from veldt.agent import Agent
     from veldt.api import Run, evaluate, load, recipes, record_starts, resume, train
     from veldt.errors import CheckpointError, NetworkError, SimulatorError, UsageError, VeldtError
 
     __version__: str
+
+# Every process of a run imports this package first, and torch loads OpenMP.
+openmp.limit_spinning()
 
 _HOME = {
     "Agent": "veldt.agent",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from veldt import openmp
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config import TrainConfig
 from veldt.runtime.cores import allowed_cores
@@ -26,6 +27,11 @@ def doubts_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: b
         warnings.append(
             f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
             "times slower; 0 chooses"
+        )
+    if threads > 1 and openmp.torch_came_first:
+        warnings.append(
+            f"torch was imported before veldt, so its {threads} threads spin while they wait, which makes training "
+            f"several times slower beside other programs: import veldt first, or set GOMP_SPINCOUNT={openmp.SPIN_COUNT}"
         )
     for name, why in _MORE_THAN_CORES.items():
         count = getattr(config.roles, name, 0)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 
+import veldt
 from environments import Scripted
 from veldt.cli.tracebacks import users_part
 from veldt.errors import SimulatorError
-from veldt.simulators.choose import time_step
+from veldt.simulators.choose import probe_spec, time_step
 from veldt.simulators.settings import AtariConfig
 from veldt.simulators.source import resolve
 
@@ -48,11 +50,34 @@ def failed(how: str) -> tuple[str, str]:
 def test_it_begins_in_the_users_file() -> None:
     _, details = failed("raise")
     shown = users_part(details)
-    assert "/veldt/" in details and "/veldt/" not in shown and "gymnasium" not in shown
+    package = f'File "{Path(veldt.__file__).parent}/'
+    assert package in details and package not in shown and "gymnasium" not in shown
     assert shown.count("Traceback") == 2 and "direct cause" in shown and "KeyError" in shown
     assert shown.endswith("RuntimeError: the wheel came off")
     first_frame = shown.splitlines()[1]
     assert str(Path(__file__).name) in first_frame
+
+
+@pytest.mark.parametrize("folder", ["veldt", "src/veldt", "veldt/src/veldt/envs", "wörk dir/veldt"])
+def test_a_users_file_in_a_folder_called_veldt_is_the_users(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "mine_in_veldt.py").write_text("def make():\n    raise RuntimeError('no wheel')\n")
+    monkeypatch.syspath_prepend(str(tmp_path / folder))
+    monkeypatch.delitem(sys.modules, "mine_in_veldt", raising=False)
+    with pytest.raises(SimulatorError) as caught:
+        probe_spec(resolve("mine_in_veldt:make"), AtariConfig())
+    shown = users_part(caught.value.details)
+    assert f'File "{tmp_path / folder / "mine_in_veldt.py"}", line 2, in make' in shown
+
+
+def test_the_package_is_told_by_its_directory_also_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(Path(veldt.__file__).parent, target_is_directory=True)
+    frame = f'  File "{tmp_path}/link/api.py", line 1, in train\n    pass\n'
+    mine = f'  File "{tmp_path}/veldt/mine.py", line 1, in step\n    pass\n'
+    text = f"Traceback (most recent call last):\n{frame}{mine}RuntimeError: no wheel\n"
+    assert users_part(text) == text.replace(frame, "").rstrip()
 
 
 @pytest.mark.parametrize(
