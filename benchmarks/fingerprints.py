@@ -2,9 +2,9 @@
 
     python benchmarks/fingerprints.py [--recipes dqn ppo] > before.txt
 
-One line a run: recipe, environment, seed, and the first digits of the SHA-256 of the weights, of the optimiser's state and
-of the episode log (seeds, lengths, scores, actions). Runs take place in this process, with one thread and in fp32. Digests are
-comparable on one machine only: another processor adds numbers up in another order.
+One line a run: recipe, environment, seed, and the first digits of the SHA-256 of the weights, of the optimiser's state
+and of the episode log (seeds, lengths, scores, actions). Runs take place in this process, with one thread and in fp32.
+Digests are comparable on one machine only: another processor adds numbers up in another order.
 """
 
 from __future__ import annotations

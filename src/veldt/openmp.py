@@ -1,8 +1,8 @@
 """How long idle OpenMP threads spin before they sleep: set in the environment, which OpenMP reads when it is loaded.
 
-An OpenMP thread that waits for the next parallel region runs a loop ("spins") and keeps its core. By GNU OpenMP's default
-that takes milliseconds. On a core that another process needs as well, the other threads of the same region then wait for
-the spinning one: two threads train several times slower than one (docs/benchmarks.md).
+An OpenMP thread that waits for the next parallel region runs a loop ("spins") and keeps its core; GNU OpenMP's default
+lasts milliseconds. Where another process needs that core as well, the thread that has work to do waits for the spinning
+one: beside a busy neighbour two threads train several times slower than one (docs/benchmarks.md).
 """
 
 from __future__ import annotations
