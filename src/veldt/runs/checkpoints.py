@@ -5,8 +5,8 @@
       manifest.json        format, step, score, meta, size and SHA-256 of every file, and its own checksum
 
 A checkpoint is written under a temporary name, flushed to the disk and renamed, so a kill at any moment leaves the
-older ones as they were. The best one is known by the score in its manifest and is spared by pruning, as is one in whose
-directory somebody has put a file.
+older ones as they were. The best one is known by the score in its manifest and is spared by pruning, as is one whose
+directory has anything in it that veldt did not write.
 """
 
 from __future__ import annotations
@@ -162,13 +162,13 @@ def _names(path: Path) -> Names:
 
 
 def _remove(path: Path) -> None:
-    """Removes a directory of a checkpoint, unless there is something else in it."""
+    """Removes the directory of a checkpoint, unless there is anything else in it."""
     if is_own(path, OF_CHECKPOINT):
         remove_own_tree(path, OF_CHECKPOINT)
 
 
 def _carry_over(old: Path, new: Path) -> None:
-    """Moves what somebody has put into the checkpoint `old` to the one that has replaced it."""
+    """Moves what veldt did not write in the replaced checkpoint `old` to the one in its place."""
     with contextlib.suppress(OSError):
         for name in foreign(old, _names(old)):
             if not os.path.lexists(new / name):

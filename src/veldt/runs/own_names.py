@@ -13,7 +13,8 @@ MANIFEST = "manifest.json"
 
 STEP = re.compile(r"step-([0-9]{12,})(\.old)?")
 PARTIAL = ".partial-"  # so begins the name of a checkpoint that is being written or removed
-PARTIAL_STEP = re.compile(rf"\.partial-([a-z0-9_]{{8}}|{STEP.pattern})")  # eight: of `tempfile.mkdtemp`
+# `tempfile.mkdtemp` appends eight characters; a checkpoint that is being removed keeps its name behind the prefix.
+PARTIAL_STEP = re.compile(rf"{re.escape(PARTIAL)}([a-z0-9_]{{8}}|{STEP.pattern})")
 GROUP = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\.safetensors")
 SEGMENT = re.compile(r"rows-([0-9]{6,})\.safetensors")
 SHARD = re.compile(r"(shard|unit)-[0-9]+")  # one of several memories in replay/

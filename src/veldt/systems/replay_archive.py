@@ -93,7 +93,8 @@ def needed_segments(kept: Sequence[Mapping[str, Any]]) -> set[str]:
 def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]], shards: Collection[str]) -> None:
     """Removes what checkpoints with the `meta` of `kept` do not need of these memories, and of those that they name.
 
-    A name that veldt gives to none is of a manifest that it did not write, and leads to a directory of somebody else.
+    Names that veldt does not give are passed over: a manifest with one was not written by veldt, and the name may lead
+    out of the run.
     """
     for shard in {shard for meta in kept for shard in meta.get("shards", {})} | set(shards):
         if SHARD.fullmatch(shard):
