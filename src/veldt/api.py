@@ -33,6 +33,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.new_run import new_run, run_name
+from veldt.runs.own_files import refuse_links
 from veldt.runs.progress import Progress, Silent
 from veldt.runs.starts_file import STARTS_NAME, check_new_file
 from veldt.runtime.cores import allowed_cores
@@ -44,6 +45,7 @@ from veldt.systems.assembly import assemble, versions
 from veldt.systems.evaluator import Evaluation, play_games, play_steps
 from veldt.systems.human_starts import play_starts, record_from
 from veldt.systems.learner import load_weights
+from veldt.systems.replay_archive import refuse_other_segments
 from veldt.systems.running import graph_of, run_system, runtime
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
@@ -183,7 +185,8 @@ def resume(
             `keep_checkpoints`, `checkpoint_replay`, `log_every`) and evaluated (`evaluate_every`, `evaluate_steps`).
 
     Raises:
-        UsageError: there is no such run, another process trains it, or something cannot change.
+        UsageError: there is no such run, another process trains it, something cannot change, or a file of the run is a
+            link.
         CheckpointError: no checkpoint is whole, or the newest is of another recipe.
         SimulatorError: the environment failed.
     """
@@ -193,6 +196,7 @@ def resume(
             f"--{fixed[0].replace('_', '-')} cannot change when a run is resumed: only {', '.join(RESUMABLE)} can; "
             "start a new run instead"
         )
+    refuse_links(directory.path)
     # The lock comes first: whoever trains in it now goes on writing checkpoints.
     with directory.lock():
         before = from_dict(directory.read_config()["resolved"])
@@ -200,6 +204,7 @@ def resume(
         notes: list[str] = []
         checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
         _check_recipe(checkpoint, config)
+        _check_segments(checkpoint)
         if before.run.steps != config.run.steps < checkpoint.step:
             raise UsageError(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
@@ -376,3 +381,12 @@ def _check_recipe(checkpoint: Checkpoint, config: TrainConfig) -> None:
             f"{checkpoint.path} was written by recipe '{wrote}', and this run's is '{config.recipe}': it was put here "
             "from another run; remove it"
         )
+
+
+def _check_segments(checkpoint: Checkpoint) -> None:
+    try:
+        refuse_other_segments(checkpoint.meta)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"the manifest of {checkpoint.path} was not written by veldt ({error}): remove this checkpoint"
+        ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from veldt.agent import Agent
 from veldt.errors import UsageError, VeldtError
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeRecord, read_episodes
-from veldt.runs.video import check_video_path, write_video
+from veldt.runs.own_files import refuse_other
+from veldt.runs.video import check_new_video, write_video
 from veldt.simulators.seeding import EVALUATION, derive_seed, uniform
 from veldt.simulators.simulator import Simulator, make_simulator
 
@@ -29,15 +31,19 @@ def record(run: Path, game: int | None, seed: int, greedy: bool, best: bool, out
         game: index of a finished training game, from the end if negative; None plays a new one.
         seed, greedy: of the new game; as for `veldt.evaluate`.
         best: as for `veldt.load`.
-        out: the file; None is one in the run's videos/.
+        out: the new file; None is one in the run's videos/, where another video of the same game is replaced.
 
     Raises:
-        UsageError: there is no such run or game, its environment does not render, or `out` is no video's name.
+        UsageError: there is no such run or game, its environment does not render, or `out` exists or is no video's
+            name.
         VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
     """
     directory = RunDirectory.open(run)
-    if out is not None:
-        check_video_path(out)  # before anything is played
+    # Before anything is played.
+    if out is None:
+        refuse_other(directory.videos, stat.S_IFDIR)
+    else:
+        check_new_video(out)
     # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     agent = api.load(run, best=best)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from veldt.errors import CheckpointError, VeldtError
+from veldt.errors import CheckpointError, UsageError, VeldtError
 from veldt.runs.checkpoints import CheckpointStore
 
 SmallDisk = Callable[[int], AbstractContextManager[Path]]
@@ -307,3 +307,35 @@ def test_a_full_disk_is_explained_and_costs_nothing(small_disk: SmallDisk) -> No
             store.save(2, large, {})
         assert [path.name for path in store.path.iterdir()] == ["step-000000000001"]
         assert store.newest(refuse).step == 1
+
+
+def test_what_somebody_put_into_a_checkpoint_outlives_it(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path, keep=1)
+    annotated = store.save(1, some_groups(1.0), {})
+    (annotated / "notes.txt").write_text("mine")
+    replaced = store.save(2, some_groups(2.0), {})
+    (replaced / "average.safetensors").write_text("mine")
+    store.save(2, some_groups(3.0), {})
+    assert (replaced / "average.safetensors").read_text() == "mine"
+    assert not replaced.with_suffix(".old").exists()
+    for step in (3, 4):
+        store.save(step, some_groups(), {})
+    assert (annotated / "notes.txt").exists() and (replaced / "average.safetensors").exists()
+    assert (store.load(annotated).step, store.load(replaced).groups["weights"]["w"][0, 0]) == (1, 3.0)
+    assert sorted(int(path.name[5:]) for path in tmp_path.iterdir()) == [1, 2, 4]
+
+
+def test_no_checkpoint_is_written_to_a_link_or_removed_through_one(tmp_path: Path) -> None:
+    elsewhere = CheckpointStore(tmp_path / "elsewhere").save(1, some_groups(), {})
+    (tmp_path / "checkpoints").symlink_to("elsewhere")
+    with pytest.raises(UsageError, match="checkpoints is a symbolic link"):
+        CheckpointStore(tmp_path / "checkpoints", keep=1).save(2, some_groups(), {})
+    store = CheckpointStore(tmp_path / "others", keep=1)
+    store.path.mkdir()
+    links = [store.path / name for name in (elsewhere.name, ".partial-abcd1234")]
+    for link in links:
+        link.symlink_to(elsewhere)
+    for step in (2, 3):
+        store.save(step, some_groups(), {})
+    assert list(elsewhere.parent.iterdir()) == [elsewhere] and store.load(elsewhere).step == 1
+    assert all(link.is_symlink() for link in links)

@@ -9,7 +9,9 @@ import pytest
 
 from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.event_file import EventFile
 from veldt.runs.new_run import new_run, run_name
+from veldt.runs.segments import SegmentStore
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
@@ -29,6 +31,31 @@ def test_a_failure_after_it(tmp_path: Path) -> None:
         CheckpointStore(run.checkpoints).save(0, {"weights": {"w": np.zeros(2)}}, {})
         raise ValueError
     assert CheckpointStore(run.checkpoints).has_any()
+
+
+@pytest.mark.parametrize("has_own", [True, False], ids=["with own files", "without"])
+def test_a_failure_removes_what_the_run_wrote_and_nothing_else(has_own: bool, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    segment = SegmentStore(elsewhere).write({"a": np.zeros(2)})["file"]
+    with pytest.raises(ValueError), new_run(tmp_path / "run", "") as run:
+        run.write_config({}, {}, [], {})
+        with run.lock():
+            run.write_event(0, "note", "it began")
+        EventFile(run.path / "tensorboard").close()
+        for part in (run.replay, run.replay / "shard-0"):
+            SegmentStore(part).write({"a": np.zeros(2)})
+        partial = run.checkpoints / ".partial-abcd1234"
+        partial.mkdir(parents=True)
+        (partial / "weights.safetensors").touch()
+        (run.path / f".learners-{0:032x}").touch()
+        if has_own:
+            (run.replay / "unit-0").symlink_to(elsewhere)
+            (partial / "notes.txt").touch()
+        raise ValueError
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir())
+    notes = ["run/checkpoints/.partial-abcd1234/notes.txt"] if has_own else []
+    assert left == [f"elsewhere/{segment}", *notes]
+    assert (tmp_path / "run").exists() == (run.replay / "unit-0").is_symlink() == has_own
 
 
 def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:

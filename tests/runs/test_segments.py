@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from veldt.errors import CheckpointError, VeldtError
+from veldt.errors import CheckpointError, UsageError, VeldtError
 from veldt.runs.segments import SegmentStore
 
 DTYPES = st.sampled_from(["uint8", "bool", "int32", "int64", "float32", "float64"])
@@ -88,3 +88,43 @@ def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(VeldtError, match="cannot write the replay memory"):
         SegmentStore(tmp_path / "file" / "replay").write({"a": np.arange(3)})
+
+
+NOT_SEGMENTS = ["notes.txt", "rows-mine.safetensors", "rows-000001.safetensors.bak", "rows-1.safetensors"]
+
+
+def test_only_segments_are_removed(tmp_path: Path) -> None:
+    store, elsewhere = SegmentStore(tmp_path / "replay"), tmp_path / "elsewhere"
+    store.write({"a": np.arange(3)})
+    elsewhere.write_text("mine")
+    for name in NOT_SEGMENTS:
+        (store.path / name).write_text("mine")
+    (store.path / "rows-000007.safetensors").symlink_to(elsewhere)
+    (store.path / "rows-000008.safetensors").mkdir()
+    store.keep(set())
+    left = sorted(path.name for path in store.path.iterdir())
+    assert left == sorted([*NOT_SEGMENTS, "rows-000007.safetensors", "rows-000008.safetensors"])
+    assert elsewhere.read_text() == "mine"
+
+
+def test_a_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    segment = str(SegmentStore(tmp_path / "elsewhere").write({"a": np.arange(3)})["file"])
+    (tmp_path / "replay").symlink_to("elsewhere")
+    store = SegmentStore(tmp_path / "replay")
+    with pytest.raises(UsageError, match="replay is a symbolic link"):
+        store.keep(set())
+    with pytest.raises(UsageError, match="replay is a symbolic link"):
+        store.write({"a": np.arange(3)})
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [segment]
+
+
+def test_a_segment_elsewhere_is_not_read(tmp_path: Path) -> None:
+    record = SegmentStore(tmp_path / "elsewhere").write({"a": np.arange(3)})
+    store, segment = SegmentStore(tmp_path / "replay"), tmp_path / "elsewhere" / str(record["file"])
+    store.path.mkdir()
+    for name in (f"../elsewhere/{segment.name}", str(segment)):
+        with pytest.raises(CheckpointError, match="names a segment"):
+            read(store, record | {"file": name})
+    (store.path / segment.name).symlink_to(segment)
+    with pytest.raises(CheckpointError, match="is a link"):
+        read(store, record)

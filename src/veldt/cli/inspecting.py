@@ -61,7 +61,7 @@ class Watch:
     best: bool = False
     """The checkpoint with the best mean return of 100 games instead of the newest."""
     out: Path | None = None
-    """The file to write; in the run's videos/ if not given."""
+    """The new file; in the run's videos/ if not given."""
 
 
 @dataclass(frozen=True, kw_only=True)

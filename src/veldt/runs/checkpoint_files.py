@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,10 @@ import numpy as np
 from veldt.errors import CheckpointError
 from veldt.runs import strict_json
 from veldt.runs.files import sync_directory, write_all
+from veldt.runs.own_names import GROUP, MANIFEST
 from veldt.runs.tensor_file import write_tensors
 
 FORMAT = 1
-MANIFEST = "manifest.json"
-_FILE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def write_checkpoint(
     files = {}
     for group, arrays in groups.items():
         name = f"{group}.safetensors"
-        if not _FILE.fullmatch(name):
+        if not GROUP.fullmatch(name):
             raise ValueError(f"group {group!r} cannot be a file name: use letters, digits, '_' and '-'")
         digest, size = write_tensors(directory / name, arrays)
         files[name] = {"sha256": digest, "size": size}
@@ -106,7 +104,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         )
     if manifest.pop("sha256", None) != _checksum(manifest):
         raise CheckpointError(f"{path} was altered: its checksum does not match its content")
-    if not all(_FILE.fullmatch(name) for name in manifest["files"]):
+    if not all(GROUP.fullmatch(name) for name in manifest["files"]):
         raise CheckpointError(
             f"{path} names files that are no part of a checkpoint: {sorted(manifest['files'])}"
         )

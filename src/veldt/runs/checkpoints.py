@@ -5,15 +5,16 @@
       manifest.json        format, step, score, meta, size and SHA-256 of every file, and its own checksum
 
 A checkpoint is written under a temporary name, flushed to the disk and renamed, so a kill at any moment leaves the
-older ones as they were. The best one is known by the score in its manifest and is spared by pruning.
+older ones as they were. The best one is known by the score in its manifest and is spared by pruning, as is one whose
+directory has anything in it that veldt did not write.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import re
-import shutil
+import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,11 +25,10 @@ import numpy as np
 from veldt.errors import CheckpointError
 from veldt.runs.checkpoint_files import Checkpoint, load_checkpoint, read_manifest, write_checkpoint
 from veldt.runs.files import explained, sync_directory
+from veldt.runs.own_files import foreign, is_own, make_directory, refuse_other, remove_own_tree
+from veldt.runs.own_names import MANIFEST, OF_CHECKPOINT, PARTIAL, PARTIAL_STEP, STEP, Names, one_of
 
 __all__ = ["Checkpoint", "CheckpointStore"]
-
-_PARTIAL = ".partial-"
-_NAME = re.compile(r"step-(\d+)(\.old)?")
 
 
 class CheckpointStore:
@@ -49,14 +49,16 @@ class CheckpointStore:
         """Write a checkpoint, prune older ones, and return its directory.
 
         A higher `score` is better; None (not known yet) and NaN are never best. A checkpoint of the same step is
-        replaced. VeldtError when the disk refuses: the older checkpoints are intact then.
+        replaced. VeldtError when the disk refuses, UsageError where `path` is a link: the older checkpoints are intact
+        then.
         """
         target = self.path / f"step-{step:012d}"
         with explained(f"the checkpoint of step {step:,}", target):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path)
+            refuse_other(target, stat.S_IFDIR)
             # What a killed process left behind goes first.
             self._prune()
-            partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.path))
+            partial = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=self.path))
             try:
                 # mkdtemp makes it private; a checkpoint is as readable as everything else in the run.
                 partial.chmod(self.path.stat().st_mode & 0o777)
@@ -68,7 +70,7 @@ class CheckpointStore:
                 sync_directory(self.path)
             except BaseException:
                 # Removed before the free space is measured for the message.
-                shutil.rmtree(partial, ignore_errors=True)
+                _remove(partial)
                 raise
         self._prune()
         return target
@@ -122,30 +124,55 @@ class CheckpointStore:
         raise CheckpointError(f"there is no checkpoint to load: {found}")
 
     def _newest_first(self) -> list[Path]:
-        with contextlib.suppress(FileNotFoundError):
-            names = [match for path in self.path.iterdir() if (match := _NAME.fullmatch(path.name))]
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            names = [match for path in self.path.iterdir() if (match := STEP.fullmatch(path.name))]
             names.sort(key=lambda match: (int(match[1]), match[2] is None), reverse=True)
             return [self.path / match[0] for match in names]
         return []
 
     def _prune(self) -> None:
         paths = self._newest_first()
-        current = [path for path in paths if path.suffix != ".old" or not path.with_suffix("").exists()]
+        replaced = [path for path in paths if path.suffix == ".old" and path.with_suffix("").exists()]
+        for path in replaced:
+            _carry_over(path, path.with_suffix(""))
+        current = [path for path in paths if path not in replaced]
         readable = [path for path in current if _is_readable(path)]
         newest = readable[: self.keep]
         # A damaged one among the newest is left for a person to look at, however many there are.
         kept = set(current[: current.index(newest[-1]) + 1] if newest else current)
         if readable:
             kept.add(max(readable, key=_score))  # `max` takes the first of equals, the newest.
-        for path in set(paths) - kept:
+        for path in [path for path in paths if path not in kept and is_own(path, _names(path))]:
             # Renamed first: a kill while removing must not leave what looks like a damaged checkpoint.
             with contextlib.suppress(OSError):
-                path.rename(self.path / f"{_PARTIAL}{path.name}")
+                path.rename(self.path / f"{PARTIAL}{path.name}")
         self._remove_partial()
 
     def _remove_partial(self) -> None:
-        for path in self.path.glob(f"{_PARTIAL}*"):
-            shutil.rmtree(path, ignore_errors=True)
+        for path in self.path.glob(f"{PARTIAL}*"):
+            if PARTIAL_STEP.fullmatch(path.name):
+                _remove(path)
+
+
+def _names(path: Path) -> Names:
+    """What belongs to the checkpoint in `path`: what its manifest says, if that can be read."""
+    with contextlib.suppress(CheckpointError):
+        return Names(one_of(MANIFEST, *read_manifest(path)["files"]))
+    return OF_CHECKPOINT
+
+
+def _remove(path: Path) -> None:
+    """Removes the directory of a checkpoint, unless there is anything else in it."""
+    if is_own(path, OF_CHECKPOINT):
+        remove_own_tree(path, OF_CHECKPOINT)
+
+
+def _carry_over(old: Path, new: Path) -> None:
+    """Moves what veldt did not write in the replaced checkpoint `old` to the one in its place."""
+    with contextlib.suppress(OSError):
+        for name in foreign(old, _names(old)):
+            if not os.path.lexists(new / name):
+                (old / name).rename(new / name)
 
 
 def _is_readable(path: Path) -> bool:

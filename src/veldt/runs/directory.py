@@ -15,8 +15,8 @@ from veldt.errors import UsageError, did_you_mean
 from veldt.runs import strict_json
 from veldt.runs.files import AppendFile, explained, read_json_lines, write_atomically
 from veldt.runs.machine import describe_machine
-
-_CONFIG, _SUMMARY, _EVENTS, _LOCK = "config.json", "summary.json", "events.jsonl", "lock"
+from veldt.runs.own_files import open_in_place
+from veldt.runs.own_names import CHECKPOINTS, CONFIG, EVENTS, LOCK, REPLAY, SUMMARY
 
 # Locks this process holds. A forked worker would share them and keep them after its parent was killed.
 _held: set[IO[str]] = set()
@@ -32,8 +32,8 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self.checkpoints = self.path / "checkpoints"
-        self.replay = self.path / "replay"
+        self.checkpoints = self.path / CHECKPOINTS
+        self.replay = self.path / REPLAY
         self.videos = self.path / "videos"
         self.report_path = self.path / "report.html"
 
@@ -61,12 +61,12 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """The existing run in `path`; UsageError with the closest name if there is none."""
         path = Path(path)
-        if (path / _CONFIG).is_file():
+        if (path / CONFIG).is_file():
             return cls(path)
         known = [str(run) for place in (path.parent, Path("runs")) for run in _runs_in(place)]
         here = [run for run in known if Path(run).name == path.name]
         hint = f" (did you mean '{here[0]}'?)" if here else did_you_mean(str(path), known)
-        what = f"it has no {_CONFIG}" if path.exists() else "there is no such directory"
+        what = f"it has no {CONFIG}" if path.exists() else "there is no such directory"
         raise UsageError(f"{path} is not a veldt run: {what}{hint}")
 
     def write_config(
@@ -89,15 +89,15 @@ class RunDirectory:
             "versions": versions,
             "hardware": {**describe_machine(), **(hardware or {})},
         }
-        self._write_json(_CONFIG, config, "the settings")
+        self._write_json(CONFIG, config, "the settings")
 
     def read_config(self) -> dict[str, Any]:
         """What `write_config` wrote, keys `created command given resolved versions hardware`; UsageError if damaged."""
-        config = self._read_json(_CONFIG)
+        config = self._read_json(CONFIG)
         if config is None:
-            raise UsageError(f"{self.path} has no {_CONFIG}: it is not a veldt run")
+            raise UsageError(f"{self.path} has no {CONFIG}: it is not a veldt run")
         if not isinstance(config.get("resolved"), dict):
-            raise UsageError(f"{self.path / _CONFIG} has no resolved settings: it is not as veldt wrote it")
+            raise UsageError(f"{self.path / CONFIG} has no resolved settings: it is not as veldt wrote it")
         return config
 
     def change_config(self, section: str, settings: Mapping[str, Any]) -> None:
@@ -107,26 +107,26 @@ class RunDirectory:
         config = self.read_config()
         for whole in (config.setdefault("given", {}), config["resolved"]):
             whole[section] = {**whole.get(section, {}), **settings}
-        self._write_json(_CONFIG, config, "the settings")
+        self._write_json(CONFIG, config, "the settings")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write the final figures to summary.json (keys in docs/metrics.md)."""
-        self._write_json(_SUMMARY, summary, "the summary")
+        self._write_json(SUMMARY, summary, "the summary")
 
     def read_summary(self) -> dict[str, Any] | None:
         """The final figures, or None while the run trains and after a kill."""
-        return self._read_json(_SUMMARY)
+        return self._read_json(SUMMARY)
 
     def write_event(self, step: int, kind: str, text: str) -> None:
         """Append what happened at agent step `step` to events.jsonl: kind is a word such as "restart" or "resume"."""
         row = {"time": time.time(), "step": step, "kind": kind, "text": text}
-        with contextlib.closing(AppendFile(self.path / _EVENTS, "an event")) as file:
+        with contextlib.closing(AppendFile(self.path / EVENTS, "an event")) as file:
             file.drop_torn_line()
             file.append(strict_json.dumps(row).encode() + b"\n")
 
     def read_events(self) -> list[dict[str, Any]]:
         """The events in the order they were written, keys `time` (seconds since 1970) `step kind text`."""
-        return read_json_lines(self.path / _EVENTS)
+        return read_json_lines(self.path / EVENTS)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -134,9 +134,9 @@ class RunDirectory:
 
         The lock is the kernel's and goes with the process, however that ends.
         """
-        path = self.path / _LOCK
+        path = self.path / LOCK
         with explained("the lock", path):
-            file = path.open("a+")
+            file = os.fdopen(open_in_place(path, os.O_RDWR | os.O_APPEND), "a+")
         with file:
             if not _acquire(file):
                 pid = _read_pid(file)
@@ -156,7 +156,7 @@ class RunDirectory:
     def is_locked(self) -> bool:
         """Whether a process, this one included, holds the run."""
         try:
-            with (self.path / _LOCK).open() as file:
+            with (self.path / LOCK).open() as file:
                 return not _acquire(file)
         except OSError:
             return False
@@ -177,7 +177,7 @@ class RunDirectory:
 
 
 def _runs_in(directory: Path) -> list[Path]:
-    return sorted(path.parent for path in directory.glob(f"*/{_CONFIG}"))
+    return sorted(path.parent for path in directory.glob(f"*/{CONFIG}"))
 
 
 def _acquire(file: IO[str]) -> bool:

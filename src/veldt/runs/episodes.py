@@ -16,8 +16,8 @@ import numpy as np
 from veldt.errors import VeldtError
 from veldt.runs import formatting, strict_json
 from veldt.runs.files import AppendFile, read_json_lines
+from veldt.runs.own_names import ACTIONS, EPISODES
 
-_INDEX, _ACTIONS = "episodes.jsonl", "actions.bin"
 _BUFFERED_BYTES = 1 << 20
 
 
@@ -38,8 +38,8 @@ class EpisodeLog:
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._index = AppendFile(directory / _INDEX, "the list of episodes")
-        self._actions = AppendFile(directory / _ACTIONS, "the actions of episodes")
+        self._index = AppendFile(directory / EPISODES, "the list of episodes")
+        self._actions = AppendFile(directory / ACTIONS, "the actions of episodes")
         if resume is not None:
             self._index.truncate(resume[0])
             self._actions.truncate(resume[1])
@@ -150,7 +150,7 @@ class EpisodeRecord:
 
 def read_episodes(directory: Path) -> list[EpisodeRecord]:
     """The finished games of the run in `directory`, in the order they finished; a torn last line is left out."""
-    return [_record(directory / _ACTIONS, row) for row in read_json_lines(directory / _INDEX)]
+    return [_record(directory / ACTIONS, row) for row in read_json_lines(directory / EPISODES)]
 
 
 def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from veldt.runs.own_files import make_directory
+
 _QUEUED_ROWS = 1024
 _Row = tuple[float, int, Mapping[str, float]]  # time, step, scalars
 
@@ -75,10 +77,10 @@ class EventFile:
         from tensorboard.compat.proto import event_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)
         # TensorBoard reads the files of a directory in the order of their names, so the time comes first.
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
-        with (self._directory / name).open("wb") as file:
+        with (self._directory / name).open("xb") as file:
             writer = RecordWriter(file)
             start = {"wall_time": time.time(), "file_version": "brain.Event:2"}
             writer.write(event_pb2.Event(**start).SerializeToString())

@@ -15,6 +15,7 @@ from typing import Any
 
 from veldt.errors import VeldtError
 from veldt.runs import formatting, strict_json
+from veldt.runs.own_files import open_in_place, open_new, refuse_other
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 
@@ -59,11 +60,15 @@ def sync_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes, what: str) -> None:
-    """Replace `path` by `data`; readers see the old file or the new one. `what` names it in the VeldtError."""
+    """Replace `path` by `data`; readers see the old file or the new one. `what` names it in the VeldtError.
+
+    UsageError where `path` is a link or no file.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with explained(what, path):
+        refuse_other(path)
+        descriptor = open_new(temporary)
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             try:
                 write_all(descriptor, data)
                 os.fsync(descriptor)
@@ -81,13 +86,14 @@ class AppendFile:
     """A file that grows by whole records: one that did not fit on the disk is taken back out.
 
     Nothing is buffered in the process, so a record is safe from `kill -9` once `append` returns. `what` names the
-    content in the VeldtError of a failed write. `size` is the length in bytes.
+    content in the VeldtError of a failed write. `size` is the length in bytes. UsageError where `path` is a link,
+    symbolic or hard, or no file.
     """
 
     def __init__(self, path: Path, what: str) -> None:
         self.path, self._what = path, what
         with explained(what, path):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            self._descriptor = open_in_place(path, os.O_RDWR | os.O_APPEND)
             self.size = os.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> None:

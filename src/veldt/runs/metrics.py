@@ -13,8 +13,7 @@ from typing import Any
 from veldt.runs import strict_json
 from veldt.runs.event_file import EventFile
 from veldt.runs.files import AppendFile, read_json_lines, write_atomically
-
-_FILE = "metrics.jsonl"
+from veldt.runs.own_names import METRICS, TENSORBOARD
 
 
 class MetricsLog:
@@ -34,11 +33,11 @@ class MetricsLog:
         directory.mkdir(parents=True, exist_ok=True)
         self._on_warning = on_warning
         if resume_step is not None:
-            _remove_beyond(directory / _FILE, resume_step)
-        self._file = AppendFile(directory / _FILE, "the metrics")
+            _remove_beyond(directory / METRICS, resume_step)
+        self._file = AppendFile(directory / METRICS, "the metrics")
         self._file.drop_torn_line()
         purge_step = None if resume_step is None else resume_step + 1
-        self._events = EventFile(directory / "tensorboard", purge_step)
+        self._events = EventFile(directory / TENSORBOARD, purge_step)
 
     def append(self, row: Mapping[str, float | int | str | None]) -> None:
         """Write one row; `row["step"]` (agent steps) is its place on every x axis. VeldtError if the disk refuses."""
@@ -66,7 +65,7 @@ class MetricsLog:
 
 def read_metrics(directory: Path) -> list[dict[str, Any]]:
     """The rows of the run in `directory`, oldest first; a torn last line is left out, no file reads as no rows."""
-    return read_json_lines(directory / _FILE)
+    return read_json_lines(directory / METRICS)
 
 
 def _remove_beyond(path: Path, step: int) -> None:

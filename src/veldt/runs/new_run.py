@@ -1,22 +1,24 @@
-"""The directory of a new run, which does not outlive a start that came to nothing."""
+"""The directory of a new run, of which nothing but the user's own files outlives a start that came to nothing."""
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
+from veldt.runs.own_files import remove_own_tree
+from veldt.runs.own_names import OF_RUN
 
 
 @contextlib.contextmanager
 def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
     """Makes `run_dir` (None: `runs/<name>`), and removes it again if the block fails before there is a checkpoint.
 
-    Without one there is nothing to resume, and the directory would only be in the way of the next attempt.
+    Without one there is nothing to resume, and the directory would only be in the way of the next attempt. What the run
+    did not write stays, and the directory with it.
 
     Raises:
         UsageError: `run_dir` exists.
@@ -37,7 +39,7 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
         yield directory
     except BaseException:
         if not CheckpointStore(directory.checkpoints).has_any():
-            shutil.rmtree(directory.path, ignore_errors=True)
+            remove_own_tree(directory.path, OF_RUN)
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ _RECORD = "`veldt record-starts RUN` makes one"
 
 def check_new_file(path: Path) -> None:
     """UsageError where a file of starts cannot be made: asked for before anything is played."""
-    if path.exists():
+    if os.path.lexists(path):
         raise UsageError(
             f"--out {path} exists already, and scores may rest on it: name another file, or remove it"
         )

@@ -13,6 +13,7 @@ import numpy as np
 
 from veldt.errors import UsageError, VeldtError
 from veldt.runs.files import explained, free_space
+from veldt.runs.own_files import open_new, refuse_other, remove_file
 
 # Atari's 210 x 160 is a stamp on today's screens.
 _WANTED_HEIGHT = 400
@@ -33,6 +34,13 @@ _FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+def check_new_video(path: Path) -> None:
+    """UsageError if no new video can be written to `path`: asked for before anything is played."""
+    check_video_path(path)
+    if os.path.lexists(path):
+        raise UsageError(f"--out {path} exists already: name another file, or remove it")
+
+
 def check_video_path(path: Path) -> None:
     """UsageError if no video can be written to a file that is called so."""
     if path.suffix.lower() not in _FORMATS:
@@ -42,15 +50,16 @@ def check_video_path(path: Path) -> None:
         )
     if path.is_dir():
         raise UsageError(f"{path} cannot be a video: it is a directory; give the name of a file")
+    refuse_other(path)
 
 
 def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
     """Encode `frames`, uint8 [height, width, 3] each and all of one size, to `path`, in the format that its
-    ending names (.mp4, .mov, .mkv or .gif); returns `path`.
+    ending names (.mp4, .mov, .mkv or .gif); returns `path`. A file that is there is replaced.
 
     Small frames are enlarged by a whole factor without smoothing, to about 400 pixels of height. UsageError if the
-    video extra is not installed, the ending is another or there is no frame; VeldtError if the encoder or the disk
-    fails (no file is left).
+    video extra is not installed, the ending is another, `path` is a link or there is no frame; VeldtError if the
+    encoder or the disk fails (no file is left).
     """
     path = Path(path)
     check_video_path(path)
@@ -75,11 +84,12 @@ def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
     with explained("the video", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
+        os.close(open_new(partial))  # the encoder would write through a link
         try:
             _encode([*command, str(partial)], itertools.chain([first], iterator), first, path)
             partial.replace(path)
         finally:
-            partial.unlink(missing_ok=True)
+            remove_file(partial)
     return path
 
 

@@ -11,13 +11,13 @@ from veldt.config import TrainConfig
 from veldt.exchange.graph import Edge, Role, WeightsSpec, role_name
 from veldt.exchange.settings import ActorsConfig
 from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.own_names import MEETING
 from veldt.runtime.shared import Layout
 from veldt.systems.actor import ActorPlan, run_actor
 from veldt.systems.assembly import Assembly, counted
 from veldt.systems.evaluator_role import EvaluatorPlan, run_evaluator
 from veldt.systems.learner_role import LearnerPlan
 
-MEETING = ".learners-"  # so begin the names of the files by which several learners find each other
 _COMPILE_S = 300.0  # an update may compile the network
 _UPDATE_S = 60.0  # a large one, of a large network, beside other work
 _MEET_S = 300.0  # learners wait for each other

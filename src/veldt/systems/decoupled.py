@@ -26,11 +26,11 @@ from veldt.exchange.settings import ActorsConfig
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
+from veldt.runs.own_files import remove_own
+from veldt.runs.own_names import OF_MEETING
 from veldt.runs.progress import Progress
-from veldt.runs.segments import SegmentStore
 from veldt.runtime.supervision import Message, Supervision
 from veldt.systems.assembly import Assembly
-from veldt.systems.common_roles import MEETING
 from veldt.systems.episodes import Scores
 from veldt.systems.evaluator import Evaluation, play_steps
 from veldt.systems.game_messages import heard_games
@@ -39,6 +39,7 @@ from veldt.systems.learner import check_finite, load_weights
 from veldt.systems.monitor import Monitor
 from veldt.systems.outcome import Outcome, reason_to_stop, stop_requested
 from veldt.systems.parts import Parts
+from veldt.systems.replay_archive import remove_unneeded
 from veldt.systems.role_figures import RoleFigures
 from veldt.systems.saving import BackgroundWriter
 from veldt.systems.stages import StageClock
@@ -169,8 +170,8 @@ class Decoupled:
             raise
         finally:
             self._supervisor.kill()
-            for left in self._directory.path.glob(f"{MEETING}*"):
-                left.unlink(missing_ok=True)
+            # Resolved, because a run may be reached through a link.
+            remove_own(self._directory.path.resolve(), OF_MEETING)
             self._monitor.close()
 
     def _hear(self, messages: list[Message]) -> None:
@@ -289,10 +290,7 @@ class Decoupled:
             self._store.save(step, groups, meta, score=score)
             self._kept_step = step
         finally:  # also of what a checkpoint that did not fit onto the disk has left there
-            kept = self._store.newest_meta()
-            for shard in {shard for one in kept for shard in one.get("shards", {})} | set(meta["shards"]):
-                files = {segment["file"] for one in kept for segment in one.get("shards", {}).get(shard, [])}
-                SegmentStore(self._directory.replay / shard).keep(files)
+            remove_unneeded(self._directory.replay, self._store.newest_meta(), meta["shards"])
 
     def _end(self, reason: str, stop: threading.Event) -> None:
         """The last checkpoint, and then the last evaluation, for which all cores are free."""

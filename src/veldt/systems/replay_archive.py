@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,8 @@ import numpy as np
 from veldt.errors import CheckpointError
 from veldt.replay.memory import Replay
 from veldt.replay.snapshot import oldest, restore_rows, restore_state, state, stored_rows
-from veldt.runs.segments import SegmentStore
+from veldt.runs.own_names import SHARD
+from veldt.runs.segments import SegmentStore, segment_name
 from veldt.runs.tensor_file import Pieces
 
 
@@ -87,6 +88,29 @@ class ReplayArchive:
 def needed_segments(kept: Sequence[Mapping[str, Any]]) -> set[str]:
     """The names of the segments that checkpoints with these `meta` need."""
     return {segment["file"] for meta in kept for segment in meta.get("replay", [])}
+
+
+def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]], shards: Collection[str]) -> None:
+    """Removes what checkpoints with the `meta` of `kept` do not need of these memories, and of those that they name.
+
+    Names that veldt does not give are passed over: a manifest with one was not written by veldt, and the name may lead
+    out of the run.
+    """
+    for shard in {shard for meta in kept for shard in meta.get("shards", {})} | set(shards):
+        if SHARD.fullmatch(shard):
+            files = {segment["file"] for meta in kept for segment in meta.get("shards", {}).get(shard, [])}
+            SegmentStore(replay / shard).keep(files)
+
+
+def refuse_other_segments(meta: Mapping[str, Any]) -> None:
+    """CheckpointError where a checkpoint with this `meta` names segments as veldt does not: outside the run, say."""
+    for shard, segments in {"": meta.get("replay", []), **meta.get("shards", {})}.items():
+        if shard and not SHARD.fullmatch(shard):
+            raise CheckpointError(
+                f"it names a part of the replay memory {shard!r}, and veldt calls them shard-0 or unit-0 and so on"
+            )
+        for segment in segments:
+            segment_name(segment)
 
 
 def _check_covered(segments: Sequence[Mapping[str, Any]], end_B: np.ndarray, rows: int) -> None:

@@ -13,6 +13,8 @@ from veldt.runs.report.overview import heading, headline, title
 from veldt.runs.report.speed import speed_section
 from veldt.runs.report.style import STYLE
 
+SIGNATURE = "Written by veldt on"  # in the footer, by which a report is known as one
+
 
 def render(runs: list[RunData]) -> str:
     """The whole HTML document for `runs`, which must not be empty."""
@@ -35,7 +37,7 @@ def render(runs: list[RunData]) -> str:
             "<main>",
             *(section for section in sections if section),
             "</main>",
-            f"<footer>Written by veldt on {time.strftime('%d %B %Y at %H:%M')}</footer>",
+            f"<footer>{SIGNATURE} {time.strftime('%d %B %Y at %H:%M')}</footer>",
             "</body></html>\n",
         )
     )

@@ -1,0 +1,52 @@
+"""The names that veldt gives to what training writes into a run; whatever else is there is the user's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+CONFIG, SUMMARY, EVENTS, LOCK = "config.json", "summary.json", "events.jsonl", "lock"
+METRICS, EPISODES, ACTIONS = "metrics.jsonl", "episodes.jsonl", "actions.bin"
+IN_PLACE = (EVENTS, LOCK, METRICS, EPISODES, ACTIONS)  # appended to and cut; others are replaced whole
+CHECKPOINTS, REPLAY, TENSORBOARD = "checkpoints", "replay", "tensorboard"
+MANIFEST = "manifest.json"
+
+STEP = re.compile(r"step-([0-9]{12,})(\.old)?")
+PARTIAL = ".partial-"  # so begins the name of a checkpoint that is being written or removed
+# `tempfile.mkdtemp` appends eight characters; a checkpoint that is being removed keeps its name behind the prefix.
+PARTIAL_STEP = re.compile(rf"{re.escape(PARTIAL)}([a-z0-9_]{{8}}|{STEP.pattern})")
+GROUP = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\.safetensors")
+SEGMENT = re.compile(r"rows-([0-9]{6,})\.safetensors")
+SHARD = re.compile(r"(shard|unit)-[0-9]+")  # one of several memories in replay/
+MEETING = ".learners-"  # so begin the names of the files by which several learners find each other
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names in one directory: of files, and of subdirectories, each with the names in it."""
+
+    files: re.Pattern[str]
+    directories: tuple[tuple[re.Pattern[str], Names], ...] = ()
+
+
+def one_of(*names: str) -> re.Pattern[str]:
+    """Matches these names and no others."""
+    return re.compile("|".join(map(re.escape, names)))
+
+
+_FILES = one_of(CONFIG, SUMMARY, *IN_PLACE).pattern
+
+OF_CHECKPOINT = Names(re.compile(rf"{re.escape(MANIFEST)}|{GROUP.pattern}"))
+OF_CHECKPOINTS = Names(re.compile("(?!)"), ((STEP, OF_CHECKPOINT), (PARTIAL_STEP, OF_CHECKPOINT)))
+OF_SHARD = Names(re.compile(rf"{SEGMENT.pattern}(\.partial)?"))
+OF_REPLAY = Names(OF_SHARD.files, ((SHARD, OF_SHARD),))
+OF_TENSORBOARD = Names(re.compile(r"events\.out\.tfevents\.[0-9]+\.[0-9]+\..+"))
+OF_MEETING = Names(re.compile(rf"{re.escape(MEETING)}[0-9a-f]{{32}}"))
+OF_RUN = Names(
+    re.compile(rf"{_FILES}|\.({_FILES})\.[0-9]+\.partial|{OF_MEETING.files.pattern}"),
+    (
+        (one_of(CHECKPOINTS), OF_CHECKPOINTS),
+        (one_of(REPLAY), OF_REPLAY),
+        (one_of(TENSORBOARD), OF_TENSORBOARD),
+    ),
+)
