@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.alone
 
-VELDT = f"{sys.executable} -m veldt"
+VELDT = f"{shlex.quote(sys.executable)} -m veldt"
 TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-simulators 4 --batch 64 --minibatches 2 --hidden 8"
 QUICK = f"{VELDT} {TRAIN} --simulators in-process --threads 1"
 
