@@ -219,6 +219,13 @@ def test_a_trusted_run(mine: Path, refused: Any, capsys: pytest.CaptureFixture[s
     assert [line["kind"] for line in lines()] == ["env", "network"]
 
 
+def test_a_run_that_goes_on_with_what_the_user_names(mine: Path) -> None:
+    shutil.rmtree(os.environ["XDG_STATE_HOME"])
+    main(f"resume {mine} --env mine:make --network mine:network --steps 128".split())
+    veldt.evaluate(mine, episodes=1)
+    assert [line["name"] for line in lines()] == ["mine:make", "mine:network"]
+
+
 def test_a_run_of_ones_own(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main(["evaluate", "run", "--episodes", "2"])
     forget(monkeypatch)
