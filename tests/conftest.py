@@ -23,6 +23,14 @@ def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is remembered of code that was trained with stays out of the home directory, also in child processes."""
+    path = tmp_path_factory.mktemp("state")
+    os.environ["XDG_STATE_HOME"] = str(path)
+    return path
+
+
+@pytest.fixture(scope="session", autouse=True)
 def warm_forkserver() -> None:
     """Simulator processes start from one server with the emulator loaded, whichever test comes first."""
     forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])

@@ -192,8 +192,10 @@ def test_a_window_knows_which_keys_are_held(monkeypatch: pytest.MonkeyPatch) -> 
 WORDS = {
     "": "who plays, and what? `veldt record-starts RUN` for a policy, or --play with RUN or --env for you",
     "--play": "who plays, and what?",
-    "--env CartPole-v1": "--env is CartPole-v1, and a policy plays in its run's: name the run, or add --play",
-    "somewhere --env CartPole-v1 --play": "--env is CartPole-v1, and somewhere has one of its own",
+    "--env CartPole-v1": "--env is CartPole-v1, and no run says whose policy plays: name one, or add --play",
+    "somewhere --env CartPole-v1 --play": "somewhere is not a veldt run: there is no such directory",
+    "--env CartPole-v1 --play --network mlp": "--network is about a policy that plays, and with --play you do",
+    "--env CartPole-v1 --play --trust": "--trust is about a run, and none is given: leave it out",
     "--env CartPole-v1 --play --greedy": "--greedy is about a policy that plays, and with --play you do",
     "--env CartPole-v1 --play --best": "--best is about a policy that plays",
     "--env CartPole-v1 --play --starts 0": "--starts is 0: it must be at least 1",

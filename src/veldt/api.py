@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import torch
 
 from veldt.agent import Agent, make_network
@@ -17,9 +16,9 @@ from veldt.by_name import name_of
 from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
 from veldt.doubts import doubts_about
 from veldt.errors import CheckpointError, UsageError
+from veldt.gate import Choice, Env, Network, admit, remember_code
 from veldt.given import (
     by_section,
-    given_again,
     refuse_unread,
     refuse_unread_compression,
     refuse_unread_mlp,
@@ -48,8 +47,6 @@ from veldt.systems.learner import load_weights
 from veldt.systems.replay_archive import refuse_other_segments
 from veldt.systems.running import graph_of, run_system, runtime
 
-Env = str | Callable[..., gymnasium.Env[Any, Any]]
-Network = str | TorsoFactory
 PROTOCOLS = ("games", "atari", "human-starts")
 
 
@@ -160,6 +157,7 @@ def train_config(
             warnings = doubts_about(assembly.config, given, on_cluster=cluster is not None)
             for decision in (*assembly.decisions, *warnings):
                 progress.note(decision)
+            _remember(source, network or config.network.network, progress)
             outcome = run_system(assembly, directory, progress, None, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
@@ -169,7 +167,8 @@ def resume(
     run: str | Path,
     *,
     env: Env | None = None,
-    network: TorsoFactory | None = None,
+    network: Network | None = None,
+    trust: bool = False,
     cluster: str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -178,7 +177,7 @@ def resume(
 
     Args:
         run: its directory.
-        env, network: needed again where they were callables that cannot be imported by name.
+        env, network, trust: as for `load`; what is used is remembered as your own code.
         cluster: as for `train`, wherever the run was trained before.
         quiet: shows no progress.
         settings: changes to how long it runs (`steps`, `until`), how it is recorded (`checkpoint_every`,
@@ -209,11 +208,13 @@ def resume(
             raise UsageError(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
-        assembly = assemble(config, given_again(config, env, network, "resume(run, {})"), network)
+        chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
+        assembly = assemble(chosen.config, chosen.source, chosen.network)
         with runtime(config, cluster) as supervised, _progress(assembly.config, quiet) as progress:
             directory.change_config("run", settings)  # for the next time that it is resumed
             for note in notes:
                 progress.note(note)
+            _remember(chosen.source, chosen.network or chosen.config.network.network, progress)
             outcome = run_system(assembly, directory, progress, checkpoint, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
@@ -223,7 +224,8 @@ def load(
     *,
     best: bool = False,
     env: Env | None = None,
-    network: TorsoFactory | None = None,
+    network: Network | None = None,
+    trust: bool = False,
     device: str = "cpu",
 ) -> Agent:
     """The policy of a run's newest whole checkpoint.
@@ -231,25 +233,27 @@ def load(
     Args:
         run: its directory.
         best: the checkpoint with the best mean return of 100 games instead (the newest if none has 100 games).
-        env, network: needed again where they were callables that cannot be imported by name.
+        env, network: instead of what the run names; needed again where they were callables that cannot be imported by
+            name. Another environment than the run's, given by its name, is made without the run's `env_kwargs`.
+        trust: imports what the run names as "module:function", though you have not trained with it on this machine: it
+            can do all that you can. A run of yours needs no trust.
         device: where the policy computes: "auto", "cpu", "cuda" or "cuda:N".
 
     Raises:
-        UsageError: there is no such run or device, or `env` or `network` is needed.
+        UsageError: there is no such run or device; `env` or `network` is needed; or the run names code that you have
+            neither named nor trained with (the sentence says in which file it is).
         CheckpointError: no checkpoint is whole, or it is of another recipe.
         SimulatorError: the environment, of which one is made for its spaces, failed.
     """
-    return _load(run, best, env, network, device, "load(run, {})")
+    return _load(run, best, Choice(env, network, trust), device, "load(run, {})")
 
 
-def _load(
-    run: str | Path, best: bool, env: Env | None, network: TorsoFactory | None, device: str, call: str
-) -> Agent:
-    """`call` as for `given_again`."""
+def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -> Agent:
+    """`call` as for `admit`."""
     target = choose_device(device)
     directory = RunDirectory.open(Path(run))
-    config = from_dict(directory.read_config()["resolved"])
-    source = given_again(config, env, network, call)
+    chosen = admit(directory.path, from_dict(directory.read_config()["resolved"]), choice, call)
+    config, source = chosen.config, chosen.source
     notes: list[str] = []
     store = CheckpointStore(directory.checkpoints)
     checkpoint = (store.best if best else store.newest)(notes.append)
@@ -257,9 +261,19 @@ def _load(
         print(note, file=sys.stderr)
     _check_recipe(checkpoint, config)
     spec = probe_spec(source, config.atari)
-    policy = make_network(config, spec, network)
+    policy = make_network(config, spec, chosen.network)
     load_weights(apply_precision(policy, config.run.precision, target), checkpoint.groups["weights"])
     return Agent(config, source, spec, policy, path=directory.path, step=checkpoint.step, device=target)
+
+
+def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Agent:
+    if not isinstance(run, Agent):
+        return _load(run, best, choice, "cpu", call)
+    if choice.is_made:
+        raise UsageError(
+            "an agent has its environment and its network already: give env, network and trust to load"
+        )
+    return run
 
 
 def evaluate(
@@ -271,6 +285,9 @@ def evaluate(
     seed: int = 0,
     greedy: bool = False,
     best: bool = False,
+    env: Env | None = None,
+    network: Network | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Plays games with a run's policy and returns their raw scores and their lengths (agent steps).
 
@@ -285,9 +302,10 @@ def evaluate(
         seed: 0 or more; fixes the games.
         greedy: the best action instead of exploring as the algorithm does in evaluation.
         best: as for `load`; an agent is what it is.
+        env, network, trust: as for `load`.
 
     Raises:
-        UsageError: a number is out of its range, or as for `load`.
+        UsageError: a number is out of its range, an agent is given with another environment, or as for `load`.
         CheckpointError: as for `load`.
         SimulatorError: the environment failed.
     """
@@ -310,8 +328,7 @@ def evaluate(
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
     begun = None if starts is None else read_starts(Path(starts))
-    call = "evaluate(load(run, {}))"
-    agent = run if isinstance(run, Agent) else _load(run, best, None, None, "cpu", call)
+    agent = _agent(run, best, Choice(env, network, trust), "evaluate(run, {})")
     if begun is not None:
         begun.refuse_other(agent.source, agent.config.atari, agent.spec.action)
         return play_starts(agent, begun, seed=seed, greedy=greedy)
@@ -328,6 +345,9 @@ def record_starts(
     seed: int = 0,
     greedy: bool = False,
     best: bool = False,
+    env: Env | None = None,
+    network: Network | None = None,
+    trust: bool = False,
 ) -> Starts:
     """Plays whole games with a run's policy and writes a random point of each to a file, for `evaluate` to start from.
 
@@ -335,7 +355,8 @@ def record_starts(
         run: as for `evaluate`.
         starts: how many, at least 1.
         out: the new file; starts.safetensors in the run's directory if not given.
-        seed, greedy, best: as for `evaluate`; the games are others than those that an evaluation plays.
+        seed, greedy, best, env, network, trust: as for `evaluate`; the games are others than those that an evaluation
+            plays.
 
     Returns:
         What is in the file, its `path` included.
@@ -348,11 +369,10 @@ def record_starts(
         VeldtError: the disk refuses.
     """
     check_numbers(starts, seed)
-    call = "record_starts(load(run, {}))"
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(Path(run)).path
     path = directory / STARTS_NAME if out is None else Path(out)
     check_new_file(path)
-    agent = run if isinstance(run, Agent) else _load(run, best, None, None, "cpu", call)
+    agent = _agent(run, best, Choice(env, network, trust), "record_starts(run, {})")
     recorded = record_from(agent, starts, path, seed=seed, greedy=greedy)
     recorded.write()
     return recorded
@@ -367,6 +387,11 @@ def drawn(config: TrainConfig) -> list[str]:
     """Lines of text: the roles that a run of `config` has, and the edges between them."""
     assembly = assemble(config, resolve(config.env, config.env_kwargs))
     return list(assembly.decisions) if config.in_one_process else graph_of(assembly).drawn()
+
+
+def _remember(source: EnvSource, network: Network, progress: Progress) -> None:
+    if (note := remember_code(source, network)) is not None:
+        progress.note(note)
 
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:

@@ -1,16 +1,15 @@
 """What a user has asked for by name: put into the configuration, recorded, and refused where nothing would read it.
 
-And callables, which a run cannot keep: asked for again where they cannot be imported. Networks are imported where they
-are needed, since the command line reads its flags with what is here, and mistyped ones are to be answered at once.
+Networks are imported where they are needed, since the command line reads its flags with what is here, and mistyped ones
+are to be answered at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from veldt.by_name import can_be_loaded
 from veldt.config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.exchange.ga3c_settings import Ga3cConfig
@@ -19,13 +18,11 @@ from veldt.recipe_book import RECIPES
 from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.runtime.settings import flag
 from veldt.simulators.settings import AtariConfig
-from veldt.simulators.source import EnvSource, resolve
+from veldt.simulators.source import EnvSource
 from veldt.simulators.spec import SimulatorSpec
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from veldt.networks.build import TorsoFactory
 
 SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
 # A lost life is something that only an Atari game reports.
@@ -200,34 +197,3 @@ def refuse_unread_compression(names: Collection[str], spec: SimulatorSpec) -> No
         raise UsageError(
             "--compress-frames is for images, and this environment's observations have none: leave it out"
         )
-
-
-def given_again(
-    config: TrainConfig, env: str | Callable[..., Any] | None, network: TorsoFactory | None, call: str
-) -> EnvSource:
-    """The source of a run's environment: `env` if it was given again, else what the run's configuration names.
-
-    Args:
-        network: the user's own network, if it was given again.
-        call: how whoever calls can give them again, with {} for the arguments: "load(run, {})".
-
-    Raises:
-        UsageError: the environment or the network was a callable, and has to be given again.
-    """
-    names = {"env": config.env} if env is None and ":" in config.env else {}
-    from veldt.networks.build import is_own
-
-    if network is None and is_own(config.network.network):
-        names["network"] = config.network.network
-    if missing := [what for what, name in names.items() if not can_be_loaded(name)]:
-        words = {"env": "environment", "network": "network"}
-        which = " and ".join(f"{words[what]} {names[what]}" for what in missing)
-        were, them = ("were", "them") if len(missing) > 1 else ("was", "it")
-        a = "callables" if len(missing) > 1 else "a callable"
-        arguments = ", ".join(f"{what}=..." for what in missing)
-        flags = " ".join(f"--{what} module:function" for what in missing)
-        raise UsageError(
-            f"the run's {which} {were} {a} that cannot be imported by name: pass {them} again, "
-            f"{call.format(arguments)}; for the command line, put {them} into a file and train with {flags}"
-        )
-    return resolve(config.env if env is None else env, config.env_kwargs)

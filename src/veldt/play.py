@@ -13,7 +13,7 @@ import numpy as np
 
 from veldt.config import from_dict
 from veldt.errors import SimulatorError, UsageError, as_error
-from veldt.given import given_again
+from veldt.gate import Choice, admit
 from veldt.runs.directory import RunDirectory
 from veldt.runs.starts_file import STARTS_NAME, check_new_file
 from veldt.runs.window import Window
@@ -36,18 +36,22 @@ class Screen(Protocol):
         """Shows a picture for as long as a step takes; the keys held then, None once the person has had enough."""
 
 
-def record(run: Path | None, env: str | None, starts: int, out: Path | None, seed: int) -> Starts:
+def record(
+    run: Path | None, env: str | None, starts: int, out: Path | None, seed: int, trust: bool = False
+) -> Starts:
     """Writes starts from games that a person plays now, until the window is closed.
 
     Args:
         run: of the run whose environment is played, with its settings.
-        env: the environment that is played with default settings, instead of a run's.
+        env: the environment that is played instead of the run's; with default settings where there is no run.
         starts: how many, if so many steps are played.
         out: the new file; starts.safetensors in the run, or else here, if None.
         seed: fixes the games and the points drawn in them.
+        trust: as for `veldt.load`.
 
     Raises:
-        UsageError: there is no screen or no such run, a person cannot play this, or has played too little.
+        UsageError: there is no screen or no such run, a person cannot play this, or has played too little; or as for
+            `veldt.load`.
         SimulatorError: the environment failed.
     """
     check_numbers(starts, seed)
@@ -55,7 +59,9 @@ def record(run: Path | None, env: str | None, starts: int, out: Path | None, see
     if run is not None:
         directory = RunDirectory.open(run).path
         config = from_dict(RunDirectory.open(run).read_config()["resolved"])
-        source = given_again(config, None, None, "record_starts(load(run, {}))")
+        source = admit(
+            directory, config, Choice(env, None, trust), "record_starts(run, {})", policy=False
+        ).source
         atari, timeout = config.atari, config.simulation.env_timeout
     else:
         assert env is not None

@@ -24,18 +24,28 @@ from veldt.simulators.simulator import Simulator, make_simulator
 _FPS = 30.0
 
 
-def record(run: Path, game: int | None, seed: int, greedy: bool, best: bool, out: Path | None) -> str:
+def record(
+    run: Path,
+    game: int | None,
+    seed: int,
+    greedy: bool,
+    best: bool,
+    out: Path | None,
+    env: str | None = None,
+    network: str | None = None,
+    trust: bool = False,
+) -> str:
     """Writes the video of a game; returns a sentence saying where and of what.
 
     Args:
         game: index of a finished training game, from the end if negative; None plays a new one.
         seed, greedy: of the new game; as for `veldt.evaluate`.
-        best: as for `veldt.load`.
+        best, env, network, trust: as for `veldt.load`.
         out: the new file; None is one in the run's videos/, where another video of the same game is replaced.
 
     Raises:
-        UsageError: there is no such run or game, its environment does not render, or `out` exists or is no video's
-            name.
+        UsageError: there is no such run or game, its environment does not render, `out` exists or is no video's
+            name, or as for `veldt.load`.
         VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
     """
     directory = RunDirectory.open(run)
@@ -46,7 +56,7 @@ def record(run: Path, game: int | None, seed: int, greedy: bool, best: bool, out
         check_new_video(out)
     # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    agent = api.load(run, best=best)
+    agent = api.load(run, best=best, env=env, network=network, trust=trust)
     simulator = make_simulator(agent.source, agent.config.atari, render=True)
     scores: list[float] = []
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from veldt.cli.arguments import CommandLine, Positional, parse
+from veldt.cli.run_code import RunCode
 from veldt.cli.training import ATARI, add_settings, peek
 from veldt.errors import UsageError
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(RunCode):
     """Play games with a run's policy: whole ones, or from recorded starts."""
 
     run: Annotated[Path, Positional]
@@ -47,7 +48,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watch:
+class Watch(RunCode):
     """Make a video of a game: a new one, or a game of the training replayed from its seed and actions."""
 
     run: Annotated[Path, Positional]
@@ -133,7 +134,8 @@ def evaluate(arguments: list[str]) -> str:
 
     from veldt import api
 
-    agent = api.load(asked.run, best=asked.best)
+    code = {"env": asked.env, "network": asked.network, "trust": asked.trust}
+    agent = api.load(asked.run, best=asked.best, **code)
     begin = time.perf_counter()
     result = api.evaluate(
         agent,

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 from veldt.cli.arguments import Positional, parse
+from veldt.cli.run_code import RunCode
 from veldt.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordStarts:
+class RecordStarts(RunCode):
     """Record places in the middle of games, for veldt evaluate --starts to play on from."""
 
     run: Annotated[Path | None, Positional] = None
@@ -19,7 +20,8 @@ class RecordStarts:
     play: bool = False
     """You play, in a window: arrows and space, or the number of an action; Escape ends."""
     env: str | None = None
-    """The environment that you play, with default settings, where that is no run's."""
+    """The environment instead of the run's, with the run's other settings (as for veldt evaluate); without RUN, which
+    takes --play, with default settings."""
     starts: int = 100
     """How many: one in each of so many games of a policy, or anywhere in yours, at random points."""
     out: Path | None = None
@@ -40,11 +42,11 @@ def record_starts(arguments: list[str]) -> str:
     if asked.play:
         from veldt import play
 
-        recorded = play.record(asked.run, asked.env, asked.starts, asked.out, asked.seed)
+        recorded = play.record(asked.run, asked.env, asked.starts, asked.out, asked.seed, asked.trust)
     else:
         from veldt import api
 
-        policy = {"greedy": asked.greedy, "best": asked.best}
+        policy = {name: getattr(asked, name) for name in ("greedy", "best", "env", "network", "trust")}
         recorded = api.record_starts(asked.run, starts=asked.starts, out=asked.out, seed=asked.seed, **policy)
     return (
         f"{recorded.path}: {len(recorded)} starts of {recorded.env}, {np.mean(recorded.lengths):,.0f} steps into their "
@@ -54,16 +56,14 @@ def record_starts(arguments: list[str]) -> str:
 
 def _check(asked: RecordStarts) -> None:
     """UsageError where flags do not go together."""
-    if asked.env is not None and not asked.play:
-        raise UsageError(
-            f"--env is {asked.env}, and a policy plays in its run's: name the run, or add --play"
-        )
-    if asked.env is not None and asked.run is not None:
-        raise UsageError(f"--env is {asked.env}, and {asked.run} has one of its own: leave one of them out")
+    if asked.env is not None and asked.run is None and not asked.play:
+        raise UsageError(f"--env is {asked.env}, and no run says whose policy plays: name one, or add --play")
     if asked.run is None and asked.env is None:
         raise UsageError(
             "who plays, and what? `veldt record-starts RUN` for a policy, or --play with RUN or --env for you"
         )
-    for name in ("greedy", "best"):
+    for name in ("greedy", "best", "network"):
         if asked.play and getattr(asked, name):
             raise UsageError(f"--{name} is about a policy that plays, and with --play you do: leave it out")
+    if asked.trust and asked.run is None:
+        raise UsageError("--trust is about a run, and none is given: leave it out")

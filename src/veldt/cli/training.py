@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from veldt.cli.arguments import CommandLine, Positional
+from veldt.cli.run_code import RunCode
 from veldt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resume:
+class Resume(RunCode):
     """Go on from a run's newest whole checkpoint. What is not given stays as it was."""
 
     run: Annotated[Path, Positional]

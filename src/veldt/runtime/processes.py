@@ -20,6 +20,7 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
 
+from veldt.runtime.safe_path import safe_path
 from veldt.runtime.traces import take_trace
 
 # Of servers whose processes are roles. (A name: this room knows nothing of those above it.)
@@ -42,7 +43,8 @@ def forkserver(preload: list[str]) -> ForkServerContext:
         # They inherit the mask: a request to end is for this process, which needs them for its last checkpoint.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         try:
-            start()
+            with safe_path():
+                start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context

@@ -8,6 +8,8 @@ from __future__ import annotations
 import atexit
 import os
 
+from veldt.runtime.safe_path import forget_safe_path
+
 
 def _leave(server: int) -> None:
     if os.getpid() == server:  # and nothing that was forked from it
@@ -15,3 +17,4 @@ def _leave(server: int) -> None:
 
 
 atexit.register(_leave, os.getpid())
+forget_safe_path()

@@ -114,6 +114,18 @@ def resolve(
     return EnvSource(env, kwargs or {}, cloudpickle.dumps(_by_value(spec)) if by_script else None)
 
 
+def imported_module(env: str, kwargs: Mapping[str, Any]) -> str | None:
+    """The module that is imported because `env` or its keyword arguments name it; None if they name none.
+
+    Ids that pass an environment of another library through (Shimmy's `GymV26Environment-v0`) take its name as
+    `env_id`, which may be `module:Id-v0`.
+    """
+    for name in (env, kwargs.get("env_id")):
+        if isinstance(name, str) and ":" in name:
+            return name.partition(":")[0]
+    return None
+
+
 def _by_value(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
     if isinstance(spec.entry_point, str):
         spec = copy.deepcopy(spec)
@@ -125,8 +137,8 @@ def _registered(env: str) -> bool:
     if env in gymnasium.registry:
         return True
     try:
-        gymnasium.spec(env)  # also imports the module of a "module:Id-v0" name
-    except (gymnasium.error.Error, ImportError, ValueError):
+        gymnasium.spec(env)
+    except (gymnasium.error.Error, ValueError):
         return False
     return True
 

@@ -1,0 +1,105 @@
+"""Where a module would be imported from, found without importing anything.
+
+`importlib.util.find_spec("package.module")` imports the package, so that it cannot be asked about code that must not
+run.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+
+
+@dataclass(frozen=True)
+class ModuleFiles:
+    """What the import of a module runs.
+
+    `files` are its packages' and its own, from the outermost on; a module that is part of Python itself stands there as
+    "posix (built into Python)", and what has no file (a namespace package, an interactive session) not at all. `root`
+    is the directory in which the import begins ("" where there is none), without symbolic links; links below it are
+    kept, so that a file that is only linked to from elsewhere is another one.
+    """
+
+    files: tuple[str, ...]
+    root: str
+
+
+def find_module(name: str) -> ModuleFiles | None:
+    """Where `import name` would find the module now, the working directory before everything else.
+
+    A module that is already imported is where it was imported from. None if there is no such module.
+    """
+    parts, files, root = name.split("."), list[str](), ""
+    if not all(part.isidentifier() for part in parts):
+        return None
+    path: Sequence[str] | None = None
+    for depth in range(1, len(parts) + 1):
+        if depth > 1 and path is None:  # its parent is no package
+            return None
+        part = ".".join(parts[:depth])
+        if (found := _imported(part) or _findable(part, path)) is None:
+            return None
+        file, path = found
+        if file and os.path.isabs(file):
+            root = beyond = _parent(file, depth + (path is not None))
+            root = os.path.realpath(beyond)
+            files.append(os.path.join(root, os.path.relpath(file, beyond)))
+        elif file:
+            files.append(f"{part} (built into Python)")
+    return ModuleFiles(tuple(files), root)
+
+
+# The file of a module (None where it has none), and where its submodules are (None where it is no package).
+_Place = tuple[str | None, Sequence[str] | None]
+
+
+def _imported(name: str) -> _Place | None:
+    module = sys.modules.get(name)
+    if module is None:
+        return None
+    file = getattr(module, "__file__", None) or getattr(getattr(module, "__spec__", None), "origin", None)
+    path = getattr(module, "__path__", None)
+    return file, None if path is None else list(path)
+
+
+def _findable(name: str, path: Sequence[str] | None) -> _Place | None:
+    """As `import` looks for it: each finder in turn."""
+    for finder in sys.meta_path:
+        if finder is PathFinder:
+            found = _on_path(name, [_cwd(), *sys.path] if path is None else path)
+        else:
+            spec = finder.find_spec(name, path) if hasattr(finder, "find_spec") else None
+            found = None if spec is None else (spec.origin, spec.submodule_search_locations)
+        if found is not None:
+            return found
+    return None
+
+
+def _on_path(name: str, path: Iterable[str]) -> _Place | None:
+    """As `PathFinder` looks for it, which needs the parent of a nested namespace package imported."""
+    portions: list[str] = []
+    for entry in path:
+        finder = pkgutil.get_importer(entry or _cwd())
+        spec = finder.find_spec(name) if finder is not None else None
+        if spec is not None and spec.loader is not None:
+            return spec.origin, spec.submodule_search_locations
+        if spec is not None:  # a directory without __init__.py counts only where nothing else is found
+            portions += spec.submodule_search_locations or []
+    return (None, portions) if portions else None
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed
+        return os.devnull
+
+
+def _parent(path: str, levels: int) -> str:
+    for _ in range(levels):
+        path = os.path.dirname(path)
+    return path
