@@ -60,8 +60,8 @@ def _session(leader: int) -> Iterator[psutil.Process]:
         (
             TRAIN,
             "segfault reset 0",
-            f"(seed 0) took its process with it in a reset when its speed was measured with random actions, {SEGFAULT}; "
-            f"--debug shows where, and {APART}",
+            "(seed 0) took its process with it in a reset when its speed was measured with random actions, "
+            f"{SEGFAULT}; --debug shows where, and {APART}",
         ),
         (
             TRAIN,

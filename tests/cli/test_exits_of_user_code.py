@@ -63,7 +63,9 @@ def test_in_training(
         monkeypatch.setenv("ENDING", "SystemExit(0) step 7")
         said = failure(f"{verb} run", capsys)
         seed, step = (in_tmp / "ending").read_text().split()
-        named = rf"environment environments:ending{shown} \(seed {seed}\) failed in step {step}: SystemExit: 0"
+        named = (
+            rf"environment environments:ending{shown} \(seed {seed}\) failed in step {step}: SystemExit: 0"
+        )
         assert re.fullmatch(named, said), said
 
 

@@ -20,6 +20,7 @@ import pytest
 pytestmark = pytest.mark.alone
 
 GUARDED = [sys.executable, str(Path(__file__).with_name("guarded.py"))]
+KILLED = "was killed by SIGKILL (by hand, or by the system for want of memory)"
 SECONDS = 10.0
 
 
@@ -33,7 +34,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 @contextmanager
 def waiting(work: str = "wait") -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
     """The command, and its child, once that waits."""
-    with subprocess.Popen([*GUARDED, work], stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        [*GUARDED, work], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         try:
             wait_until(lambda: Path("child").exists() and Path("child").read_text() != "", "the child begins")
             child = psutil.Process(int(Path("child").read_text()))
@@ -109,7 +112,9 @@ def test_it_is_stopped_and_goes_on(whom: str, in_tmp: Path) -> None:
 
 def test_the_keys_of_a_terminal(in_tmp: Path) -> None:
     """Ctrl-Z gives the terminal back to the shell, `fg` takes it, and Ctrl-C comes once."""
-    script = f"{' '.join(GUARDED)} wait; echo stopped $?; while [ ! -e go ]; do sleep 0.1; done; fg; echo ended $?"
+    script = (
+        f"{' '.join(GUARDED)} wait; echo stopped $?; while [ ! -e go ]; do sleep 0.1; done; fg; echo ended $?"
+    )
     shell, terminal = pty.fork()
     if shell == 0:
         os.execvp("bash", ["bash", "-mc", script])
@@ -152,8 +157,7 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
         child.kill()
         assert process.wait(SECONDS) == 1
         assert process.stderr is not None and process.stderr.read() == (
-            "veldt: its process was killed by SIGKILL (by hand, or by the system for want of memory) in the middle of its "
-            "work\n"
+            f"veldt: its process {KILLED} in the middle of its work\n"
         )
 
 
@@ -164,8 +168,7 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
         (
             "die at exit",
             0,
-            "veldt: all was done, but as its process ended it was killed by SIGKILL (by hand, or by the system for want "
-            "of memory)\n",
+            f"veldt: all was done, but as its process ended it {KILLED}\n",
         ),
     ],
 )
