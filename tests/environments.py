@@ -5,14 +5,16 @@ Functions without arguments can be named on a command line, `environments:dictio
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import signal
 import time
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -180,6 +182,8 @@ class Failing(Scripted):
         match self._how:
             case "raise":
                 raise RuntimeError("the wheel came off")
+            case "SystemExit":
+                raise SystemExit(0)
             case "nan observation":
                 return (np.full(3, np.nan, np.float32), *result[1:])
             case "nan reward":
@@ -341,3 +345,60 @@ class Unhurried(gymnasium.Wrapper[Any, Any, Any, Any]):
 def unhurried_cartpole() -> gymnasium.Env[Any, Any]:
     """CartPole-v1 of which the first process to be there cannot take every step before the last one has begun."""
     return Unhurried(gymnasium.make("CartPole-v1"), 0.002)
+
+
+class Ending(Scripted):
+    """Ends its process, or tries to, in the way that the environment variable ENDING says: "how where after".
+
+    `where` is "make", "reset" or "step", and the call that ends it is the one after so many of them in this process.
+    Before, it writes its seed and the step of its episode into a file `ending`.
+    """
+
+    calls: ClassVar[Counter[str]] = Counter()
+    _seed = -1
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__([(50, "terminated")])
+        self.render_mode = render_mode
+        self._t = 0
+        self._count("make")
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        observation = super().reset(seed=seed)
+        self._count("reset")
+        return observation
+
+    def step(self, action: Any) -> Step:
+        self._count("step")
+        return super().step(action)
+
+    def render(self) -> Any:
+        return np.zeros((16, 16, 3), np.uint8)
+
+    def _count(self, call: str) -> None:
+        how, where, after = os.environ.get("ENDING", "no never 0").split()
+        self.calls[call] += 1
+        if call != where or self.calls[call] <= int(after):
+            return
+        Path("ending").write_text(f"{self._seed} {self._t}")
+        match how:
+            case "SystemExit(0)":
+                raise SystemExit(0)
+            case "SystemExit('text')":
+                raise SystemExit("text")
+            case "CancelledError":
+                raise asyncio.CancelledError("not now")
+            case "os._exit(0)":
+                os._exit(0)
+            case "os._exit(3)":
+                os._exit(3)
+            case "exit(0)":
+                ctypes.CDLL(None).exit(0)
+            case "segfault":
+                ctypes.string_at(0)
+            case "SIGKILL":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ending(render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    return Ending(render_mode)

@@ -1,6 +1,6 @@
 """`python -m veldt`."""
 
-from veldt.cli import main
+from veldt.cli.guard import main
 
 if __name__ == "__main__":
     main()

@@ -10,6 +10,7 @@ import difflib
 import re
 import traceback
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 _ALIKE = 0.65  # of 1, how much of two names has to be the same for one to be taken for the other
 
@@ -65,6 +66,28 @@ class CheckpointError(VeldtError):
     """A checkpoint is missing, truncated, altered, or belongs to something else."""
 
 
+class Escaped(Exception):
+    """Stands for what the user's code raised that is no Exception: SystemExit, say, which would end veldt."""
+
+
+def contained(error: BaseException) -> NoReturn:
+    """Raises what the user's code has raised so that handlers of Exception see it, whatever it was.
+
+    KeyboardInterrupt stays what it is: veldt's own handlers raise it, wherever the process is, to end it.
+    """
+    if isinstance(error, (Exception, KeyboardInterrupt, GeneratorExit)):
+        raise error
+    raise Escaped(described(error)) from error
+
+
+def described(error: BaseException) -> str:
+    """The kind of an error of the user's code, and what it says, if anything."""
+    if isinstance(error, Escaped):
+        return str(error)
+    said = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 def diverged(what: str, lower: str = "--learning-rate or --gradient-clip") -> VeldtError:
     """Training that has diverged: `what` shows it (a sentence's beginning), and which settings to lower."""
     return VeldtError(
@@ -78,11 +101,11 @@ def as_error(kind: type[SimulatorError] | type[NetworkError], what: str) -> Iter
     """Errors of the user's own code become one of `kind`: `what` failed (a sentence's beginning), and how."""
     try:
         yield
-    except VeldtError:
+    except (VeldtError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:
         details = "".join(traceback.format_exception(error))
-        raise kind(f"{what}: {type(error).__name__}: {error}", details=details) from error
+        raise kind(f"{what}: {described(error)}", details=details) from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -12,14 +12,15 @@ from typing import Protocol
 import numpy as np
 
 from veldt.config import from_dict
-from veldt.errors import SimulatorError, UsageError, as_error
+from veldt.errors import UsageError
 from veldt.gate import Choice, admit
 from veldt.runs.directory import RunDirectory
 from veldt.runs.starts_file import STARTS_NAME, check_new_file
 from veldt.runs.window import Window
 from veldt.simulators.seeding import EVALUATION, derive_seed
 from veldt.simulators.settings import AtariConfig, SimulationConfig
-from veldt.simulators.simulator import Simulator, make_simulator
+from veldt.simulators.shown import ShownSimulator
+from veldt.simulators.simulator import Simulator
 from veldt.simulators.source import resolve
 from veldt.simulators.starts import Beginning, Starts, check_numbers, make_starts
 from veldt.systems.assembly import versions
@@ -68,7 +69,7 @@ def record(
         directory, source = Path(), resolve(env)
     path = directory / STARTS_NAME if out is None else out
     check_new_file(path)
-    simulator = make_simulator(source, atari, render=True)
+    simulator = ShownSimulator(source, atari)
     try:
         if simulator.spec.action.kind != "discrete":
             raise UsageError(
@@ -78,8 +79,7 @@ def record(
         window = Window(rate)
         try:
             seeds = (derive_seed(seed, EVALUATION, _GAMES, game) for game in itertools.count())
-            with as_error(SimulatorError, f"environment {source.name} failed while it was played"):
-                games = play(simulator, window, seeds)
+            games = play(simulator, window, seeds)
         finally:
             window.close()
     finally:

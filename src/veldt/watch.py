@@ -13,13 +13,14 @@ import torch
 
 from veldt import api
 from veldt.agent import Agent
-from veldt.errors import UsageError, VeldtError
+from veldt.errors import SimulatorError, UsageError, VeldtError
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeRecord, read_episodes
 from veldt.runs.own_files import refuse_other
 from veldt.runs.video import check_new_video, write_video
 from veldt.simulators.seeding import EVALUATION, derive_seed, uniform
-from veldt.simulators.simulator import Simulator, make_simulator
+from veldt.simulators.shown import ShownSimulator
+from veldt.simulators.simulator import Simulator
 
 _FPS = 30.0
 
@@ -46,6 +47,7 @@ def record(
     Raises:
         UsageError: there is no such run or game, its environment does not render, `out` exists or is no video's
             name, or as for `veldt.load`.
+        SimulatorError: the environment failed.
         VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
     """
     directory = RunDirectory.open(run)
@@ -57,7 +59,7 @@ def record(
     # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     agent = api.load(run, best=best, env=env, network=network, trust=trust)
-    simulator = make_simulator(agent.source, agent.config.atari, render=True)
+    simulator = ShownSimulator(agent.source, agent.config.atari)
     scores: list[float] = []
     try:
         if game is None:
@@ -70,8 +72,10 @@ def record(
             out = out or directory.videos / f"game-{index}.mp4"
         fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
         write_video(frames, out, fps)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UsageError(_not_drawn(agent.source.name, error)) from None
+    except SimulatorError as error:
+        if isinstance(error.__cause__, gymnasium.error.DependencyNotInstalled):
+            raise UsageError(_not_drawn(agent.source.name, error.__cause__)) from None
+        raise
     finally:
         simulator.close()
     return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.alone
 # In these ways an environment fails by itself; in the others only a process around it can notice.
 RAISES = {
     "raise": "RuntimeError: the wheel came off",
+    "SystemExit": "failed .*: SystemExit: 0$",
     "nan observation": "the observation contains NaN",
     "nan reward": "the reward is NaN",
     "shape": r"has shape \(4,\), but the observation space declares \(3,\)",

@@ -23,6 +23,7 @@ IN_PROCESS = {"simulators": "in-process"}
 WORKERS = {"simulators": "workers", "processes": 2}
 CASES = [
     ("raise", IN_PROCESS),
+    ("SystemExit", IN_PROCESS),
     ("nan reward", IN_PROCESS),
     ("hang", IN_PROCESS),
     ("raise", WORKERS),

@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
 
@@ -126,6 +126,15 @@ class _SwitchOnce(argparse.BooleanOptionalAction):
         super().__call__(parser, namespace, values, option)
 
 
+class HelpShown(SystemExit):
+    """Help was asked for, and printed: the command is done. Any other SystemExit in a verb is the user's code's."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise HelpShown(status)
+
+
 class CommandLine:
     """What one verb takes.
 
@@ -137,7 +146,7 @@ class CommandLine:
         self, verb: str, summary: str, why_none: Callable[[str], str | None] = lambda name: None
     ) -> None:
         self._verb, self._settings, self._why_none = verb, list[Setting](), why_none
-        self._parser = argparse.ArgumentParser(
+        self._parser = _Parser(
             description=summary,
             epilog="--debug adds a traceback to an error.",
             allow_abbrev=False,

@@ -12,9 +12,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli import inspecting, starts, training
+from veldt.cli.arguments import HelpShown
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
-from veldt.errors import UsageError, VeldtError, did_you_mean
+from veldt.errors import UsageError, VeldtError, described, did_you_mean
 
 HELP = """veldt: any deep-RL algorithm, on any arrangement of simulators, inference, replay and learners
 
@@ -66,10 +67,15 @@ def run(argv: Sequence[str] | None) -> None:
         if shown := details if debug else users_part(details):
             complain(f"\n{shown.rstrip()}")
         sys.exit(error.exit_code)
-    except Exception as error:
-        if debug:
+    except (KeyboardInterrupt, HelpShown):
+        raise
+    except BaseException as error:
+        if not debug:
+            complain(f"veldt: {described(error)} (unexpected; --debug shows where)")
+        elif isinstance(error, Exception):
             raise
-        complain(f"veldt: {type(error).__name__}: {error} (unexpected; --debug shows where)")
+        else:  # a SystemExit of the user's code, say, with whatever exit code
+            traceback.print_exc()
         sys.exit(1)
 
 

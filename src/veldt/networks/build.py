@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from veldt.by_name import load_function, name_of
 from veldt.errors import NetworkError, UsageError, as_error, did_you_mean
 from veldt.networks.torsos import MLP, PIXEL, Activation, ImpalaTorso, a3c_net, dqn_net, small_net
+from veldt.runtime.activity import running
 from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
 
@@ -97,6 +98,7 @@ class Custom(nn.Module):
         with (
             torch.no_grad(),
             as_error(NetworkError, f"network {name} failed on observations {_shapes(given)}"),
+            running(f"network {name}", "when it was tried out"),
         ):
             features = module(given)
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
@@ -140,10 +142,16 @@ def build_torso(
     """
     if not isinstance(network, str) or is_own(network):
         name = network if isinstance(network, str) else name_of(network)
-        factory = load_function(network, "network") if isinstance(network, str) else network
+        subject = f"network {name}"
+        with (
+            as_error(NetworkError, f"{subject} could not be imported"),
+            running(subject, "when it was imported"),
+        ):
+            factory = load_function(network, "network") if isinstance(network, str) else network
         shapes = {field: array.network_shape for field, array in spec.observation.items()}
         shape: Any = shapes if spec.is_dict else shapes[""]
-        with as_error(NetworkError, f"network {name} failed when it was made for the shape {shape}"):
+        what = f"{subject} failed when it was made for the shape {shape}"
+        with as_error(NetworkError, what), running(subject):
             module = factory(shape)
         if not isinstance(module, nn.Module):
             raise UsageError(f"network {name} returned {type(module).__name__}: it must return an nn.Module")

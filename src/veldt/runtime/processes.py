@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import math
 import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import forkserver as forkserver_module
@@ -20,6 +18,7 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
 
+from veldt.runtime.endings import end_with, how_it_ended
 from veldt.runtime.safe_path import safe_path
 from veldt.runtime.traces import take_trace
 
@@ -82,24 +81,11 @@ def main_module_hidden() -> Iterator[None]:
 def _run_until_parent_ends(life: Connection, target: Callable[..., None], *args: Any) -> None:
     """What a child runs: whatever happens to the parent, this process ends with it.
 
-    The other end of `life`, on which nothing is ever sent, closes when the parent dies, even by SIGKILL. On Linux the
-    kernel then signals this process directly, so that an environment stuck in native code holding the interpreter lock
-    dies too. (It signals whatever happens on the pipe. `multiprocessing`'s own pipe to its children does not serve: a
-    parent that loses its core while it writes the last of the child's arguments would kill the child by doing so.)
+    The other end of `life` closes when the parent dies, even by SIGKILL (see `end_with`). `multiprocessing`'s own pipe
+    to its children does not serve: a parent that loses its core while it writes the last of the child's arguments
+    would kill the child by doing so.
     """
-    if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-        if life.poll(0):  # it closed before the kernel knew whom to tell
-            os._exit(1)
-    else:
-
-        def watch() -> None:
-            life.poll(None)
-            os._exit(1)
-
-        threading.Thread(target=watch, daemon=True, name="exit-with-parent").start()
+    end_with(life.fileno())
     target(*args)
 
 
@@ -187,11 +173,7 @@ class Child:
         code = self._process.exitcode
         if code is None:
             return "is still running"
-        if code < 0:
-            with contextlib.suppress(ValueError):
-                why = " (by hand, or by the system for want of memory)" if -code == signal.SIGKILL else ""
-                return f"was killed by {signal.Signals(-code).name}{why}"
-        return f"exited with code {code}"
+        return how_it_ended(code)
 
     def receive(self, deadline_s: float) -> bytes | None:
         """The next message, or None if none came in time or the child is gone (or has closed its pipe, 5 s later)."""

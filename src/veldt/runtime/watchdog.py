@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from veldt.runtime.activity import ends_itself
+
 # The least used of the signals that have no meaning of their own: schedulers send the user's signals as warnings, and
 # environments set alarms of their own.
 _SIGNAL = signal.SIGVTALRM
@@ -98,6 +100,7 @@ class Watchdog:
         frame = sys._current_frames().get(self._watched)
         where = "".join(traceback.format_stack(frame)) if frame else ""
         _say_last(self._last_words(), where, self._is_final)
+        ends_itself(1)
         os._exit(1)
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from veldt.errors import SimulatorError, UsageError, as_error
+from veldt.runtime.activity import Record, running
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import within
 from veldt.simulators.in_process import InProcessSimulators, Simulators
@@ -57,6 +58,7 @@ def probe_spec(source: EnvSource, atari: AtariConfig) -> SimulatorSpec:
     with (
         as_error(SimulatorError, f"{name} could not be made"),
         within(_MAKE_DEADLINE, lambda: 0, f"{name} hangs when it is made"),
+        running(name),
     ):
         simulator = make_simulator(source, atari)
         simulator.close()
@@ -68,39 +70,44 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
 
     SimulatorError if it fails, or if a reset or a step takes longer than `timeout` seconds.
     """
-    what = f"environment {source.name} failed when its speed was measured with random actions"
-    done = [0]
+    name, when = f"environment {source.name}", "when its speed was measured with random actions"
+    what = f"{name} failed {when}"
     with (
+        running(name, when, can_be_apart=True) as record,
         as_error(SimulatorError, what),
-        within(timeout, done.copy, f"{what}: it counts as hung", " (--env-timeout)"),
+        within(timeout, record.progress.tobytes, f"{what}: it counts as hung", " (--env-timeout)"),
     ):
         simulator = make_simulator(source, atari)
         try:
-            return _time_step(simulator, done)
+            return _time_step(simulator, record)
         finally:
             simulator.close()
 
 
-def _time_step(simulator: Simulator, done: list[int]) -> float:
-    """`done` counts the steps."""
+def _time_step(simulator: Simulator, record: Record) -> float:
     rng = np.random.default_rng(0)
     rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
     actions = simulator.spec.action.sample(rng, 64)
     actions = actions.tolist() if simulator.spec.action.kind == "discrete" else actions
-    simulator.reset(0, rows, 0)
-    ended = False
+    ended, done = False, 0
+
+    def reset() -> None:
+        record.resets(done)
+        simulator.reset(done, rows, 0)
+        record.steps(done)
 
     def chunk() -> float:
-        nonlocal ended
+        nonlocal ended, done
         steps, begin = 0, time.perf_counter()
         while (elapsed := time.perf_counter() - begin) < _PROBE_SECONDS / _CHUNKS or steps < 2:
             if ended:
-                simulator.reset(done[0], rows, 0)
-            _, terminated, truncated, _ = simulator.step(actions[done[0] % 64], rows, 0)
-            ended, steps = terminated or truncated, steps + 1
-            done[0] += 1
+                reset()
+            _, terminated, truncated, _ = simulator.step(actions[done % 64], rows, 0)
+            ended, steps, done = terminated or truncated, steps + 1, done + 1
+            record.progress[2] = done
         return elapsed / steps
 
+    reset()
     # The quickest of several: on a machine that others use too, the rest measures the others.
     return min(chunk() for _ in range(_CHUNKS))
 

@@ -7,8 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-import numpy as np
-
+from veldt.runtime.activity import Record
 from veldt.runtime.watchdog import Watchdog
 from veldt.simulators.failures import hung
 from veldt.simulators.replay import Prefix, Unfinished
@@ -64,7 +63,13 @@ class InProcessSimulators:
     def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
         self.trajectory = trajectory
         self.groups = split(trajectory.width, groups)
-        self._progress = np.zeros(3, np.int64)
+        self._record = Record(
+            f"environment {settings.source.name}",
+            width=trajectory.width,
+            first=settings.first,
+            can_be_apart=True,
+        )
+        self._progress, self._busy = self._record.progress, self._record.busy
         self._watchdog = Watchdog(
             settings.simulation.env_timeout,
             self._progress.tobytes,
@@ -75,11 +80,14 @@ class InProcessSimulators:
         try:
             with self._watched():
                 self._steppers = [
-                    Stepper(settings, trajectory, part, self._progress, offers_core=False)
+                    Stepper(
+                        settings, trajectory, part, self._progress, self._record.episodes, offers_core=False
+                    )
                     for part in self.groups
                 ]
         except BaseException:
             self._watchdog.close()
+            self._record.close()
             raise
 
     def start(self) -> dict[int, Prefix]:
@@ -87,11 +95,12 @@ class InProcessSimulators:
             return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
 
     def step(self, group: int, t: int) -> None:
-        self._watchdog.watching = True  # not by a context manager: this is a tenth of a small step's time
+        # Not by a context manager: that would be a tenth of a small step's time.
+        self._watchdog.watching, self._busy[0] = True, 1
         try:
             self._steppers[group].step(t)
         finally:
-            self._watchdog.watching = False
+            self._watchdog.watching, self._busy[0] = False, 0
 
     def wait(self, group: int, t: int) -> None:
         pass
@@ -118,17 +127,19 @@ class InProcessSimulators:
         return [note for stepper in self._steppers for note in stepper.take_notes()]
 
     def close(self) -> None:
+        self._busy[0] = 1
         for stepper in self._steppers:
             stepper.close()
         self._watchdog.close()
+        self._record.close()
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        self._watchdog.watching = True
+        self._watchdog.watching, self._busy[0] = True, 1
         try:
             yield
         finally:
-            self._watchdog.watching = False
+            self._watchdog.watching, self._busy[0] = False, 0
 
 
 def split(count: int, parts: int) -> list[slice]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import gymnasium
 import numpy as np
 
-from veldt.errors import UsageError
+from veldt.errors import UsageError, contained
 from veldt.simulators.seeding import episode_seed
 from veldt.simulators.settings import AtariConfig, SimulationConfig
 from veldt.simulators.source import EnvSource
@@ -63,7 +63,7 @@ class Simulator(Protocol):
 
 
 class GymnasiumSimulator:
-    """Any Gymnasium environment."""
+    """Any Gymnasium environment. What it raises is an Exception by the time that others see it (see `contained`)."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env = env
@@ -73,7 +73,10 @@ class GymnasiumSimulator:
         self._to_env = None if plain else self.spec.action.to_env
 
     def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
-        result = self._env.reset(seed=seed)
+        try:
+            result = self._env.reset(seed=seed)
+        except BaseException as error:
+            contained(error)
         try:
             observation, _ = result
         except (TypeError, ValueError):
@@ -83,7 +86,10 @@ class GymnasiumSimulator:
     def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
         if self._to_env is not None:
             action = self._to_env(action)
-        result = self._env.step(action)
+        try:
+            result = self._env.step(action)
+        except BaseException as error:
+            contained(error)
         try:
             observation, reward, terminated, truncated, _ = result
         except (TypeError, ValueError):
@@ -98,7 +104,10 @@ class GymnasiumSimulator:
         raise NotImplementedError("a Gymnasium environment is rebuilt by replaying its actions")
 
     def render(self) -> np.ndarray:
-        picture = self._env.render()
+        try:
+            picture = self._env.render()
+        except BaseException as error:
+            contained(error)
         if not isinstance(picture, np.ndarray):
             raise UsageError(f"{self._env} does not render pictures: it has no render_mode 'rgb_array'")
         return picture
@@ -108,7 +117,10 @@ class GymnasiumSimulator:
         return [] if names is None else list(names())
 
     def close(self) -> None:
-        self._env.close()
+        try:
+            self._env.close()
+        except BaseException as error:
+            contained(error)
 
 
 def _count_message(call: str, got: Any, expected: int) -> str:
@@ -122,4 +134,7 @@ def make_simulator(source: EnvSource, atari: AtariConfig, *, render: bool = Fals
         from veldt.simulators.atari import AtariSimulator
 
         return AtariSimulator(source.name, atari)
-    return GymnasiumSimulator(source.make(render=render))
+    try:
+        return GymnasiumSimulator(source.make(render=render))
+    except BaseException as error:
+        contained(error)

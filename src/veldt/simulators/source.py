@@ -15,7 +15,8 @@ import cloudpickle
 import gymnasium
 
 from veldt.by_name import load_function, name_of
-from veldt.errors import UsageError, did_you_mean
+from veldt.errors import SimulatorError, UsageError, as_error, did_you_mean
+from veldt.runtime.activity import running
 
 ATARI_PREFIX = "ALE/"
 _RENDERS = (
@@ -85,6 +86,7 @@ def resolve(
 
     Raises:
         UsageError: an id or function is unknown (with a suggestion), or `kwargs` would not be read.
+        SimulatorError: its module failed when it was imported.
     """
     if not isinstance(env, str):
         if not callable(env):
@@ -93,6 +95,12 @@ def resolve(
                 f"not {type(env).__name__}"
             )
         return EnvSource(name_of(env), kwargs or {}, cloudpickle.dumps(env))
+    name = f"environment {env}"
+    with as_error(SimulatorError, f"{name} could not be imported"), running(name, "when it was imported"):
+        return _named(env, kwargs)
+
+
+def _named(env: str, kwargs: Mapping[str, Any] | None) -> EnvSource:
     if env.startswith(ATARI_PREFIX):
         _register_atari(env)
         if kwargs:

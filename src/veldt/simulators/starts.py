@@ -23,6 +23,7 @@ import numpy as np
 from veldt.errors import SimulatorError, UsageError, as_error
 from veldt.runs.episodes import smallest
 from veldt.runs.starts_file import read_starts_file, write_starts_file
+from veldt.runtime.activity import Record, running
 from veldt.runtime.settings import flag
 from veldt.runtime.watchdog import within
 from veldt.simulators.settings import AtariConfig
@@ -156,11 +157,15 @@ def make_starts(
         UsageError: the second time it was another place, so that nobody could start there again.
         SimulatorError: the environment failed.
     """
-    done = [0]
-    what = f"environment {source.name} failed when its starts were played again"
-    with as_error(SimulatorError, what), within(timeout, done.copy, what, " (--env-timeout)"):
-        there = _places(source, atari, beginnings, done)
-        again = _places(source, atari, beginnings[::-1], done)[::-1]
+    name, when = f"environment {source.name}", "when its starts were played again"
+    what = f"{name} failed {when}"
+    with (
+        running(name, when) as record,
+        as_error(SimulatorError, what),
+        within(timeout, record.progress.tobytes, what, " (--env-timeout)"),
+    ):
+        there = _places(source, atari, beginnings, record)
+        again = _places(source, atari, beginnings[::-1], record)[::-1]
     digests = [one for one, other in zip(there, again, strict=True) if one is not None and one == other]
     if len(digests) < len(beginnings):
         raise UsageError(
@@ -202,24 +207,26 @@ def draw_points(lengths: Sequence[int], rng: np.random.Generator) -> list[int]:
 
 
 def _places(
-    source: EnvSource, atari: AtariConfig, beginnings: Sequence[Beginning], done: list[int]
+    source: EnvSource, atari: AtariConfig, beginnings: Sequence[Beginning], record: Record
 ) -> list[str | None]:
     """Where they lead, see `_reached`."""
     simulator = make_simulator(source, atari)
     try:
-        return [_reached(simulator, seed, actions, done) for seed, actions in beginnings]
+        return [_reached(simulator, seed, actions, record) for seed, actions in beginnings]
     finally:
         simulator.close()
 
 
-def _reached(simulator: Simulator, seed: int, actions: np.ndarray, done: list[int]) -> str | None:
-    """The digest of where the actions lead; None if the game is over before. `done` counts the steps."""
+def _reached(simulator: Simulator, seed: int, actions: np.ndarray, record: Record) -> str | None:
+    """The digest of where the actions lead; None if the game is over before."""
     rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
+    record.resets(seed)
     simulator.reset(seed, rows, 0)
+    record.steps()
     score = 0.0
     for action in actions.tolist() if simulator.spec.action.kind == "discrete" else actions:
         reward, terminated, truncated, _ = simulator.step(action, rows, 0)
-        done[0] += 1
+        record.progress[2] += 1
         score += float(np.float32(reward))  # as rows hold it
         if terminated or truncated:
             return None

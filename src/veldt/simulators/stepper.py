@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from veldt.errors import SimulatorError
+from veldt.errors import SimulatorError, described
+from veldt.runtime.activity import CLOSING, MAKING, RESETTING
 from veldt.runtime.cores import offer_core
 from veldt.simulators.failures import Patience, named
 from veldt.simulators.replay import Prefix, Unfinished, replay
@@ -30,11 +31,13 @@ _FOR_EVER = "failed in the first step of ten episodes in a row, the last time wi
 class Stepper:
     """The simulators `part` of the run.
 
-    Stepping is single-threaded and in order. `progress` int64 [3] is written before a simulator is touched, so that
-    whoever waits can name the one that hangs: the simulator, the episode if it begins one, and a number that grows with
-    every row and with the steps that fill none (decorrelation, replay), so that much work does not look like a hang.
+    Stepping is single-threaded and in order. `progress` int64 [4] is written before a simulator is touched, so that
+    whoever waits can name the one that hangs: the simulator, the episode if it begins one, the number of rows, and one
+    that grows with the steps that fill none (decorrelation, replay), so that much work does not look like a hang.
 
     Args:
+        episodes: where each simulator's seed is written, and the number of rows when its episode began; see
+            `runtime.activity.Record`. None where nobody reads it.
         offers_core: whether another process infers, and may be waiting for this one's core.
     """
 
@@ -44,13 +47,16 @@ class Stepper:
         slot: Trajectory,
         part: slice,
         progress: np.ndarray,
+        episodes: np.ndarray | None = None,
         *,
         offers_core: bool,
     ) -> None:
         self._settings, self._slot = settings, slot
         self._first, self._part = part.start, part
         self._offers_core, self._slow = offers_core, False
-        self._progress = progress
+        self._progress, self._rows_done = progress, 0
+        record = np.zeros((2, slot.width), np.int64) if episodes is None else episodes
+        self._seed_of, self._began = record[0], record[1]
         self._patience = Patience()
         self._restarts_on_error = settings.simulation.on_env_error == "restart"
         self._wait_reset = settings.simulation.resets == "wait"
@@ -62,7 +68,7 @@ class Stepper:
         for index in range(part.stop - part.start):
             self._touch(self._first + index, 0)
             try:
-                self._simulators.append(self._make())
+                self._simulators.append(self._make(index))
             except Exception as error:
                 raise self._error(index, "could not be made", error) from error
 
@@ -90,7 +96,7 @@ class Stepper:
         rows, reward, ended = row.next_observation, row.reward, row.ended.tolist()
         progress, simulators, first = self._progress, self._simulators, self._first
         slow, begin = self._slow, time.perf_counter()
-        progress[2] += 1
+        progress[2] = self._rows_done = self._rows_done + 1
         index = 0
         while index < len(simulators):  # entered again only after a failure that was restarted
             try:
@@ -122,7 +128,7 @@ class Stepper:
     def reset_ended(self) -> None:
         """Wait-reset: resets the simulators left out of the last rows, into the slot's `fresh` observations."""
         last = self._slot.steps
-        self._progress[2] += 1
+        self._progress[3] += 1
         rows = [array[self._part] for array in self._slot.fresh.values()]
         for index in np.flatnonzero(self._slot.ended[last, self._part]):
             b = self._first + int(index)
@@ -157,6 +163,8 @@ class Stepper:
             how = unfinished.get(b, Unfinished())
             if how.state is not None:
                 simulator.restore(how.state)
+                self._seed_of[b] = self._settings.seed(b, int(slot.episode[t, b]))
+                self._began[b] = self._rows_done - slot.age[t, b]
                 continue
             difference = None if how.actions is None else self._replay(index, how.actions, t)
             if how.actions is None or difference is not None:
@@ -172,11 +180,18 @@ class Stepper:
         return notes
 
     def close(self) -> None:
-        for simulator in self._simulators:
-            with contextlib.suppress(Exception):
-                simulator.close()
+        for index in range(len(self._simulators)):
+            self._close(index)
 
-    def _make(self) -> Simulator:
+    def _close(self, index: int) -> None:
+        self._progress[0] = b = self._first + index
+        self._began[b] = CLOSING
+        with contextlib.suppress(Exception):
+            self._simulators[index].close()
+
+    def _make(self, index: int) -> Simulator:
+        b = self._first + index
+        self._seed_of[b], self._began[b] = self._settings.seed(b, int(self._progress[1])), MAKING
         return make_simulator(self._settings.source, self._settings.atari)
 
     def _rows(self, t: int) -> list[np.ndarray]:
@@ -196,7 +211,7 @@ class Stepper:
         begin, score = 0, 0.0
         self._reset(index, self._rows(0), 0)
         for step, action in enumerate(actions):
-            self._progress[2] += 1
+            self._tick(b)
             self._shift_history(index)
             reward, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
             self._check_observation(self._rows(0), index)
@@ -218,7 +233,10 @@ class Stepper:
     def _reset_into(self, index: int, rows: list[np.ndarray], episode: int) -> None:
         b = self._first + index
         self._touch(b, episode)
-        self._simulators[index].reset(self._settings.seed(b, episode), rows, index)
+        seed = self._settings.seed(b, episode)
+        self._seed_of[b], self._began[b] = seed, RESETTING
+        self._simulators[index].reset(seed, rows, index)
+        self._began[b] = self._rows_done
         self._check_observation(rows, index)
 
     def _phantom(self, index: int, t: int, rows: list[np.ndarray]) -> None:
@@ -280,11 +298,10 @@ class Stepper:
         if not self._restarts_on_error:
             raise self._error(index, what, error) from error
         self._notes.append(str(self._error(index, f"{what} and was restarted", error)))
-        with contextlib.suppress(Exception):
-            self._simulators[index].close()
+        self._close(index)
         self._slot.restarts[self._first + index] += 1
         try:
-            self._simulators[index] = self._make()
+            self._simulators[index] = self._make(index)
         except Exception as again:
             raise self._error(index, _AGAIN, again) from again
 
@@ -298,26 +315,37 @@ class Stepper:
 
     def _replay(self, index: int, actions: np.ndarray, t: int) -> str | None:
         """Plays the episode of row `t` again; None if it comes out as it is there, else what is different."""
-        seed = self._settings.seed(self._first + index, int(self._slot.episode[t, self._first + index]))
+        b = self._first + index
+        seed = self._settings.seed(b, int(self._slot.episode[t, b]))
+        self._seed_of[b], self._began[b] = seed, RESETTING
         try:
             return replay(
-                self._simulators[index], seed, self._ticking(actions), self._slot.rows(t, self._part), index
+                self._simulators[index],
+                seed,
+                self._ticking(b, actions),
+                self._slot.rows(t, self._part),
+                index,
             )
         except Exception as error:
             # Another course of the game may be one in which an action is an error.
-            with contextlib.suppress(Exception):
-                self._simulators[index].close()
+            self._close(index)
             try:
-                self._simulators[index] = self._make()
+                self._simulators[index] = self._make(index)
             except Exception as again:
                 raise self._error(index, "could not be made", again) from again
-            return f"{type(error).__name__}: {error}"
+            return described(error)
 
-    def _ticking(self, actions: np.ndarray) -> Iterator[Any]:
-        """The actions one by one, each counted as progress."""
+    def _ticking(self, b: int, actions: np.ndarray) -> Iterator[Any]:
+        """The actions of a replayed episode one by one, each counted as progress."""
+        self._began[b] = self._rows_done
         for action in actions.tolist() if self._discrete else actions:
-            self._progress[2] += 1
+            self._tick(b)
             yield action
+
+    def _tick(self, b: int) -> None:
+        """Counts a step that fills no row."""
+        self._progress[3] += 1
+        self._began[b] -= 1
 
     def _shift_history(self, index: int) -> None:
         for array in self._slot.observation.values():
@@ -328,5 +356,5 @@ class Stepper:
         if isinstance(error, SimulatorError):
             return error
         details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
-        what = f"{what}: {type(error).__name__}: {error}"
+        what = f"{what}: {described(error)}"
         return named(self._settings, self._first + index, int(self._progress[1]), what, details)

@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Semaphore
 
 import numpy as np
 
-from veldt.errors import SimulatorError
+from veldt.errors import SimulatorError, described
 from veldt.runtime.cores import pin
 from veldt.runtime.messages import pack, unpack
 from veldt.runtime.processes import acquire, leave_signals_to_parent
@@ -31,7 +31,7 @@ RING = 4  # commands under way in one worker are at most one a group, and STOP
 class Wiring:
     """What a worker shares with its owner.
 
-    `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 3] (see
+    `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 4] (see
     `Stepper`) and `failed` bool [W]. `go` counts the commands given, `done` of a group those of it that are finished
     (a call is answered through the pipe instead).
     """
@@ -112,7 +112,7 @@ def _failure(error: Exception) -> bytes:
     if isinstance(error, SimulatorError):
         known = {"simulator": error.simulator, "seed": error.seed, "details": error.details}
         return pack({"error": str(error), **known})
-    return pack({"error": f"{type(error).__name__}: {error}", "details": traceback.format_exc()})
+    return pack({"error": described(error), "details": traceback.format_exc()})
 
 
 def _one_thread() -> None:

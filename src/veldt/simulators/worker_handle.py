@@ -27,7 +27,7 @@ def make_board(workers: int, context: ForkServerContext) -> SharedArrays:
     """What all workers share with their owner besides the slot; see `Wiring`."""
     layouts = {
         "commands": Layout((workers, RING, 3), "int64"),
-        "progress": Layout((workers, 3), "int64"),
+        "progress": Layout((workers, 4), "int64"),
         "failed": Layout((workers,), "bool"),
     }
     return SharedArrays(layouts, context)
@@ -123,7 +123,7 @@ class WorkerHandle:
         if message is not None and "error" in (header := unpack(message)[0]):
             known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
             return SimulatorError(header["error"], **known)
-        b, episode, _ = self._progress.tolist()
+        b, episode = self._progress[:2].tolist()
         command, row = self.pending.get(self._group_of(b), (CALL, 0))
         if command == STEP and not self._slot.ended[row, b]:
             episode = int(self._slot.episode[row, b])

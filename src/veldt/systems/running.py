@@ -12,9 +12,10 @@ from veldt.config import System, TrainConfig
 from veldt.errors import UsageError, VeldtError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
+from veldt.runs.going_on import how_to_go_on
 from veldt.runs.progress import Progress
+from veldt.runtime.activity import training_in
 from veldt.runtime.devices import choose_device
 from veldt.systems.apex import apex
 from veldt.systems.assembly import Assembly
@@ -93,12 +94,13 @@ def run_system(
         return Decoupled(_GRAPHS[config.system], assembly, directory, progress, checkpoint, supervised, lost)
 
     try:
-        if config.in_one_process:
-            return Synchronous(assembly, directory, progress, checkpoint).run()
-        if config.system == "synchronous":
-            return run_together(begin, checkpoint, directory.path, config.roles.restarts)
-        return begin(checkpoint).run()
+        with training_in(str(directory.path)):
+            if config.in_one_process:
+                return Synchronous(assembly, directory, progress, checkpoint).run()
+            if config.system == "synchronous":
+                return run_together(begin, checkpoint, directory.path, config.roles.restarts)
+            return begin(checkpoint).run()
     except VeldtError as error:
-        if CheckpointStore(directory.checkpoints).has_any():
-            error.add_note(f"`veldt resume {directory.path}` goes on from the newest checkpoint")
+        if note := how_to_go_on(directory.path):
+            error.add_note(note)
         raise

@@ -1,0 +1,211 @@
+"""The command `veldt`, in two processes: a child does all the work, and its parent waits to say what killed it.
+
+An environment in the training process may end that process, in Python (`os._exit`) or in native code, without a word
+and even with exit code 0. So the child says when it ends by itself (`runtime/activity`); any other end is a failure.
+
+This file is imported before anything else, so that the parent stays small; and it forks while there is one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from veldt.runtime import activity
+from veldt.runtime.endings import end_with
+
+# Requests that somebody may send to the parent alone, whose number is the one that a shell knows.
+_REQUESTS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTSTP,
+)
+_CAUGHT = (*_REQUESTS, signal.SIGCONT, signal.SIGCHLD)
+_BOTH_S = 0.3  # within which a signal that was sent to both has come to the child, too
+_INTERRUPTED = 130
+
+
+def main() -> None:
+    """Runs the process's own command line.
+
+    Raises:
+        SystemExit: as of `veldt.cli.main`; 1 if the process that did the work was killed, in one sentence on stderr.
+    """
+    from veldt.cli import main as work
+
+    # Elsewhere than on Linux, system libraries (of windows, say) refuse to work in a forked process.
+    if sys.platform == "linux":
+        raise SystemExit(guarded(work, sys.argv[1:]))
+    work()
+
+
+def guarded(work: Callable[[], None], arguments: list[str]) -> int:
+    """The exit code of `work`, which a child does; returns in both processes. `arguments` are the command line's."""
+    _fill_closed_streams()
+    memory = mmap.mmap(-1, activity.SIZE)
+    heard, says_heard = os.pipe()
+    life, lives = os.pipe()
+    # Nothing is to be delivered before either process has its own handlers.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
+    child = os.fork()
+    if child == 0:
+        os.close(heard)
+        os.close(lives)
+        end_with(life)
+        os.set_blocking(says_heard, False)
+        signal.set_wakeup_fd(says_heard, warn_on_full_buffer=False)
+        activity.share(memory)
+        return _worked(work, arguments, before)
+    os.close(says_heard)
+    os.close(life)
+    asked, status = _Waiting(child, heard).until_ended(before)
+    return _result(memory, asked, os.waitstatus_to_exitcode(status), arguments)
+
+
+def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> int:
+    """Does the work in the child, and marks that it ends by itself."""
+    if "--debug" in arguments:
+        import faulthandler
+
+        faulthandler.enable()
+    code = 1
+    try:
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            work()
+        except KeyboardInterrupt:  # in the moment before `work` deals with it
+            _say("veldt: interrupted")
+            code = _INTERRUPTED
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        else:
+            code = 0
+    finally:
+        activity.ends_itself(code)
+    return code
+
+
+class _Waiting:
+    """The parent, which passes on what is sent to it alone, and stops and goes on with the child.
+
+    Args:
+        heard: a pipe with the number of each signal that the child has received itself.
+    """
+
+    def __init__(self, child: int, heard: int) -> None:
+        self._child, self._heard = child, heard
+        self._own, own = os.pipe()
+        os.set_blocking(self._own, False)
+        os.set_blocking(heard, False)
+        os.set_blocking(own, False)
+        for number in _CAUGHT:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, say
+                signal.signal(number, lambda *_: None)
+        signal.set_wakeup_fd(own, warn_on_full_buffer=False)
+        self._due: list[
+            tuple[float, int]
+        ] = []  # to be passed on then, if the child has not received it itself
+        self._had: list[tuple[float, int]] = []  # received by the child, and not yet by this process
+        self._passed_on: dict[int, float] = {}
+
+    def until_ended(self, mask: set[int]) -> tuple[set[int], int]:
+        """The signals that this process has received, and the child's status once it has ended."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        asked: set[int] = set()
+        looks = select.poll()
+        looks.register(self._own, select.POLLIN)
+        looks.register(self._heard, select.POLLIN)
+        while True:
+            ended, status = os.waitpid(self._child, os.WNOHANG | os.WUNTRACED)
+            asked.update(self._take())
+            if ended and not os.WIFSTOPPED(status):
+                return asked, status
+            if ended:
+                self._stop_too()
+                continue
+            patience = 1000 * max(0.0, self._due[0][0] - time.monotonic()) + 1 if self._due else None
+            for descriptor, event in looks.poll(patience):
+                if descriptor == self._heard and not event & select.POLLIN:
+                    looks.unregister(descriptor)  # the child has closed it, or is about to end
+
+    def _take(self) -> list[int]:
+        """Sees to all signals that have come to either process; returns this one's."""
+        now = time.monotonic()
+        self._had = [(at, number) for at, number in self._had if now - at < _BOTH_S]
+        for number in _read(self._heard):
+            waiting = next((entry for entry in self._due if entry[1] == number), None)
+            if waiting is not None:
+                self._due.remove(waiting)
+            elif now - self._passed_on.pop(number, -_BOTH_S) >= _BOTH_S:
+                self._had.append((now, number))
+        own = _read(self._own)
+        for number in own:
+            if number == signal.SIGCONT:
+                os.kill(self._child, number)
+            elif number in _REQUESTS:
+                both = next((entry for entry in self._had if entry[1] == number), None)
+                if both is not None:
+                    self._had.remove(both)
+                else:
+                    self._due.append((now + _BOTH_S, number))
+        while self._due and self._due[0][0] <= now:
+            _, number = self._due.pop(0)
+            self._passed_on[number] = now
+            os.kill(self._child, number)
+        return own
+
+    def _stop_too(self) -> None:
+        """The child was stopped (Ctrl-Z, say): so is this process, until it is told to go on, and then both do."""
+        time.sleep(0.05)  # what stopped the child has come here, too, by now; or it was continued already
+        if os.waitid(os.P_PID, self._child, os.WCONTINUED | os.WNOHANG) is None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        self._take()
+        self._due = [entry for entry in self._due if entry[1] != signal.SIGTSTP]
+        os.kill(self._child, signal.SIGCONT)
+
+
+def _read(pipe: int) -> list[int]:
+    """The numbers of signals in a pipe that does not block."""
+    try:
+        return list(os.read(pipe, 4096))
+    except BlockingIOError:
+        return []
+
+
+def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str]) -> int:
+    """The exit code of the command, whose child ended with `code`; says what killed it, if anything did."""
+    chosen = activity.chosen_end(memory)
+    if chosen is not None and code >= 0:
+        return code
+    if chosen is None and -code in asked:
+        _say("veldt: interrupted")
+        return _INTERRUPTED
+    from veldt.cli.deaths import what_happened
+
+    if os.isatty(2) and os.environ.get("TERM", "") not in ("", "dumb"):
+        _say("\x1b[?25h")  # a panel of figures hides the cursor, and stands in the line
+    for line in what_happened(memory, code, arguments):
+        _say(line)
+    return 1 if chosen is None else chosen
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal may have gone
+        os.write(2, f"{text}\n".encode())
+
+
+def _fill_closed_streams() -> None:
+    """Else the pipes would get the numbers of standard streams that were closed (`>&-`), and what is printed."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)

@@ -1,0 +1,15 @@
+"""What is said of a run that failed and can go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+
+
+def how_to_go_on(path: Path) -> str:
+    """How the run in `path` goes on, as a sentence; "" if it has no checkpoint."""
+    if not CheckpointStore(RunDirectory(path).checkpoints).has_any():
+        return ""
+    return f"`veldt resume {path}` goes on from the newest checkpoint"

@@ -1,0 +1,198 @@
+"""Which of the user's code this process is running, written where it outlives the process.
+
+Code that ends its process (`os._exit`, a crash in a native library) leaves nobody who could say so. The command `veldt`
+therefore works in a child of a process that only waits (`cli/guard`), and both share the memory in which this is
+written. Where there is no such process (the Python API, simulator processes, roles), the memory is private, and nobody
+reads it.
+
+The waiting process imports this file before anything else, and is to stay small: numpy is imported by the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SIZE = 1 << 22  # bytes, of which only those that were written to take memory
+
+# What stands in `Episodes.began` while a simulator is in no step.
+MAKING, RESETTING, CLOSING = -(1 << 62), -(1 << 62) + 1, -(1 << 62) + 2
+_OUTSIDE_OF_STEPS = {MAKING: "when it was made", RESETTING: "in a reset", CLOSING: "when it was closed"}
+
+# Words of 8 bytes. Of the whole: 1 + the exit code with which the process ends by itself, where the innermost record
+# begins, and the path of the run. Then the records, one after another.
+_CHOSEN_END, _INNERMOST, _RUN, _RECORDS = 0, 1, 2, 514
+# Of a record: see `Record`.
+_PROGRESS, _BUSY, _WIDTH, _FIRST, _APART, _SUBJECT, _WHEN, _EPISODES = 0, 4, 5, 6, 7, 8, 72, 136
+
+_memory: mmap.mmap | None = None
+_owner = 0
+_open: list[Record] = []
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a process was doing when it ended: `what`, a sentence's beginning.
+
+    `can_be_apart` is whether simulator processes would have done it instead.
+    """
+
+    what: str
+    can_be_apart: bool
+
+
+class Record:
+    """Code of the user's while it is run: an environment, or the simulators of one.
+
+    Whoever runs it writes `busy[0] = 1` before and 0 after each call, and in between, before each step,
+
+    - `progress` int64 [4]: the simulator, the episode if it begins one, steps of rows, and anything else that is done;
+    - `episodes` int64 [2, width]: the seed of each simulator's episode, and how many steps of rows there were when it
+      began (or MAKING, RESETTING, CLOSING): the difference is the step of the episode.
+
+    Args:
+        subject: what it is, as a sentence begins: "environment CartPole-v1".
+        when: what it is run for, as the sentence ends, or "".
+        width: how many simulators.
+        first: the number in the run of the first of them; None if it is one that has none.
+        can_be_apart: as in `Doing`.
+    """
+
+    def __init__(
+        self,
+        subject: str,
+        when: str = "",
+        width: int = 1,
+        first: int | None = None,
+        can_be_apart: bool = False,
+    ) -> None:
+        import numpy as np
+
+        self.begin: int = _open[-1].end if _open else _RECORDS
+        self.end: int = self.begin + _EPISODES + 2 * width
+        self._is_shared = _memory is not None and 8 * self.end <= SIZE
+        if self._is_shared:
+            assert _memory is not None
+            words = np.frombuffer(_memory, np.int64, self.end - self.begin, 8 * self.begin)
+            words[:] = 0
+            _write_text(self.begin + _SUBJECT, subject, _WHEN - _SUBJECT)
+            _write_text(self.begin + _WHEN, when, _EPISODES - _WHEN)
+        else:
+            words = np.zeros(self.end - self.begin, np.int64)
+        words[_WIDTH], words[_APART] = width, can_be_apart
+        words[_FIRST] = -1 if first is None else first
+        self.progress: np.ndarray = words[_PROGRESS:_BUSY]
+        self.busy: np.ndarray = words[_BUSY:_WIDTH]
+        self.episodes: np.ndarray = words[_EPISODES:].reshape(2, width)
+        self.episodes[1] = MAKING
+        if self._is_shared:
+            _open.append(self)
+            _write_word(_INNERMOST, self.begin)
+
+    def resets(self, seed: int) -> None:
+        """Of one that is no row of simulators: an episode with this seed begins."""
+        self.progress[3] += 1
+        self.episodes[0, 0], self.episodes[1, 0] = seed, RESETTING
+
+    def steps(self, before: int = 0) -> None:
+        """Of the same: its steps begin; `before` is what `progress[2]`, which then grows after each, counts from."""
+        self.episodes[1, 0], self.progress[2] = before - 1, before
+
+    def close(self) -> None:
+        """Nothing of it is run any more."""
+        if self in _open:
+            _open.remove(self)
+            _write_word(_INNERMOST, _open[-1].begin if _open else 0)
+
+
+@contextlib.contextmanager
+def running(subject: str, when: str = "", can_be_apart: bool = False) -> Iterator[Record]:
+    """The block runs code of the user's, and nothing else; see `Record`."""
+    record = Record(subject, when, can_be_apart=can_be_apart)
+    record.busy[0] = 1
+    try:
+        yield record
+    finally:
+        record.close()
+
+
+@contextlib.contextmanager
+def training_in(run: str) -> Iterator[None]:
+    """The block trains in this run's directory."""
+    if _memory is not None:
+        _write_text(_RUN, run, _RECORDS - _RUN)
+    try:
+        yield
+    finally:
+        if _memory is not None:
+            _write_text(_RUN, "", _RECORDS - _RUN)
+
+
+def share(memory: mmap.mmap) -> None:
+    """From now on this process writes into `memory`, of `SIZE` bytes, which its parent reads."""
+    global _memory, _owner
+    _memory, _owner = memory, os.getpid()
+
+
+def ends_itself(code: int) -> None:
+    """This process is about to end with the exit code `code`, and has said why."""
+    if _memory is not None and os.getpid() == _owner:  # and not something that the user's code has forked
+        _write_word(_CHOSEN_END, 1 + code)
+
+
+def chosen_end(memory: mmap.mmap) -> int | None:
+    """The exit code with which the process that wrote `memory` wanted to end, or None if it did not."""
+    code = _words(memory)[_CHOSEN_END] - 1
+    return code if code >= 0 else None
+
+
+def run_of(memory: mmap.mmap) -> str:
+    """The directory of the run that the process which wrote `memory` trained, or ""."""
+    return _text(memory, _RUN)
+
+
+def last(memory: mmap.mmap) -> Doing | None:
+    """What of the user's code the process that wrote `memory` was running; None if it was running none."""
+    begin = _words(memory)[_INNERMOST]
+    words = _words(memory)[begin:]
+    if not begin or not words[_BUSY]:
+        return None
+    b, _, steps, _ = words[:_BUSY]
+    seed, began = words[_EPISODES + b], words[_EPISODES + words[_WIDTH] + b]
+    number = f", simulator {words[_FIRST] + b}" if words[_FIRST] >= 0 else ""
+    seeded = f" (seed {seed})" if words[_FIRST] >= 0 or began != MAKING else ""
+    when = _text(memory, begin + _WHEN)
+    where = _OUTSIDE_OF_STEPS.get(began, f"in step {steps - began - 1}")
+    how = when if when and began == MAKING else f"{where} {when}".rstrip()
+    # As `simulators.failures.named` says it.
+    what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} took its process with it {how}"
+    return Doing(what, bool(words[_APART]))
+
+
+def _words(memory: mmap.mmap) -> memoryview:
+    return memoryview(memory).cast("q")
+
+
+def _write_word(at: int, value: int) -> None:
+    assert _memory is not None
+    _words(_memory)[at] = value
+
+
+def _write_text(at: int, text: str, words: int) -> None:
+    """The text into so many words: its length in bytes, then the bytes, as many as there is room for."""
+    assert _memory is not None
+    data = text.encode(errors="replace")[: 8 * (words - 1)]
+    _write_word(at, len(data))
+    _memory[8 * (at + 1) : 8 * (at + 1) + len(data)] = data
+
+
+def _text(memory: mmap.mmap, at: int) -> str:
+    begin = 8 * (at + 1)
+    return memory[begin : begin + _words(memory)[at]].decode(errors="replace")

@@ -1,0 +1,49 @@
+"""A command in two processes, whose work is to wait: `python guarded.py WORK`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from veldt.cli.guard import guarded
+
+
+def note(number: int, frame: object) -> None:
+    """Writes down each signal, and ends at a SIGTERM."""
+    with Path("signals").open("a") as file:
+        file.write(f"{signal.Signals(number).name}\n")
+    if number == signal.SIGTERM:
+        raise SystemExit(7)
+
+
+def wait() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, note)
+    if sys.argv[1] == "killed early":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Path("child").write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.05)
+
+
+def die_at_exit() -> None:
+    import atexit
+
+    atexit.register(os.kill, os.getpid(), signal.SIGKILL)
+
+
+def end_in_a_fork() -> None:
+    """What the user's code has forked ends by itself, and then the process ends otherwise."""
+    if os.fork() == 0:
+        raise SystemExit(0)
+    os.wait()
+    os._exit(0)
+
+
+WORKS = {"wait": wait, "killed early": wait, "die at exit": die_at_exit, "fork": end_in_a_fork}
+
+if __name__ == "__main__":
+    sys.exit(guarded(WORKS[sys.argv[1]], sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""An environment that ends its process, or tries to, is a failure that is said, and never a run that is done."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import veldt
+
+TRAIN = "train ppo --env environments:ending --run-dir run --num-simulators 4 --batch 64 --minibatches 2 --hidden 8"
+IN_PROCESS = f"{TRAIN} --simulators in-process --threads 1 --steps 6400 --log-every 1000"
+APART = "--simulators workers --on-env-error restart goes on past it"
+RESUME = "`veldt resume run` goes on from the newest checkpoint\n"
+SEGFAULT = "which was killed by SIGSEGV"
+KILLED = "which was killed by SIGKILL (by hand, or by the system for want of memory)"
+
+
+def ended(arguments: str, how: str) -> str:
+    """What the command says that ends so; it is a failure, and nothing of it is left."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "veldt", *arguments.split()],
+        env=os.environ | {"ENDING": how},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (1, ""), errors
+    end = time.monotonic() + 5
+    while left := list(_session(process.pid)):
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
+    said = errors[errors.index("veldt: ") :]
+    assert said.count("veldt: ") == 1 and "Traceback" not in said, errors
+    return said
+
+
+def _session(leader: int) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+
+
+@pytest.mark.parametrize(
+    ("arguments", "how", "what"),
+    [
+        (TRAIN, "os._exit(0) make 0", "took its process with it when it was made, which exited with code 0"),
+        (
+            TRAIN,
+            "segfault reset 0",
+            "(seed 0) took its process with it in a reset when its speed was measured with random actions, "
+            f"{SEGFAULT}; --debug shows where, and {APART}",
+        ),
+        (
+            TRAIN,
+            "os._exit(3) step 0",
+            "(seed 0) took its process with it in step 0 when its speed was measured with random actions, which exited "
+            f"with code 3; {APART}",
+        ),
+    ],
+)
+def test_before_a_run(arguments: str, how: str, what: str, in_tmp: Path) -> None:
+    assert ended(arguments, how) == f"veldt: environment environments:ending {what}\n"
+    assert not (in_tmp / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [("exit(0)", "which exited with code 0"), ("SIGKILL", KILLED)],
+)
+def test_in_training(how: str, cause: str, in_tmp: Path) -> None:
+    said = ended(IN_PROCESS, f"{how} step 750")
+    seed, step = (in_tmp / "ending").read_text().split()
+    assert int(step) > 0
+    assert re.fullmatch(
+        rf"veldt: environment environments:ending, simulator [0-3] \(seed {seed}\) took its process with it in step "
+        rf"{step}, {re.escape(f'{cause}; {APART}')}\n{RESUME}",
+        said,
+    ), said
+    assert veldt.resume("run", quiet=True, steps=6464).reason == "steps"
+
+
+def test_in_an_evaluation_and_a_video(in_tmp: Path) -> None:
+    settings = {"num_simulators": 4, "batch": 64, "minibatches": 2, "steps": 64, "simulators": "in-process"}
+    veldt.train("ppo", env="environments:ending", run_dir="run", quiet=True, **settings)
+    said = ended("evaluate run --episodes 2", "os._exit(0) step 75")
+    seed, step = (in_tmp / "ending").read_text().split()
+    assert re.fullmatch(
+        rf"veldt: environment environments:ending, simulator [01] \(seed {seed}\) took its process with it in step "
+        rf"{step}, which exited with code 0\n",
+        said,
+    ), said
+    said = ended("watch run", "segfault step 7")
+    seed, step = (in_tmp / "ending").read_text().split()
+    assert said == (
+        f"veldt: environment environments:ending (seed {seed}) took its process with it in step {step}, {SEGFAULT}; "
+        "--debug shows where\n"
+    )
+
+
+def test_when_its_module_is_imported(in_tmp: Path) -> None:
+    (in_tmp / "mine.py").write_text("import os\nos._exit(0)\n")
+    said = ended("train ppo --env mine:make", "no never 0")
+    assert said == (
+        "veldt: environment mine:make took its process with it when it was imported, which exited with code 0\n"
+    )
+
+
+def test_debug_shows_where(in_tmp: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-m", "veldt", *TRAIN.split(), "--debug"],
+        env=os.environ | {"ENDING": "segfault make 0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 1 and "environments.py" in process.stderr, process.stderr
+    assert process.stderr.endswith(f"took its process with it when it was made, {SEGFAULT}\n")

@@ -1,0 +1,177 @@
+"""The two processes of the command behave as one: signals, job control, exit codes, and their ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.alone
+
+GUARDED = [sys.executable, str(Path(__file__).with_name("guarded.py"))]
+KILLED = "was killed by SIGKILL (by hand, or by the system for want of memory)"
+SECONDS = 10.0
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+@contextmanager
+def waiting(work: str = "wait") -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
+    """The command, and its child, once that waits."""
+    with subprocess.Popen(
+        [*GUARDED, work], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            wait_until(lambda: Path("child").exists() and Path("child").read_text() != "", "the child begins")
+            child = psutil.Process(int(Path("child").read_text()))
+            assert child.ppid() == process.pid
+            yield process, child
+        finally:
+            process.kill()
+    wait_until(lambda: not running(child), "the child ends with the command")
+
+
+def running(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def heard() -> list[str]:
+    return Path("signals").read_text().split() if Path("signals").exists() else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_comes_once(number: signal.Signals, in_tmp: Path) -> None:
+    """Whether it is sent to the command alone, to everybody (as by a terminal), or to the child alone."""
+    with waiting() as (process, child):
+        for count, send in enumerate(
+            (process.send_signal, lambda n: os.killpg(process.pid, n), child.send_signal), start=1
+        ):
+            send(number)
+            wait_until(lambda count=count: len(heard()) >= count, "it comes")
+            time.sleep(0.8)
+            assert heard() == [number.name] * count
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 7
+        assert process.stderr is not None and process.stderr.read() == ""
+
+
+def test_twice_at_once(in_tmp: Path) -> None:
+    with waiting() as (process, _):
+        for _ in range(2):
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.1)
+        time.sleep(0.8)
+        assert heard() == ["SIGINT", "SIGINT"]
+
+
+def test_a_signal_before_anybody_deals_with_it(in_tmp: Path) -> None:
+    with waiting("killed early") as (process, _):
+        process.terminate()
+        assert process.wait(SECONDS) == 130
+        assert process.stderr is not None and process.stderr.read() == "veldt: interrupted\n"
+
+
+@pytest.mark.parametrize("whom", ["both", "the command", "the child"])
+def test_it_is_stopped_and_goes_on(whom: str, in_tmp: Path) -> None:
+    with waiting() as (process, child):
+        command = psutil.Process(process.pid)
+        if whom == "both":
+            os.killpg(process.pid, signal.SIGSTOP)
+        else:
+            (command if whom == "the command" else child).send_signal(signal.SIGSTOP)
+        wait_until(lambda: command.status() == psutil.STATUS_STOPPED, "the command stops")
+        time.sleep(0.2)
+        assert whom == "the command" or child.status() == psutil.STATUS_STOPPED
+        process.send_signal(signal.SIGCONT)
+        for one in (command, child):
+            wait_until(lambda one=one: one.status() != psutil.STATUS_STOPPED, "it goes on")
+        time.sleep(0.5)
+        assert psutil.STATUS_STOPPED not in (command.status(), child.status())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 7
+
+
+def test_the_keys_of_a_terminal(in_tmp: Path) -> None:
+    """Ctrl-Z gives the terminal back to the shell, `fg` takes it, and Ctrl-C comes once."""
+    script = (
+        f"{' '.join(GUARDED)} wait; echo stopped $?; while [ ! -e go ]; do sleep 0.1; done; fg; echo ended $?"
+    )
+    shell, terminal = pty.fork()
+    if shell == 0:
+        os.execvp("bash", ["bash", "-mc", script])
+    said = b""
+
+    def says(text: bytes) -> bool:
+        nonlocal said
+        if select.select([terminal], [], [], 0.01)[0]:
+            with contextlib.suppress(OSError):  # the shell has ended
+                said += os.read(terminal, 1000)
+        return text in said
+
+    try:
+        wait_until(lambda: Path("child").exists() and Path("child").read_text() != "", "the child begins")
+        child = psutil.Process(int(Path("child").read_text()))
+        os.write(terminal, b"\x1a")
+        wait_until(lambda: says(b"stopped 1"), "the shell goes on")
+        assert child.status() == psutil.STATUS_STOPPED
+        Path("go").touch()
+        wait_until(lambda: child.status() != psutil.STATUS_STOPPED, "the child goes on")
+        time.sleep(0.5)
+        os.write(terminal, b"\x03")
+        wait_until(lambda: heard() == ["SIGINT"], "Ctrl-C comes")
+        time.sleep(0.5)
+        assert heard() == ["SIGINT"] and child.status() != psutil.STATUS_STOPPED
+        child.terminate()
+        wait_until(lambda: says(b"ended 7"), "the command ends")
+    finally:
+        os.close(terminal)
+        os.waitpid(shell, 0)
+
+
+def test_kill_9_of_the_command(in_tmp: Path) -> None:
+    with waiting() as (process, _):
+        process.kill()
+
+
+def test_kill_9_of_the_child(in_tmp: Path) -> None:
+    with waiting() as (process, child):
+        child.kill()
+        assert process.wait(SECONDS) == 1
+        assert process.stderr is not None and process.stderr.read() == (
+            f"veldt: its process {KILLED} in the middle of its work\n"
+        )
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        ("fork", 1, "veldt: its process exited with code 0 in the middle of its work\n"),
+        (
+            "die at exit",
+            0,
+            f"veldt: all was done, but as its process ended it {KILLED}\n",
+        ),
+    ],
+)
+def test_ends(work: str, code: int, said: str) -> None:
+    done = subprocess.run([*GUARDED, work], capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (code, said)
