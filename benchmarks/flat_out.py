@@ -6,17 +6,17 @@ import numpy as np
 import torch
 
 from veldt.algorithms.base import Loss
-from veldt.exchange.gorila_settings import GorilaConfig
-from veldt.exchange.pace import Pace
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.exchange.rate_limiter import Pace
 from veldt.exchange.replay import ReplayEnds
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.roles import Control
-from veldt.systems.actor import ActorPlan
-from veldt.systems.independent_unit import IndependentPlan
-from veldt.systems.learner_role import LearnerPlan
-from veldt.systems.server_optimiser import ServerOptimiser
+from veldt.systems.gorila.server_optimiser import ServerOptimiser
+from veldt.systems.roles.actor import ActorPlan
+from veldt.systems.roles.independent_learner import IndependentPlan
+from veldt.systems.roles.learner import LearnerPlan
 
 
 def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: Pace) -> None:

@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from veldt.given import with_settings
-from veldt.recipe_book import find
-from veldt.simulators.source import resolve
-from veldt.systems.assembly import assemble
-from veldt.systems.ga3c import ga3c
-from veldt.systems.here import supervised_here
+from veldt.envs.source import resolve
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.ga3c.graph import ga3c
+from veldt.systems.planning.run_plan import assemble
 
 _WARM_S = 3.0  # in which nothing counts
 _PATIENCE_S = 120.0

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.envs.spec import ActionSpec
 from veldt.exchange.central_store import CentralStore, StoreEnd
 from veldt.functional.updates import RMSProp
+from veldt.learning.optimiser import CentralOptimiser
 from veldt.networks.flat import FlatParameters
-from veldt.simulators.spec import ActionSpec
-from veldt.systems.optimiser import CentralOptimiser
 
 RULE = RMSProp()
 _BATCH = 80  # rows: 16 simulators x 5 steps

@@ -26,13 +26,13 @@ from pathlib import Path
 import numpy as np
 from flat_out import push
 
-from veldt.exchange.parts import Whole
-from veldt.given import with_settings
-from veldt.recipe_book import find
-from veldt.simulators.source import resolve
-from veldt.systems.assembly import assemble
-from veldt.systems.gorila import gorila
-from veldt.systems.here import supervised_here
+from veldt.envs.source import resolve
+from veldt.exchange.parameter_partition import Whole
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.gorila.graph import gorila
+from veldt.systems.planning.run_plan import assemble
 
 ENV = "ALE/Breakout-v5"
 PEER = Path(__file__).parent / "peers" / "ray_gradient_server.py"

@@ -34,15 +34,15 @@ from pathlib import Path
 import numpy as np
 from table import Line, peer
 
-from veldt.replay.index import Prioritised
-from veldt.replay.memory import Replay
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.trajectory import Trajectory
+from veldt.replay.archive import ReplayArchive
+from veldt.replay.buffer import Replay
 from veldt.replay.n_step import NStep
+from veldt.replay.sampling_strategy import Prioritised
 from veldt.replay.settings import ReplayConfig
 from veldt.replay.size import replay_bytes
 from veldt.runtime.cores import allowed_cores
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
-from veldt.simulators.trajectory import Trajectory
-from veldt.systems.replay_archive import ReplayArchive
 
 ACTION = ActionSpec("discrete", sizes=(18,), start=(0,))
 ATARI = SimulatorSpec({"": ArraySpec((104, 80), "uint8", 4)}, ACTION)

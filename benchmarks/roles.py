@@ -18,17 +18,17 @@ import numpy as np
 import psutil
 from running import peer, sps_of_learning, train
 
+from veldt.envs.source import resolve
 from veldt.exchange.graph import Graph
 from veldt.exchange.weights import SharedWeights
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 from veldt.runtime.shared import Layout
-from veldt.simulators.source import resolve
-from veldt.systems.apex import apex
-from veldt.systems.assembly import assemble
-from veldt.systems.here import supervised_here
+from veldt.systems.apex.graph import apex
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.planning.run_plan import assemble
 
 
 def weights() -> None:

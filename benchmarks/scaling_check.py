@@ -8,15 +8,15 @@ from typing import Any
 
 import psutil
 
+from veldt.envs.source import resolve
 from veldt.exchange.graph import Graph
-from veldt.given import with_settings
-from veldt.recipe_book import find
-from veldt.simulators.source import resolve
-from veldt.systems.apex import apex
-from veldt.systems.assembly import assemble
-from veldt.systems.ga3c import ga3c
-from veldt.systems.here import supervised_here
-from veldt.systems.impala import impala
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.systems.apex.graph import apex
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.ga3c.graph import ga3c
+from veldt.systems.impala.graph import impala
+from veldt.systems.planning.run_plan import assemble
 
 _SYSTEMS = {"impala": impala, "apex-dqn": apex, "ga3c": ga3c}
 _PATIENCE_S = 180.0

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from scaling_edges import Points, add, reduced, requests, shard, slots, store, wake, weights
 
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.envs.source import resolve
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runtime.devices import subnormals_flushed
-from veldt.simulators.source import resolve
-from veldt.systems.assembly import assemble
-from veldt.systems.stages import StageClock
-from veldt.systems.unit import Unit, UnitPlace
+from veldt.systems.planning.run_plan import assemble
+from veldt.systems.roles.sampler_learner import Unit, UnitPlace
+from veldt.tracking.stage_clock import StageClock
 
 BREAKOUT, CARTPOLE = "ALE/Breakout-v5", "CartPole-v1"
 # By network and algorithm: a recipe, its environment, and settings of several sizes.

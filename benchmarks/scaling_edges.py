@@ -18,17 +18,17 @@ import torch
 
 import replay
 from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.envs.spec import ActionSpec
 from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
 from veldt.exchange.gradients import AllReduce
 from veldt.exchange.inference import InferenceEdge, InferenceSpec
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
+from veldt.learning.optimiser import LocalOptimiser
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
-from veldt.simulators.spec import ActionSpec
-from veldt.systems.optimiser import LocalOptimiser
 
 Points = dict[str, list[tuple[int, float]]]
 

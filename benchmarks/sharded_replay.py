@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from flat_out import add, draw
 from running import peer
 
-from veldt.config import TrainConfig
-from veldt.given import with_settings
-from veldt.recipe_book import find
-from veldt.simulators.source import resolve
-from veldt.systems.apex import apex
-from veldt.systems.assembly import assemble
-from veldt.systems.here import supervised_here
+from veldt.config.train_config import TrainConfig
+from veldt.envs.source import resolve
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.systems.apex.graph import apex
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.planning.run_plan import assemble
 
 ADDERS, BATCH = 4, 512
 # Transitions in all, and what the peer stores of each.

@@ -12,9 +12,9 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from veldt.config import ALGORITHMS, SYSTEMS
-from veldt.recipe_book import RECIPES, Recipe, cell, reasons
-from veldt.runtime.settings import flag
+from veldt.config.train_config import ALGORITHMS, SYSTEMS
+from veldt.recipes import RECIPES, Recipe, cell, reasons
+from veldt.setting_metadata import flag
 
 PAGES = Path(__file__).parent / "recipes"
 INDEX = PAGES / "README.md"

@@ -30,9 +30,7 @@ def loaded_with(first: str, **environment: str) -> str:
     return lines[0].split("=")[1].strip(" '")
 
 
-@pytest.mark.parametrize(
-    "first", ["veldt", "veldt.cli", "veldt.simulators.worker", "veldt.runtime.on_ray.host"]
-)
+@pytest.mark.parametrize("first", ["veldt", "veldt.cli", "veldt.envs.worker", "veldt.runtime.on_ray.host"])
 def test_openmp_is_loaded_with_a_limit(first: str) -> None:
     assert loaded_with(first) == str(SPIN_COUNT)
 
@@ -57,7 +55,7 @@ def _tell(pipe) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_processes_of_a_run_have_the_limit() -> None:
-    child = Child(forkserver(["veldt.simulators.worker"]), "a child", _tell)
+    child = Child(forkserver(["veldt.envs.worker"]), "a child", _tell)
     try:
         assert child.receive(60.0) == os.environ["GOMP_SPINCOUNT"].encode()
     finally:

@@ -13,7 +13,7 @@ from veldt import openmp
 
 if TYPE_CHECKING:
     from veldt.agent import Agent
-    from veldt.api import Run, evaluate, load, recipes, record_starts, resume, train
+    from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
     from veldt.errors import CheckpointError, NetworkError, SimulatorError, UsageError, VeldtError
 
     __version__: str
@@ -23,7 +23,9 @@ openmp.limit_spinning()
 
 _HOME = {
     "Agent": "veldt.agent",
-    **dict.fromkeys(("Run", "evaluate", "load", "recipes", "record_starts", "resume", "train"), "veldt.api"),
+    **dict.fromkeys(
+        ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
+    ),
     **dict.fromkeys(
         ("CheckpointError", "NetworkError", "SimulatorError", "UsageError", "VeldtError"), "veldt.errors"
     ),
@@ -38,7 +40,7 @@ __all__ = [
     "VeldtError",
     "evaluate",
     "load",
-    "recipes",
+    "list_recipes",
     "record_starts",
     "resume",
     "train",

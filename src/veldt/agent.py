@@ -12,14 +12,14 @@ import torch
 
 from veldt.algorithms.base import Algorithm, Forward, OnPolicy
 from veldt.algorithms.rollout import Observation
-from veldt.config import TrainConfig
+from veldt.config.train_config import TrainConfig
+from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
+from veldt.envs.source import EnvSource
+from veldt.envs.spec import ObservationCodec, SimulatorSpec
 from veldt.networks.build import TorsoFactory, build_torso
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import Memories, memory_of
 from veldt.runtime.devices import one_thread
-from veldt.simulators.seeding import ACTION, NETWORK, derive_seed, uniform
-from veldt.simulators.source import EnvSource
-from veldt.simulators.spec import ObservationCodec, SimulatorSpec
 
 
 def make_network(
@@ -122,7 +122,7 @@ class Agent:
     def make_env(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
         """An environment as the agent was trained in, whose observations `act` takes."""
         if self.source.is_atari:
-            from veldt.simulators.atari_env import AtariEnv
+            from veldt.envs.gymnasium_atari import AtariEnv
 
             return AtariEnv(self.source.name, self.config.atari)
         return self.source.make(render=render)

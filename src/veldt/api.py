@@ -12,12 +12,21 @@ from typing import Any
 import torch
 
 from veldt.agent import Agent, make_network
-from veldt.by_name import name_of
-from veldt.config import RESUMABLE, TrainConfig, from_dict, to_dict
-from veldt.doubts import doubts_about
+from veldt.config.run_code import Choice, Env, Network, admit, remember_code
+from veldt.config.train_config import RESUMABLE, TrainConfig, from_dict, to_dict
+from veldt.config.warnings import doubts_about
+from veldt.envs.arrangement import probe_spec
+from veldt.envs.source import EnvSource, resolve
 from veldt.errors import CheckpointError, UsageError
-from veldt.gate import Choice, Env, Network, admit, remember_code
-from veldt.given import (
+from veldt.evaluation.evaluator import Evaluation, play_games, play_steps
+from veldt.evaluation.human_starts import play_starts, record_from
+from veldt.evaluation.starts import Starts, check_numbers, read_starts
+from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
+from veldt.learning.learner import load_weights
+from veldt.networks.build import TorsoFactory, is_own
+from veldt.networks.precision import apply_precision
+from veldt.recipes import RECIPES, find
+from veldt.recipes.overrides import (
     by_section,
     refuse_unread,
     refuse_unread_compression,
@@ -25,27 +34,19 @@ from veldt.given import (
     refuse_unread_share,
     with_settings,
 )
-from veldt.networks.build import TorsoFactory, is_own
-from veldt.networks.precision import apply_precision
-from veldt.recipe_book import RECIPES, find
+from veldt.replay.archive import refuse_other_segments
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
+from veldt.runs.machine import versions
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.own_files import refuse_links
-from veldt.runs.progress import Progress, Silent
-from veldt.runs.starts_file import STARTS_NAME, check_new_file
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, subnormals_flushed
-from veldt.simulators.choose import probe_spec
-from veldt.simulators.source import EnvSource, resolve
-from veldt.simulators.starts import Starts, check_numbers, read_starts
-from veldt.systems.assembly import assemble, versions
-from veldt.systems.evaluator import Evaluation, play_games, play_steps
-from veldt.systems.human_starts import play_starts, record_from
-from veldt.systems.learner import load_weights
-from veldt.systems.replay_archive import refuse_other_segments
-from veldt.systems.running import graph_of, run_system, runtime
+from veldt.systems.planning.run_plan import assemble
+from veldt.systems.run import graph_of, run_system, runtime
+from veldt.tracking.progress import Progress, Silent
+from veldt.user_code.import_path import name_of
 
 PROTOCOLS = ("games", "atari", "human-starts")
 
@@ -378,7 +379,7 @@ def record_starts(
     return recorded
 
 
-def recipes() -> dict[str, str]:
+def list_recipes() -> dict[str, str]:
     """Names and one-line summaries of all recipes."""
     return {name: recipe.summary for name, recipe in RECIPES.items()}
 

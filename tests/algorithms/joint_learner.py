@@ -21,8 +21,8 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.transitions import QBatch
 from veldt.exchange.gradients import AllReduce
+from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
-from veldt.systems.learner import Learner
 
 STEPS, WIDTH = 12, 6
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.transitions import Transitions
-from veldt.simulators.spec import ActionSpec
+from veldt.envs.spec import ActionSpec
 
 ACTIONS = 4
 DISCRETE = ActionSpec("discrete", sizes=(ACTIONS,), start=(0,))

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.rollout import Rollout
+from veldt.envs.spec import ActionSpec
 from veldt.functional.distributions import Categorical
-from veldt.simulators.spec import ActionSpec
 
 ACTIONS = 3
 ACTION = ActionSpec("discrete", sizes=(ACTIONS,), start=(0,))

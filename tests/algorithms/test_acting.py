@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.a2c import A2C, A2CConfig
-from veldt.simulators.seeding import ACTION, uniform
-from veldt.simulators.spec import ActionSpec
+from veldt.envs.seeding import ACTION, uniform
+from veldt.envs.spec import ActionSpec
 
 SPECS = {
     "discrete": ActionSpec("discrete", sizes=(4,), start=(0,)),

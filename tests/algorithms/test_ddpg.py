@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.envs.seeding import ACTION, uniform
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
 from veldt.exchange.gradients import OneLearner
+from veldt.learning.learner import Learner
 from veldt.networks.build import build_torso
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.flat import FlatParameters
-from veldt.simulators.seeding import ACTION, uniform
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
-from veldt.systems.learner import Learner
 
 ROWS, INPUTS, DIMENSIONS = 12, 5, 2
 BOX = ActionSpec(

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from veldt.algorithms.c51 import Rainbow, RainbowConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.envs.seeding import ACTION, uniform
+from veldt.envs.spec import ArraySpec, SimulatorSpec
 from veldt.networks.build import build_torso
 from veldt.networks.q_network import QNetwork
-from veldt.simulators.seeding import ACTION, uniform
-from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
 STEPS, WIDTH, BEST = 2500, 8, 2
 LONG_AGO = 10**9

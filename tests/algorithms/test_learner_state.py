@@ -16,8 +16,8 @@ from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError
 from veldt.exchange.gradients import OneLearner
+from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
-from veldt.systems.learner import Learner
 
 
 class OneHot(nn.Module):

@@ -12,9 +12,9 @@ import veldt
 from veldt.algorithms.a2c import A2CConfig
 from veldt.algorithms.vtrace import VTraceConfig
 from veldt.api import train_config
-from veldt.config import NetworkConfig, RunConfig, TrainConfig
-from veldt.simulators.settings import SimulationConfig
-from veldt.simulators.source import resolve
+from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
+from veldt.envs.settings import SimulationConfig
+from veldt.envs.source import resolve
 
 LEARN: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "a2c": (A2CConfig, {"learning_rate": 2e-3}),

@@ -15,11 +15,11 @@ from veldt.algorithms.base import TargetUpdate
 from veldt.algorithms.c51 import C51, C51Config, RainbowConfig
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.envs.spec import ActionSpec
 from veldt.functional.updates import Adam, RMSProp
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.replay.n_step import NStep
-from veldt.simulators.spec import ActionSpec
 
 POWERS = st.sampled_from([2**k for k in range(12)])
 PONG = "ALE/Pong-v5"

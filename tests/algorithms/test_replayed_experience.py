@@ -18,9 +18,9 @@ from veldt.algorithms.c51 import C51, C51Config
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.transitions import QBatch
 from veldt.exchange.gradients import OneLearner
+from veldt.learning.batch_sources import Replayed
 from veldt.replay.settings import ReplayConfig
-from veldt.systems.experience import Replayed
-from veldt.systems.stages import StageClock
+from veldt.tracking.stage_clock import StageClock
 
 CPU = torch.device("cpu")
 

@@ -15,15 +15,15 @@ from q_tables import DISCRETE, transitions
 import veldt
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.transitions import QBatch
+from veldt.envs.spec import ArraySpec, SimulatorSpec
 from veldt.errors import CheckpointError
 from veldt.exchange.gradients import OneLearner
+from veldt.learning.learner import Learner
 from veldt.networks.build import build_torso
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import apply_precision
 from veldt.networks.q_network import QNetwork
 from veldt.runs.checkpoints import CheckpointStore
-from veldt.simulators.spec import ArraySpec, SimulatorSpec
-from veldt.systems.learner import Learner
 
 CPU = torch.device("cpu")
 SPEC = SimulatorSpec({"": ArraySpec((6,), "float32")}, DISCRETE)

@@ -13,9 +13,9 @@ from small_worlds import Bandit, Clock
 import veldt
 from veldt.algorithms.vtrace import VTraceConfig
 from veldt.api import Run, train_config
-from veldt.config import NetworkConfig, RunConfig, TrainConfig
-from veldt.simulators.settings import SimulationConfig
-from veldt.simulators.source import resolve
+from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
+from veldt.envs.settings import SimulationConfig
+from veldt.envs.source import resolve
 
 LENGTH, DISCOUNT = 5, 0.9
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
-from veldt.simulators.trajectory import Trajectory
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.trajectory import Trajectory
 
 ACTIONS = 3
 SPEC = SimulatorSpec({"": ArraySpec((1,), "float32")}, ActionSpec("discrete", sizes=(ACTIONS,), start=(0,)))

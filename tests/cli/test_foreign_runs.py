@@ -15,7 +15,6 @@ import gymnasium
 import pytest
 
 import veldt
-from veldt import trust
 from veldt.cli import main
 
 COMMAND = {"env": "os:system", "env_kwargs": {"command": "touch pwned"}}

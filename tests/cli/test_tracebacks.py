@@ -12,10 +12,10 @@ import pytest
 import veldt
 from environments import Scripted
 from veldt.cli.tracebacks import users_part
+from veldt.envs.arrangement import probe_spec, time_step
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import resolve
 from veldt.errors import SimulatorError
-from veldt.simulators.choose import probe_spec, time_step
-from veldt.simulators.settings import AtariConfig
-from veldt.simulators.source import resolve
 
 
 class Wrong(Scripted):

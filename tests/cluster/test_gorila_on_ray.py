@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 import veldt
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.envs.source import resolve
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runtime.on_ray.cluster import connected
 from veldt.runtime.supervision import Message
-from veldt.simulators.source import resolve
-from veldt.systems.assembly import assemble
-from veldt.systems.gorila import gorila
-from veldt.systems.on_cluster import supervised_on
+from veldt.systems.driver.ray_runtime import supervised_on
+from veldt.systems.gorila.graph import gorila
+from veldt.systems.planning.run_plan import assemble
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 DEADLINE_S = 120.0

@@ -17,19 +17,19 @@ from hosted_roles import fails, hangs_at_first, is_overdue, refuses, works
 from ray.cluster_utils import Cluster as Nodes
 from rays import private_ray
 
+from veldt.envs.source import resolve
 from veldt.errors import RoleError, UsageError
-from veldt.exchange.pace import Pace
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.exchange.rate_limiter import Pace
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runtime.on_ray.cluster import connected, explained
-from veldt.runtime.on_ray.life import RayLife
 from veldt.runtime.on_ray.plans import HostedPlan
+from veldt.runtime.on_ray.process_handle import RayLife
 from veldt.runtime.on_ray.supervisor import RaySupervisor
 from veldt.runtime.supervision import Message
-from veldt.simulators.source import resolve
-from veldt.systems.apex import apex
-from veldt.systems.assembly import assemble
-from veldt.systems.on_cluster import supervised_on
+from veldt.systems.apex.graph import apex
+from veldt.systems.driver.ray_runtime import supervised_on
+from veldt.systems.planning.run_plan import assemble
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 DEADLINE_S = 90.0
@@ -268,7 +268,7 @@ def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.Monk
             pytest.raises(RoleError, match="no node of the cluster has had room"),
         ):
             run.next("never")
-    monkeypatch.setattr("veldt.runtime.on_ray.life.installed", lambda: "9.9")
+    monkeypatch.setattr("veldt.runtime.on_ray.process_handle.installed", lambda: "9.9")
     message = (
         r"^node \S+ of the cluster has veldt \S+, and this process has 9.9: install the same version on all"
     )

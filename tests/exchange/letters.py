@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.runtime.on_ray.mail import Envelope, Letter, Mailbox, opened
+from veldt.runtime.on_ray.transport import Envelope, Letter, Mailbox, opened
 
 
 class Post:

@@ -21,7 +21,7 @@ SIZE, LEARNERS, TURNS = 10_007, 8, 100
 
 
 def context() -> ForkServerContext:
-    return forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
 def spec(size: int, chunks: int, deadline_s: float = 60.0) -> StoreSpec:

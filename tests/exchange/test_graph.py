@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from veldt.api import drawn
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ SPEC = InferenceSpec(
 
 
 def context() -> ForkServerContext:
-    return forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
 def ask(pipe: Connection, edge: InferenceEdge, host: int, begin: int) -> None:

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from veldt.exchange.kept import Kept
+from veldt.exchange.persistent_state import Kept
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 
@@ -19,7 +19,7 @@ def writes_and_waits(pipe: Connection, kept: Kept) -> None:
 
 
 def test_what_was_written_is_there_when_the_writer_is_killed() -> None:
-    context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
     kept = Kept({"sum": Layout((5,), "float32"), "count": Layout((), "float32")}, context)
     assert not kept.is_filled
     child = Child(context, "writer", writes_and_waits, kept)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veldt.errors import UsageError
-from veldt.exchange.pace import Pace, PaceSpec, check_slack, least_slack
+from veldt.exchange.rate_limiter import Pace, PaceSpec, check_slack, least_slack
 
 
 @settings(max_examples=60, deadline=None)

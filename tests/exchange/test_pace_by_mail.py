@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veldt.exchange.on_ray.pace import PaceBook, PaceHere
-from veldt.exchange.pace import Pace, PaceSpec, least_slack
+from veldt.exchange.on_ray.rate_limiter import PaceBook, PaceHere
+from veldt.exchange.rate_limiter import Pace, PaceSpec, least_slack
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from veldt.exchange.parts import COUNTS, PARAMETERS, GatheredWeights, Whole, cut, part_layouts
+from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, GatheredWeights, Whole, cut, part_layouts
 from veldt.exchange.weights import SharedWeights
 from veldt.networks.flat import FlatParameters
 

@@ -16,7 +16,7 @@ class Shard(NumberedShard):
 
 
 def edge_of(shards: int, ahead: int = 3) -> ReplayEdge:
-    context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
     return ReplayEdge(BATCH, ROWS, ahead, [context.Semaphore(0) for _ in range(shards)], context)
 
 

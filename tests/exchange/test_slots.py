@@ -18,7 +18,7 @@ LAYOUTS = {"number": Layout((), "int64"), "rows": Layout((1000,), "float32")}
 
 
 def context() -> ForkServerContext:
-    return forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
 def produce(pipe: Connection, rings: SlotRings, ring: int) -> None:

@@ -48,7 +48,7 @@ def test_a_learner_that_goes_on_from_an_older_version_is_heard() -> None:
 
 
 def test_no_reader_sees_half_of_two_versions() -> None:
-    context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+    context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
     weights, into = SharedWeights(LAYOUTS, context), arrays()
     child = Child(context, "publisher", publish_for_ever, weights)
     try:

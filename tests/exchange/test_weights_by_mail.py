@@ -8,7 +8,7 @@ import numpy as np
 from letters import Post
 
 from veldt.exchange.on_ray.weights import WeightsReader, WeightsSource
-from veldt.runtime.on_ray.mail import Letter
+from veldt.runtime.on_ray.transport import Letter
 from veldt.runtime.shared import Layout, SharedArrays
 
 

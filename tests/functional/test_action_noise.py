@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veldt.simulators import seeding
-from veldt.simulators.seeding import ACTION, EVALUATION, uniform
+from veldt.envs import seeding
+from veldt.envs.seeding import ACTION, EVALUATION, uniform
 
 SIMULATORS, STEPS, COUNT = 64, 128, 4
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, distributions
 
+from veldt.envs.seeding import ACTION, uniform
 from veldt.functional.distributions import Categorical, Gaussian, MultiCategorical
-from veldt.simulators.seeding import ACTION, uniform
 
 SIZES = (3, 2, 5)
 DRAWS = 40_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
 
 DISCRETE = ActionSpec("discrete", sizes=(6,), start=(0,))
 MULTI = ActionSpec("multi", sizes=(3, 2), start=(0, 0), env_shape=(2,))

@@ -6,10 +6,10 @@ import pytest
 import torch
 from specs import ATARI, BOX, DISCRETE, MULTI, VECTOR, single
 
+from veldt.envs.spec import ActionSpec, ArraySpec
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.build import build_torso
 from veldt.networks.precision import apply_precision
-from veldt.simulators.spec import ActionSpec, ArraySpec
 
 CPU = torch.device("cpu")
 

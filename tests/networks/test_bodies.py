@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from specs import ATARI, COLOUR, TINY, VECTOR, single, spec
 from torch import Tensor, nn
 
+from veldt.envs.spec import ArraySpec
 from veldt.networks.build import Custom, Fields, Images, build_torso
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.q_network import QNetwork
 from veldt.networks.torsos import MLP, Activation, dqn_net
-from veldt.simulators.spec import ArraySpec
 
 HIDDEN = (32, 16)
 IMAGE_WIDTHS = {"a3c": 256, "dqn": 512, "impala": 256, "small": 128}

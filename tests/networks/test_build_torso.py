@@ -7,10 +7,10 @@ import torch
 from specs import ATARI, COLOUR, TINY, VECTOR, single, spec
 from torch import Tensor, nn
 
+from veldt.envs.spec import ArraySpec, SimulatorSpec
 from veldt.errors import UsageError
 from veldt.networks.build import Custom, Fields, Images, build_torso
 from veldt.networks.torsos import MLP, ConvolutionalTorso, ImpalaTorso
-from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
 FLAT_IMAGE = ArraySpec((30, 40), "uint8")
 BATCH = 3

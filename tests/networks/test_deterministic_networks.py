@@ -9,10 +9,10 @@ import torch
 from specs import ATARI, COLOUR, VECTOR, single, spec
 from torch import Tensor, nn
 
+from veldt.envs.spec import ArraySpec, SimulatorSpec
 from veldt.networks.build import Custom, build_torso
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.precision import apply_precision
-from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
 CPU = torch.device("cpu")
 SIZE, ROWS = 3, 7

@@ -7,11 +7,11 @@ import torch
 from specs import ATARI, DISCRETE, VECTOR, single
 from torch import Tensor, nn
 
+from veldt.envs.spec import ArraySpec
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.build import build_torso
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import apply_precision
-from veldt.simulators.spec import ArraySpec
 
 CPU = torch.device("cpu")
 FIELDS = pytest.mark.parametrize("field", [VECTOR, ATARI], ids=["vector", "atari"])

@@ -10,12 +10,12 @@ import torch
 from specs import ATARI, COLOUR, VECTOR, single, spec
 from torch import Tensor, nn
 
+from veldt.envs.spec import ArraySpec, SimulatorSpec
 from veldt.networks.build import Custom, build_torso
 from veldt.networks.noisy import NoisyLinear
 from veldt.networks.precision import apply_precision
 from veldt.networks.q_network import QNetwork
 from veldt.networks.torsos import dqn_net
-from veldt.simulators.spec import ArraySpec, SimulatorSpec
 
 CPU = torch.device("cpu")
 ACTIONS, ROWS = 6, 7

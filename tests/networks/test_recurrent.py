@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from specs import ATARI, BOX, DISCRETE, MULTI, VECTOR, single
 from torch import Tensor, nn
 
+from veldt.envs.spec import ActionSpec, ArraySpec
 from veldt.networks.actor_critic import policy_distribution
 from veldt.networks.build import build_torso
 from veldt.networks.precision import apply_precision
 from veldt.networks.recurrent import LSTM, Memories, RecurrentActorCritic, Remembering, memory_of
-from veldt.simulators.spec import ActionSpec, ArraySpec
 
 CPU = torch.device("cpu")
 UNITS = 6

@@ -9,10 +9,10 @@ from specs import ATARI, VECTOR, single
 from torch import nn
 
 from veldt.agent import make_network
-from veldt.config import NetworkConfig
+from veldt.config.train_config import NetworkConfig
+from veldt.envs.spec import ArraySpec
 from veldt.networks.build import TorsoFactory
-from veldt.recipe_book import RECIPES
-from veldt.simulators.spec import ArraySpec
+from veldt.recipes import RECIPES
 
 
 def own_torso(shape: tuple[int, ...]) -> nn.Module:

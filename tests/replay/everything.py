@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veldt.replay.memory import Replay, Sample
+from veldt.replay.buffer import Replay, Sample
 
 
 class Everything:

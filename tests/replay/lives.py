@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
-from veldt.simulators.trajectory import Trajectory
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.trajectory import Trajectory
 
 ACTION = ActionSpec("discrete", sizes=(5,), start=(0,))
 FRAMES = SimulatorSpec({"": ArraySpec((3, 2), "uint8", 3)}, ACTION)

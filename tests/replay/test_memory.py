@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lives import FOUR_FRAMES, SPECS, VECTOR, World
 
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
 from veldt.errors import UsageError, VeldtError
 from veldt.replay import size
-from veldt.replay.index import Prioritised
-from veldt.replay.memory import Replay
+from veldt.replay.buffer import Replay
 from veldt.replay.n_step import NStep
+from veldt.replay.sampling_strategy import Prioritised
 from veldt.replay.settings import ReplayConfig
 from veldt.replay.size import replay_bytes
-from veldt.runtime.memory import _left_by_groups
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.runtime.system_memory import _left_by_groups
 
 ONE, THREE = NStep(1, 0.99, False, False), NStep(3, 0.99, True, True)
 ATARI = SimulatorSpec({"": ArraySpec((104, 80), "uint8", 4)}, ActionSpec("discrete", sizes=(18,), start=(0,)))

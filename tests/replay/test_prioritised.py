@@ -7,7 +7,7 @@ import pytest
 from rings import chi_square, ring_of
 
 from veldt.errors import VeldtError
-from veldt.replay.index import Prioritised, importance_weights, weights_among
+from veldt.replay.sampling_strategy import Prioritised, importance_weights, weights_among
 
 ALPHA = 0.6
 NONE = np.empty(0, np.int64)

@@ -9,14 +9,14 @@ import pytest
 from everything import everything
 
 from environments import Scripted
-from veldt.replay.memory import Replay
+from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.env import StepperSettings
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.source import resolve
+from veldt.envs.trajectory import Trajectory
+from veldt.replay.buffer import Replay
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
-from veldt.simulators.choose import Plan, make_simulators, probe_spec
-from veldt.simulators.settings import AtariConfig, SimulationConfig
-from veldt.simulators.simulator import StepperSettings
-from veldt.simulators.source import resolve
-from veldt.simulators.trajectory import Trajectory
 
 STEPS, WIDTH, SLOTS = 7, 3, 12
 SCRIPT = [

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rings import chi_square, positions, ring_of
 
-from veldt.replay.index import Uniform
+from veldt.replay.sampling_strategy import Uniform
 
 LIFE = [True, True, False, True] * 4
 

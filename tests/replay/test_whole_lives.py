@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from lives import SPECS, World
 from naive import sampleable, transition
 
-from veldt.replay.index import Prioritised
-from veldt.replay.memory import Replay, Sample
+from veldt.envs.spec import SimulatorSpec
+from veldt.envs.trajectory import Trajectory
+from veldt.replay.buffer import Replay, Sample
 from veldt.replay.n_step import NStep
+from veldt.replay.sampling_strategy import Prioritised
 from veldt.replay.settings import ReplayConfig
-from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.trajectory import Trajectory
 
 
 @settings(max_examples=120, deadline=None)

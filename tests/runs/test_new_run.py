@@ -9,9 +9,9 @@ import pytest
 
 from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
-from veldt.runs.event_file import EventFile
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.segments import SegmentStore
+from veldt.tracking.tensorboard_file import EventFile
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])

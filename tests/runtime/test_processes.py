@@ -16,7 +16,7 @@ pytestmark = pytest.mark.alone
 
 @pytest.fixture
 def child(request: pytest.FixtureRequest) -> Iterator[Child]:
-    child = Child(forkserver(["veldt.simulators.worker"]), "a child", request.param)
+    child = Child(forkserver(["veldt.envs.worker"]), "a child", request.param)
     yield child
     child.kill()
 

@@ -58,9 +58,7 @@ def stuck(control: Control) -> None:
 @contextmanager
 def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[Message]]]]:
     """A supervisor of running roles, and what looks until it has heard a number of messages of a kind."""
-    supervisor = Supervisor(
-        forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"]), plans
-    )
+    supervisor = Supervisor(forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"]), plans)
 
     heard: list[Message] = []
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veldt.exchange.pace import Pace
+from veldt.envs.source import resolve
+from veldt.exchange.rate_limiter import Pace
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.weights import SharedWeights
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runtime.supervisor import Message, Supervisor
-from veldt.simulators.source import resolve
-from veldt.systems.apex import apex
-from veldt.systems.assembly import assemble
-from veldt.systems.here import supervised_here
+from veldt.systems.apex.graph import apex
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.planning.run_plan import assemble
 
 pytestmark = pytest.mark.alone
 

@@ -12,16 +12,16 @@ import torch
 
 from environments import PaidAtTheEnd
 from veldt.algorithms.rollout import Rollout, along
+from veldt.envs.seeding import ACTION, uniform
+from veldt.envs.source import resolve
 from veldt.exchange.graph import made_here
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runtime.processes import forkserver
-from veldt.simulators.seeding import ACTION, uniform
-from veldt.simulators.source import resolve
-from veldt.systems.agents import Agents
-from veldt.systems.assembly import assemble
-from veldt.systems.ga3c import ga3c
-from veldt.systems.ga3c_model import Model
+from veldt.systems.ga3c.agents import Agents
+from veldt.systems.ga3c.graph import ga3c
+from veldt.systems.ga3c.model import Model
+from veldt.systems.planning.run_plan import assemble
 
 AGENTS, STEPS = 6, 5
 
@@ -54,7 +54,7 @@ class Roles:
         algorithm = settings.pop("algorithm", None)
         config = with_settings(find("ga3c").config(env, algorithm), small | settings)
         graph = ga3c(assemble(config, resolve(env)))
-        self.edges = made_here(graph.edges, forkserver(["veldt.simulators.worker", "gymnasium"]))
+        self.edges = made_here(graph.edges, forkserver(["veldt.envs.worker", "gymnasium"]))
         inference, rollouts, self.pace = (self.edges[name] for name in ("inference", "rollouts", "pace"))
         (model,), hosts = graph.roles[0].plans, graph.roles[1].plans
         self.model = Model(Alone(), model, inference, rollouts, self.pace, None)
@@ -80,9 +80,9 @@ class Roles:
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """In one thread nothing comes while it waits."""
-    monkeypatch.setattr("veldt.systems.agents._WAIT_S", 0.0)
-    monkeypatch.setattr("veldt.systems.agents._POLL_S", 0.0)
-    monkeypatch.setattr("veldt.systems.ga3c_model._WAIT_S", 0.0)
+    monkeypatch.setattr("veldt.systems.ga3c.agents._WAIT_S", 0.0)
+    monkeypatch.setattr("veldt.systems.ga3c.agents._POLL_S", 0.0)
+    monkeypatch.setattr("veldt.systems.ga3c.model._WAIT_S", 0.0)
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)

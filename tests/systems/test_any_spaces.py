@@ -9,11 +9,11 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from run_state import SMALL
 
 import environments
 import veldt
-from veldt.simulators.spec import action_spec
+from run_state import SMALL
+from veldt.envs.spec import action_spec
 
 NAMES = [
     "dictionary",

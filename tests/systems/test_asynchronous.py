@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from run_rows import episodes, learning
-from run_state import newest
 
 import veldt
+from run_state import newest
 from veldt.errors import UsageError
 
 SMALL: dict[str, Any] = {

@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from veldt.algorithms.transitions import Transitions
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
 from veldt.exchange.gradients import OneLearner
 from veldt.exchange.replay import Batch
-from veldt.replay.index import importance_weights
-from veldt.replay.memory import Sample
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
-from veldt.systems.batches import Batches
-from veldt.systems.experience import to_transitions
-from veldt.systems.stages import StageClock
+from veldt.learning.batch_sources import to_transitions
+from veldt.learning.replay_batches import Batches
+from veldt.replay.buffer import Sample
+from veldt.replay.sampling_strategy import importance_weights
+from veldt.tracking.stage_clock import StageClock
 
 ROWS = 4
 SPEC = SimulatorSpec({"": ArraySpec((4,), "float32")}, ActionSpec("discrete", sizes=(2,), start=(0,)))

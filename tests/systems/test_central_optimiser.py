@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
+from veldt.envs.spec import ActionSpec
 from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
 from veldt.exchange.gradients import OneLearner
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule, _is_fused
+from veldt.learning.learner import Learner
+from veldt.learning.optimiser import CentralOptimiser, LocalOptimiser
 from veldt.networks.flat import FlatParameters
-from veldt.simulators.spec import ActionSpec
-from veldt.systems.learner import Learner
-from veldt.systems.optimiser import CentralOptimiser, LocalOptimiser
 
 RATE, STEPS = 1e-3, 1000
 TorchRule = Callable[[list[nn.Parameter]], torch.optim.Optimizer]

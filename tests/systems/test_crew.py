@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from veldt.systems.crew import Crew
+from veldt.systems.ga3c.worker_pool import Crew
 
 pytestmark = pytest.mark.alone
 

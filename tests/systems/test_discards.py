@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veldt.systems.discards import Discards
+from veldt.systems.gorila.discard_monitor import Discards
 
 
 def test_a_share_is_of_the_newest_window() -> None:

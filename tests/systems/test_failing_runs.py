@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_state import SMALL, newest
 
 import veldt
 from environments import Failing
+from run_state import SMALL, newest
+from veldt.envs.seeding import episode_seed
+from veldt.learning.learner import check_finite
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.runs.metrics import read_metrics
-from veldt.simulators.seeding import episode_seed
-from veldt.systems.learner import check_finite
+from veldt.tracking.metrics import read_metrics
 
 SEED = 3
 IN_PROCESS = {"simulators": "in-process"}
@@ -111,7 +111,7 @@ def test_an_environment_that_cannot_be_made(where: dict[str, Any], tmp_path: Pat
 @pytest.mark.timeout(60)
 def test_nothing_that_failed_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the failed step left in its row, the weights are the same."""
-    from veldt.simulators.stepper import Stepper
+    from veldt.envs.stepper import Stepper
 
     weights = []
     cut_off = Stepper.cut_off

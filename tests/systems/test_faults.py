@@ -14,7 +14,7 @@ import pytest
 from child_runs import END_S, START_S, alive, child, descendants, roles, wait_until
 from run_rows import events, metrics
 
-from veldt.runs.report import write_report
+from veldt.report import write_report
 
 pytestmark = pytest.mark.alone
 

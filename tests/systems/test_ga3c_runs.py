@@ -10,13 +10,13 @@ import pytest
 from run_rows import episodes, events, learning
 
 import veldt
+from veldt.envs.source import resolve
 from veldt.errors import UsageError
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.report import write_report
 from veldt.runs.checkpoints import CheckpointStore
-from veldt.runs.report import write_report
-from veldt.simulators.source import resolve
-from veldt.systems.assembly import assemble
+from veldt.systems.planning.run_plan import assemble
 
 SMALL: dict[str, Any] = {
     "num_simulators": 4,

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veldt.exchange.pace import Pace
-from veldt.exchange.parts import PARAMETERS, Whole
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.envs.source import resolve
+from veldt.exchange.parameter_partition import PARAMETERS, Whole
+from veldt.exchange.rate_limiter import Pace
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runtime.supervisor import Message, Supervisor
-from veldt.simulators.source import resolve
-from veldt.systems.assembly import assemble
-from veldt.systems.gorila import gorila
-from veldt.systems.here import supervised_here
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.gorila.graph import gorila
+from veldt.systems.planning.run_plan import assemble
 
 pytestmark = pytest.mark.alone
 

@@ -12,10 +12,10 @@ from run_rows import events, learning, metrics
 
 import veldt
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
-from veldt.simulators.spec import ActionSpec
-from veldt.systems.actor import _Actor
+from veldt.systems.roles.actor import _Actor
 
 BUNDLES: dict[str, Any] = {
     "learners": 3,

@@ -10,11 +10,11 @@ import pytest
 from run_rows import episodes, learning
 
 import veldt
-from veldt.config import from_dict, to_dict
+from veldt.config.system_settings import ImpalaConfig
+from veldt.config.train_config import from_dict, to_dict
 from veldt.errors import UsageError
-from veldt.exchange.settings import ImpalaConfig
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
 
 SMALL: dict[str, Any] = {

@@ -7,12 +7,12 @@ from collections import deque
 import numpy as np
 import torch
 
+from veldt.envs.arrangement import probe_spec
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import resolve
 from veldt.exchange.slots import Taken
-from veldt.simulators.choose import probe_spec
-from veldt.simulators.settings import AtariConfig
-from veldt.simulators.source import resolve
-from veldt.systems.intake import Intake, TakenIn
-from veldt.systems.unrolls import unroll_layouts
+from veldt.sampling.unrolls import unroll_layouts
+from veldt.systems.ga3c.rollout_queue import Intake, TakenIn
 
 STEPS = 3
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from child_runs import START_S, child
-from run_state import SMALL, SMALL_REPLAYED, assert_same_run
 
 import veldt
+from run_state import SMALL, SMALL_REPLAYED, assert_same_run
 
 pytestmark = pytest.mark.alone
 

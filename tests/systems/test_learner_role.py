@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from veldt.systems.learner_role import LearnerRole
+from veldt.systems.roles.learner import LearnerRole
 
 
 @pytest.mark.parametrize("begun_with", [0, 1, 15, 16])

@@ -14,9 +14,9 @@ from run_rows import metrics
 import veldt
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.cli import main
-from veldt.config import ALGORITHMS, System, misfit
+from veldt.config.train_config import ALGORITHMS, System, misfit
 from veldt.errors import UsageError
-from veldt.recipe_book import RECIPES
+from veldt.recipes import RECIPES
 
 SYSTEMS: tuple[System, ...] = get_args(System)
 PAIRS = [(system, algorithm) for system in SYSTEMS for algorithm in ALGORITHMS]

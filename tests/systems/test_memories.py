@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from run_state import SMALL, newest
 
 import veldt
 from environments import Failing, Hashed, dictionary, scripted
+from run_state import SMALL, newest
 from veldt.agent import Agent, make_network
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.rollout import Rollout, after, along
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
-from veldt.given import with_settings
+from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.env import StepperSettings
+from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
+from veldt.envs.source import resolve
 from veldt.networks.recurrent import memory_of
-from veldt.recipe_book import find
-from veldt.simulators.choose import Plan, make_simulators, probe_spec
-from veldt.simulators.seeding import EVALUATION, derive_seed, episode_seed
-from veldt.simulators.simulator import StepperSettings
-from veldt.simulators.source import resolve
-from veldt.systems.sampler import Sampler
-from veldt.systems.stages import StageClock
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.sampling.sampler import Sampler
+from veldt.tracking.stage_clock import StageClock
 
 STEPS, WIDTH = 7, 4
 CPU = torch.device("cpu")

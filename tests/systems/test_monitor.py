@@ -6,13 +6,13 @@ from pathlib import Path
 
 from run_rows import metrics
 
-from veldt.given import with_settings
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runs.directory import RunDirectory
-from veldt.runs.progress import Progress
-from veldt.systems.episodes import Scores
-from veldt.systems.monitor import Monitor
-from veldt.systems.stages import StageClock
+from veldt.sampling.episodes import Scores
+from veldt.systems.driver.monitor import Monitor
+from veldt.tracking.progress import Progress
+from veldt.tracking.stage_clock import StageClock
 
 
 def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -> None:

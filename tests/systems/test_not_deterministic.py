@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_state import SMALL
 
 import veldt
+from run_state import SMALL
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veldt.runtime.shared import Layout
-from veldt.systems.impala_learner import _OldUnrolls
+from veldt.systems.impala.learner import _OldUnrolls
 
 
 @pytest.mark.parametrize(("kept", "fresh"), [(5, 2), (10, 3), (27, 1), (27, 9)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veldt.systems.outliers import Outliers
+from veldt.systems.gorila.outliers import Outliers
 
 
 def test_mean_and_deviation_are_those_of_all_seen() -> None:

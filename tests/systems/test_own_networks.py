@@ -8,10 +8,10 @@ from typing import Any
 
 import own_networks
 import pytest
-from run_state import SMALL, assert_same_run, newest
 from torch import nn
 
 import veldt
+from run_state import SMALL, assert_same_run, newest
 
 SETTINGS = {name: value for name, value in SMALL.items() if name != "hidden"} | {"simulators": "in-process"}
 

@@ -14,29 +14,29 @@ from torch import Tensor, nn
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
-from veldt.exchange.kept import Kept
-from veldt.exchange.parts import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.envs.source import resolve
+from veldt.envs.spec import ActionSpec
+from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.exchange.persistent_state import Kept
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.functional.updates import AdaGrad
-from veldt.given import with_settings
+from veldt.learning.learner import load_state
+from veldt.learning.optimiser import LocalOptimiser, ScaledRule
 from veldt.networks.flat import FlatParameters
-from veldt.recipe_book import find
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.processes import forkserver
 from veldt.runtime.shared import Layout
-from veldt.simulators.source import resolve
-from veldt.simulators.spec import ActionSpec
-from veldt.systems.assembly import assemble
-from veldt.systems.learner import load_state
-from veldt.systems.optimiser import LocalOptimiser, ScaledRule
-from veldt.systems.parameter_server import whole_checkpoint
-from veldt.systems.parameter_shard import (
+from veldt.systems.gorila.parameter_server import whole_checkpoint
+from veldt.systems.gorila.parameter_shard import (
     ParameterShard,
     ParameterShardPlan,
     _begun,
     run_parameter_shard,
 )
+from veldt.systems.planning.run_plan import assemble
 
 DISCRETE = ActionSpec("discrete", sizes=(2,), start=(0,))
 BOX = ActionSpec("box", low=(-1.0,), high=(1.0,))
@@ -129,7 +129,7 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
     assembly = assemble(config, resolve("CartPole-v1"))
     own = assembly.network()[1]
-    end, context = len(own.master), forkserver(["veldt.simulators.worker"])
+    end, context = len(own.master), forkserver(["veldt.envs.worker"])
     rule = {
         name: Layout(value.shape, "float32")
         for name, value in assembly.algorithm().rule.state(own.master).items()
@@ -184,7 +184,7 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
     )
     groups = whole_checkpoint({"server-0": saved.saved()}, own, 1)
     checkpoint = Checkpoint(0, tmp_path, {}, groups)
-    monkeypatch.setattr("veldt.systems.parameter_shard.newest_checkpoint", lambda run: checkpoint)
+    monkeypatch.setattr("veldt.systems.gorila.parameter_shard.newest_checkpoint", lambda run: checkpoint)
 
     class Part:
         def pull_if_newer(self, version: int, into: dict[str, np.ndarray]) -> int:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.trajectory import Trajectory
 from veldt.errors import CheckpointError
-from veldt.replay.memory import Replay
+from veldt.replay.archive import ReplayArchive, needed_segments
+from veldt.replay.buffer import Replay
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
-from veldt.simulators.spec import ActionSpec, ArraySpec, SimulatorSpec
-from veldt.simulators.trajectory import Trajectory
-from veldt.systems.replay_archive import ReplayArchive, needed_segments
 
 SPEC = SimulatorSpec(
     {"frame": ArraySpec((3, 2), "uint8", stack=3), "speed": ArraySpec((2,), "float32")},

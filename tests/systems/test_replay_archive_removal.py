@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veldt.replay.archive import remove_unneeded
 from veldt.runs.segments import SegmentStore
-from veldt.systems.replay_archive import remove_unneeded
 
 
 def segments(directory: Path, count: int) -> list[str]:

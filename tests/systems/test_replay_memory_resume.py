@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_state import SMALL_REPLAYED, assert_same_run
 
 import veldt
+from run_state import SMALL_REPLAYED, assert_same_run
 from veldt.errors import CheckpointError
 from veldt.runs.directory import RunDirectory
-from veldt.runs.metrics import read_metrics
+from veldt.tracking.metrics import read_metrics
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
     "env": "environments:scripted",

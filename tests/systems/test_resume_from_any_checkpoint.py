@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_state import SMALL, assert_same_run
 
 import veldt
+from run_state import SMALL, assert_same_run
 from veldt.runs.directory import RunDirectory
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_state import SMALL
 
 import veldt
+from run_state import SMALL
 
 
 def config(run: Path) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from veldt.exchange.pace import Pace, PaceSpec
-from veldt.systems.role_figures import RoleFigures
-from veldt.systems.stages import StageClock
+from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.systems.driver.role_metrics import RoleFigures
+from veldt.tracking.stage_clock import StageClock
 
 
 def said(attempt: int, phantoms: int, restarts: int) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from run_state import SMALL, assert_same_run, state_of
 
 import veldt
+from run_state import SMALL, assert_same_run, state_of
 from veldt.agent import make_network
-from veldt.recipe_book import find
-from veldt.simulators.choose import probe_spec
-from veldt.simulators.source import resolve
+from veldt.envs.arrangement import probe_spec
+from veldt.envs.source import resolve
+from veldt.recipes import find
 
 # In how many groups: the rounding of a network's output depends on the batch it was computed in.
 ARRANGEMENTS: dict[str, list[dict[str, Any]]] = {

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_state import SMALL_REPLAYED, assert_same_run
 
 import veldt
+from run_state import SMALL_REPLAYED, assert_same_run
 from veldt.errors import CheckpointError, VeldtError
+from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import read_manifest
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.segments import SegmentStore
-from veldt.systems.saving import BackgroundWriter
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
     "env": "environments:scripted",

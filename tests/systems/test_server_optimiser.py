@@ -11,17 +11,17 @@ from torch import nn
 
 from veldt.algorithms.base import Loss
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.envs.spec import ActionSpec
 from veldt.errors import VeldtError
-from veldt.exchange.gorila_settings import GorilaConfig
 from veldt.exchange.gradients import OneLearner
-from veldt.exchange.parts import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
+from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.processes import forkserver
-from veldt.simulators.spec import ActionSpec
-from veldt.systems.learner import Learner
-from veldt.systems.server_optimiser import ServerOptimiser
+from veldt.systems.gorila.server_optimiser import ServerOptimiser
 
 SHARDS, DEPTH = 3, 2
 
@@ -51,7 +51,7 @@ class Server:
         torch.manual_seed(0)
         self.parameters = FlatParameters(nn.Linear(6, 4))
         self.bounds = cut(len(self.parameters.master), SHARDS)
-        context = forkserver(["veldt.simulators.worker", "gymnasium", "veldt.simulators.atari"])
+        context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
         sizes = [end - first for first, end in self.bounds]
         self.gradients = [SlotRings(gradient_layouts(size), 2, DEPTH, context) for size in sizes]
         self.parts = [SharedWeights(part_layouts(size), None) for size in sizes]

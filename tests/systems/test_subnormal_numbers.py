@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from child_runs import START_S, child
-from run_state import SMALL
 
 import veldt
-from veldt.systems.learner import Learner
+from run_state import SMALL
+from veldt.learning.learner import Learner
 
 pytestmark = pytest.mark.alone
 

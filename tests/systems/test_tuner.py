@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veldt.systems.tuner import Decision, Tuner
+from veldt.systems.ga3c.tuner import Decision, Tuner
 
 MOST = 8
 # Rates by predictors, trainers and the number of the interval.

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from child_runs import END_S, START_S, alive, child, descendants, roles, wait_until
 from run_rows import events, metrics
+
 from run_state import newest
 
 pytestmark = pytest.mark.alone

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from run_rows import episodes, events, learning
-from run_state import SMALL, SMALL_REPLAYED, arrays_of, assert_same, newest
 from torch import nn
 
 import veldt
+from run_state import SMALL, SMALL_REPLAYED, arrays_of, assert_same, newest
 from veldt.errors import RoleError, UsageError
 
 ON_POLICY = {"num_simulators": 4, "hidden": (16,), "log_every": 0.2, "threads": 1, "precision": "fp32"}

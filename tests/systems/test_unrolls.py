@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from veldt.simulators.choose import Plan, make_simulators, probe_spec
-from veldt.simulators.settings import AtariConfig, SimulationConfig
-from veldt.simulators.simulator import StepperSettings
-from veldt.simulators.source import resolve
-from veldt.simulators.trajectory import STEP_FLAGS
-from veldt.systems.observations import slot_observations
-from veldt.systems.unrolls import Unrolls, unroll_layouts
+from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.env import StepperSettings
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.source import resolve
+from veldt.envs.trajectory import STEP_FLAGS
+from veldt.sampling.observations import slot_observations
+from veldt.sampling.unrolls import Unrolls, unroll_layouts
 
 WIDTH, PARAMETERS, MEMORY = 2, 3, 4
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from child_runs import START_S
-from run_state import SMALL
 
 import veldt
 from environments import scripted
+from run_state import SMALL
 
 pytestmark = pytest.mark.alone
 

@@ -13,10 +13,10 @@ from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Batch, Rollout, along
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.valid_rows import ValidRows
-from veldt.runtime.settings import Unit
-from veldt.simulators.spec import ActionSpec
+from veldt.setting_metadata import Unit
 
 
 @dataclass(frozen=True, kw_only=True)

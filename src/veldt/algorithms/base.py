@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from veldt.algorithms.rollout import Batch, Observation, Rollout
 from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.envs.spec import ActionSpec
 from veldt.functional.updates import UpdateRule
 from veldt.networks.precision import Network
 from veldt.replay.n_step import NStep
-from veldt.simulators.spec import ActionSpec
 
 # A network's forward pass, possibly compiled. What it returns is between the network and its algorithm.
 Forward = Callable[..., Any]

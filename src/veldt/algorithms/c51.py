@@ -12,10 +12,10 @@ from torch import Tensor
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.q_learning import QLearning, QLearningConfig, shared_noise
 from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.q_learning import categorical_td_loss, expected, project
-from veldt.runtime.settings import Unit
-from veldt.simulators.spec import ActionSpec
+from veldt.setting_metadata import Unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,12 @@ from veldt.algorithms.base import BuildTorso, Forward, Loss
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.precision import Network
-from veldt.runtime.settings import Unit, flag
-from veldt.simulators.spec import ActionSpec
+from veldt.setting_metadata import Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from veldt.algorithms.base import OffPolicy, TargetUpdate
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
 from veldt.replay.n_step import NStep
-from veldt.runtime.settings import Unit, check_values, flag
+from veldt.setting_metadata import Unit, check_values, flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
 from veldt.algorithms.rollout import Batch, Observation, Rollout, after, along
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
@@ -17,8 +18,7 @@ from veldt.functional.valid_rows import ValidRows
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import RecurrentActorCritic
-from veldt.runtime.settings import Unit, check_values, flag
-from veldt.simulators.spec import ActionSpec
+from veldt.setting_metadata import Unit, check_values, flag
 
 
 @dataclass(frozen=True, kw_only=True)

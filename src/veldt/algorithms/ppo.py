@@ -12,12 +12,12 @@ import torch
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rollout import Batch, Rollout
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.losses import approximate_kl, clipped_surrogate, clipped_value_error
 from veldt.functional.updates import Adam
 from veldt.functional.valid_rows import ValidRows
-from veldt.runtime.settings import Unit, flag
-from veldt.simulators.spec import ActionSpec
+from veldt.setting_metadata import Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)

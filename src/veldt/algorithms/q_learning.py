@@ -16,13 +16,13 @@ from veldt.algorithms.base import BuildTorso, Forward
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.exploration import annealed, ladder
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule
 from veldt.networks.precision import Network
 from veldt.networks.q_network import QNetwork
-from veldt.runtime.settings import Unit, flag
-from veldt.simulators.spec import ActionSpec
+from veldt.setting_metadata import Unit, flag
 
 _LADDER_POWER = 7.0  # Horgan et al. 2018, section 4.1
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from veldt.errors import UsageError
 from veldt.functional.updates import RMSProp
-from veldt.runtime.settings import Unit
+from veldt.setting_metadata import Unit
 
 
 @dataclass(frozen=True, kw_only=True)

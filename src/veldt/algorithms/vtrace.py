@@ -27,12 +27,12 @@ from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Rollout, along
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam, UpdateRule
 from veldt.functional.valid_rows import ValidRows
 from veldt.functional.vtrace import VTraceReturns, vtrace
-from veldt.runtime.settings import Unit, flag
-from veldt.simulators.spec import ActionSpec
+from veldt.setting_metadata import Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)

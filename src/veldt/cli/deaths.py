@@ -6,7 +6,7 @@ import mmap
 import signal
 from pathlib import Path
 
-from veldt.runs.going_on import how_to_go_on
+from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime import activity
 from veldt.runtime.endings import how_it_ended
 

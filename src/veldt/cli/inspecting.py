@@ -21,7 +21,7 @@ from veldt.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from veldt.recipe_book import Recipe
+    from veldt.recipes import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,15 +175,15 @@ def evaluate(arguments: list[str]) -> str:
 
 def watch(arguments: list[str]) -> str:
     asked = parse(Watch, arguments, "watch")
-    from veldt import watch
+    from veldt.cli import watch
 
     return watch.record(**dataclasses.asdict(asked))
 
 
 def report(arguments: list[str]) -> str:
     asked = parse(Report, arguments, "report")
+    from veldt.report import write_report
     from veldt.runs.directory import RunDirectory
-    from veldt.runs.report import write_report
 
     runs = [RunDirectory.open(path) for path in asked.runs]
     return str(write_report([run.path for run in runs], asked.out or runs[0].report_path))
@@ -192,8 +192,8 @@ def report(arguments: list[str]) -> str:
 def recipes(arguments: list[str]) -> str:
     from rich.table import Table
 
-    from veldt.recipe_book import RECIPES, find
-    from veldt.runs.console import output_console
+    from veldt.recipes import RECIPES, find
+    from veldt.tracking.console import output_console
 
     console = output_console(file=io.StringIO())
     if not arguments or arguments[0].startswith("-"):
@@ -213,8 +213,8 @@ def recipes(arguments: list[str]) -> str:
 def _print_matrix(console: Console) -> None:
     from rich.table import Table
 
-    from veldt.config import ALGORITHMS, SYSTEMS
-    from veldt.recipe_book import cell, reasons
+    from veldt.config.train_config import ALGORITHMS, SYSTEMS
+    from veldt.recipes import cell, reasons
 
     table = Table("", *SYSTEMS, box=None)
     for algorithm in ALGORITHMS:
@@ -232,8 +232,8 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     """One recipe's values; of those that are given, and of what follows from them."""
     from rich.table import Table
 
-    from veldt.given import why_no_setting, with_settings
-    from veldt.recipe_book import derived_of
+    from veldt.recipes import derived_of
+    from veldt.recipes.overrides import why_no_setting, with_settings
 
     defaults = recipe.config(peek(arguments, "env") or ATARI, peek(arguments, "algorithm"))
     why_none = partial(why_no_setting, defaults)
@@ -266,7 +266,7 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
 
 def doctor(arguments: list[str]) -> str:
     asked = parse(Doctor, arguments, "doctor")
-    from veldt import doctor
+    from veldt.cli import doctor
 
     doctor.report(asked.env)
     return ""
@@ -274,7 +274,7 @@ def doctor(arguments: list[str]) -> str:
 
 def bench(arguments: list[str]) -> str:
     asked = parse(Bench, arguments, "bench")
-    from veldt import bench
+    from veldt.cli import bench
 
     bench.report(**dataclasses.asdict(asked))
     return ""

@@ -15,7 +15,7 @@ from veldt.errors import UsageError
 
 if TYPE_CHECKING:
     from veldt.api import Run
-    from veldt.config import TrainConfig
+    from veldt.config.train_config import TrainConfig
 
 ATARI = "ALE/Breakout-v5"  # stands for all games where none is named
 
@@ -70,8 +70,8 @@ def train(arguments: list[str]) -> str:
         from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 
         forkserver(PRELOAD_ROLES)  # loads what roles need while this process loads what it needs itself
-    from veldt.given import why_no_setting
-    from veldt.recipe_book import RECIPES, find
+    from veldt.recipes import RECIPES, find
+    from veldt.recipes.overrides import why_no_setting
 
     if not arguments or arguments[0].startswith("-"):
         if arguments and arguments[0] in ("-h", "--help"):
@@ -91,7 +91,7 @@ def train(arguments: list[str]) -> str:
 
 
 def resume(arguments: list[str]) -> str:
-    from veldt.config import RESUMABLE, RunConfig
+    from veldt.config.train_config import RESUMABLE, RunConfig
 
     line = CommandLine("resume", Resume.__doc__ or "")
     line.add(Resume)
@@ -117,7 +117,7 @@ def parse_kwargs(text: str) -> dict[str, Any]:
 
 def add_settings(line: CommandLine, defaults: TrainConfig) -> None:
     """Takes every setting of a recipe, whose values are `defaults`."""
-    from veldt.given import SECTIONS
+    from veldt.recipes.overrides import SECTIONS
 
     for section in SECTIONS:
         if (part := getattr(defaults, section)) is not None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from veldt.exchange.central_store import CentralStore, StoreSpec
 from veldt.exchange.inference import InferenceEdge, InferenceSpec
-from veldt.exchange.kept import Kept
-from veldt.exchange.pace import Pace, PaceSpec
+from veldt.exchange.persistent_state import Kept
+from veldt.exchange.rate_limiter import Pace, PaceSpec
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights

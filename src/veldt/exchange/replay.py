@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from veldt.exchange.orders import ORDERS_PER_LIFE, Grouping, Ordered
+from veldt.exchange.sample_requests import ORDERS_PER_LIFE, Grouping, Ordered
 from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
 from veldt.runtime.shared import Layout, SharedArrays
 

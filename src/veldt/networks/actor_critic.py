@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from veldt.envs.spec import ActionSpec
 from veldt.functional.distributions import Categorical, Distribution, Gaussian, MultiCategorical
 from veldt.networks.torsos import orthogonal
-from veldt.simulators.spec import ActionSpec
 
 
 def policy_distribution(action: ActionSpec) -> Distribution:

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from veldt.by_name import load_function, name_of
+from veldt.envs.spec import ArraySpec, SimulatorSpec
 from veldt.errors import NetworkError, UsageError, as_error, did_you_mean
 from veldt.networks.torsos import MLP, PIXEL, Activation, ImpalaTorso, a3c_net, dqn_net, small_net
 from veldt.runtime.activity import running
-from veldt.simulators.spec import ArraySpec, SimulatorSpec
+from veldt.user_code.import_path import load_function, name_of
 
 
 class ImageNetwork(Protocol):

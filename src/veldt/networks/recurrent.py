@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from veldt.envs.spec import ActionSpec
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.torsos import orthogonal
-from veldt.simulators.spec import ActionSpec
 
 Forward = Callable[..., Any]
 

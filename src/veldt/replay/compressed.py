@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from veldt.simulators.spec import ArraySpec
-from veldt.simulators.stacks import write_stacks
+from veldt.envs.spec import ArraySpec
+from veldt.envs.stacks import write_stacks
 
 _LEVEL = 1
 

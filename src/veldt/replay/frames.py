@@ -7,10 +7,10 @@ from typing import Protocol
 import numba
 import numpy as np
 
+from veldt.envs.spec import ArraySpec
+from veldt.envs.stacks import write_stacks
 from veldt.replay.compressed import CompressedRows
 from veldt.replay.settings import is_compressed
-from veldt.simulators.spec import ArraySpec
-from veldt.simulators.stacks import write_stacks
 
 
 class Store(Protocol):

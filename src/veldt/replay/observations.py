@@ -5,8 +5,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from veldt.envs.spec import SimulatorSpec
 from veldt.replay.ring import Ring
-from veldt.simulators.spec import SimulatorSpec
 
 Observation = dict[str, np.ndarray]
 

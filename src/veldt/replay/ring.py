@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from veldt.envs.spec import SimulatorSpec
+from veldt.envs.trajectory import Rows
 from veldt.replay.frames import Store, make_store
-from veldt.simulators.spec import SimulatorSpec
-from veldt.simulators.trajectory import Rows
 
 _STEP_FIELDS = {
     "reward": "float32",

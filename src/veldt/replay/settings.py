@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from veldt.envs.spec import ArraySpec
 from veldt.errors import UsageError
-from veldt.runtime.settings import Unit, check_values, flag
-from veldt.simulators.spec import ArraySpec
+from veldt.setting_metadata import Unit, check_values, flag
 
 
 def is_compressed(field: ArraySpec) -> bool:

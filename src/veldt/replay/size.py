@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+from veldt.envs.spec import SimulatorSpec
 from veldt.errors import UsageError
 from veldt.replay.n_step import NStep
 from veldt.replay.ring import ring_rows, row_bytes
 from veldt.replay.settings import ReplayConfig, is_compressed
 from veldt.replay.sum_tree import tree_bytes
-from veldt.runtime.memory import available_memory
-from veldt.simulators.spec import SimulatorSpec
+from veldt.runtime.system_memory import available_memory
 
 _GIB = 2**30
 _BYTES_OBJECT = 48  # a reference to an empty bytes object, and the object

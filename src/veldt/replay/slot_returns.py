@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from veldt.envs.trajectory import Rows
 from veldt.replay.n_step import NStep
 from veldt.replay.returns import n_step_returns
-from veldt.simulators.trajectory import Rows
 
 
 class SlotReturns(NamedTuple):

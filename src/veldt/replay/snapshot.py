@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from veldt.replay.buffer import Replay
 from veldt.replay.compressed import CompressedRows
 from veldt.replay.frames import RawRows
-from veldt.replay.index import Prioritised
-from veldt.replay.memory import Replay
 from veldt.replay.ring import FIELDS
+from veldt.replay.sampling_strategy import Prioritised
 
 
 def stored_rows(memory: Replay, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from veldt import formatting
 from veldt.errors import VeldtError
-from veldt.runs import formatting, strict_json
+from veldt.runs import strict_json
 from veldt.runs.files import AppendFile, read_json_lines
 from veldt.runs.own_names import ACTIONS, EPISODES
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from veldt import formatting
 from veldt.errors import VeldtError
-from veldt.runs import formatting, strict_json
+from veldt.runs import strict_json
 from veldt.runs.own_files import open_in_place, open_new, refuse_other
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}

@@ -1,9 +1,10 @@
-"""What a figure was measured on: processor, memory, system. Written into every run's config.json."""
+"""What a run was measured on: processor, memory, system, versions. Written into every run's config.json."""
 
 from __future__ import annotations
 
 import os
 import platform
+from importlib import metadata
 from pathlib import Path
 
 
@@ -15,6 +16,17 @@ def describe_machine() -> dict[str, str | int]:
         "system": platform.platform(terse=True),
         "host": platform.node(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's numbers depend on."""
+    found = {"python": platform.python_version()}
+    for package in ("veldt", "torch", "gymnasium", "numpy", "numba", "ale-py"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def _field(path: str, name: str) -> str:

@@ -20,10 +20,10 @@ from typing import Any
 
 from veldt.runtime.endings import end_with, how_it_ended
 from veldt.runtime.safe_path import safe_path
-from veldt.runtime.traces import take_trace
+from veldt.runtime.stack_dump import take_trace
 
 # Of servers whose processes are roles. (A name: this room knows nothing of those above it.)
-PRELOAD_ROLES = ["veldt.systems.preload"]
+PRELOAD_ROLES = ["veldt.systems.driver.preload"]
 # Environment of learners that meet by Gloo: they listen here only, nobody else has business with them.
 GLOO_ON_LOOPBACK = ("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
 _PR_SET_NAME = 15

@@ -18,7 +18,7 @@ from veldt.runtime.inbox import write_message
 from veldt.runtime.messages import pack
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, name_process
 from veldt.runtime.shared import Layout, SharedArrays
-from veldt.runtime.traces import offer_trace
+from veldt.runtime.stack_dump import offer_trace
 from veldt.runtime.watchdog import last_words_to
 
 # What veldt explains itself, and what does not fit into memory, would be so again; anything else may be an accident.

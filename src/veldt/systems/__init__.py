@@ -1,1 +1,1 @@
-"""Where the work happens: who simulates, infers, learns, and what travels between them. No losses here."""
+"""Systems: which processes step envs, infer and learn, and what travels between them. No losses here."""

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from veldt.exchange.orders import ORDERS_PER_LIFE, Grouping, Ordered
 from veldt.exchange.replay import Batch, Order
+from veldt.exchange.sample_requests import ORDERS_PER_LIFE, Grouping, Ordered
 from veldt.exchange.slots import awaited
-from veldt.runtime.on_ray.mail import Letter, Mail
+from veldt.runtime.on_ray.transport import Letter, Mail
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in, rows_of
 
 _AGAIN_S = 10.0  # until an order whose rows have not come is sent again

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veldt.exchange.slots import Arrays, Taken, awaited
-from veldt.runtime.on_ray.mail import Letter, Mail
+from veldt.runtime.on_ray.transport import Letter, Mail
 from veldt.runtime.shared import Layout, SharedArrays
 
 _AGAIN_S = 5.0  # without a word of the consumer, until what is not released is sent again

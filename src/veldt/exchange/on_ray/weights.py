@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from veldt.exchange.weights import Arrays, check_layouts
-from veldt.runtime.on_ray.mail import Letter, Mail
+from veldt.runtime.on_ray.transport import Letter, Mail
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in
 
 _AGAIN_S = 5.0  # until a reader that was not answered asks again

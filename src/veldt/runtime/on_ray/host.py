@@ -18,7 +18,7 @@ import numpy as np
 import ray
 
 from veldt.runtime.messages import pack
-from veldt.runtime.on_ray.mail import Envelope, Mail, Mailbox, opened
+from veldt.runtime.on_ray.transport import Envelope, Mail, Mailbox, opened
 from veldt.runtime.processes import name_process
 from veldt.runtime.roles import Identity, failure
 from veldt.runtime.watchdog import last_words_to

@@ -15,8 +15,8 @@ import ray
 
 from veldt.errors import RoleError
 from veldt.runtime.on_ray.host import News, Peers, Report, Start
-from veldt.runtime.on_ray.life import RayLife
 from veldt.runtime.on_ray.plans import HostedPlan
+from veldt.runtime.on_ray.process_handle import RayLife
 from veldt.runtime.roles import Fellows, Identity
 from veldt.runtime.supervision import Message, Place, Supervision
 

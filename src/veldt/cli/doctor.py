@@ -1,0 +1,61 @@
+"""`veldt doctor`: what is on this machine, and what training would do with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import psutil
+import torch
+from rich.table import Table
+
+from veldt.envs.source import resolve
+from veldt.errors import UsageError
+from veldt.recipes import RECIPES
+from veldt.runs.machine import versions
+from veldt.runtime.cores import allowed_cores
+from veldt.systems.planning.run_plan import assemble
+from veldt.tracking.console import output_console
+
+
+def report(env: str) -> None:
+    """Prints it."""
+    console = output_console()
+    table = Table(box=None, show_header=False)
+    cores = allowed_cores()
+    table.add_row("cores", f"{len(cores)} of {os.cpu_count()} may be used ({', '.join(map(str, cores))})")
+    memory = psutil.virtual_memory()
+    table.add_row("memory", f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
+    if os.path.isdir("/dev/shm"):
+        table.add_row(
+            "shared memory", f"{shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB free in /dev/shm"
+        )
+    table.add_row("disk", f"{shutil.disk_usage('.').free / 2**30:.1f} GiB free here")
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    table.add_row("GPUs", ", ".join(gpus) or "none that torch can use")
+    table.add_row("installed", ", ".join(f"{name} {version}" for name, version in versions().items()))
+    for package, extra in (("ale_py", "atari"), ("imageio_ffmpeg", "video")):
+        if not _importable(package):
+            table.add_row("missing", f"{package}: pip install 'veldt[{extra}]'")
+    load = os.getloadavg()[0]
+    if load > 0.5 * len(cores):
+        table.add_row("warning", f"the machine is busy (load {load:.1f}): measurements and plans will be off")
+    console.print(table)
+    source = resolve(env)
+    for recipe in RECIPES.values():
+        console.print(f"\n[bold]veldt train {recipe.name} --env {env}[/bold] would use")
+        try:
+            decisions = assemble(recipe.config(source.name), source).decisions
+        except UsageError as error:  # a recipe for other actions
+            decisions = (str(error),)
+        for decision in decisions:
+            console.print(f"  {decision}", highlight=False)
+
+
+def _importable(package: str) -> bool:
+    import importlib.util
+
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ImportError:
+        return False

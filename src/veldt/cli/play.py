@@ -1,0 +1,146 @@
+"""A person plays, and random points of these games become starts: the human starts of Nair et al. (2015)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from veldt.config.run_code import Choice, admit
+from veldt.config.train_config import from_dict
+from veldt.envs.env import Simulator
+from veldt.envs.seeding import EVALUATION, derive_seed
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.source import resolve
+from veldt.errors import UsageError
+from veldt.evaluation.rendered_env import ShownSimulator
+from veldt.evaluation.starts import Beginning, Starts, check_numbers, make_starts
+from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
+from veldt.evaluation.window import Window
+from veldt.runs.directory import RunDirectory
+from veldt.runs.machine import versions
+
+_GAMES, _POINTS = 3, 4  # seeds of other games than an agent's are recorded from
+_FPS, _ATARI_FPS = 30.0, 60.0
+_PARTS = re.compile("UP|DOWN|LEFT|RIGHT|FIRE")
+
+
+class Screen(Protocol):
+    """Where a person sees the game and says what to do."""
+
+    def show(self, picture: np.ndarray, title: str) -> frozenset[str] | None:
+        """Shows a picture for as long as a step takes; the keys held then, None once the person has had enough."""
+
+
+def record(
+    run: Path | None, env: str | None, starts: int, out: Path | None, seed: int, trust: bool = False
+) -> Starts:
+    """Writes starts from games that a person plays now, until the window is closed.
+
+    Args:
+        run: of the run whose environment is played, with its settings.
+        env: the environment that is played instead of the run's; with default settings where there is no run.
+        starts: how many, if so many steps are played.
+        out: the new file; starts.safetensors in the run, or else here, if None.
+        seed: fixes the games and the points drawn in them.
+        trust: as for `veldt.load`.
+
+    Raises:
+        UsageError: there is no screen or no such run, a person cannot play this, or has played too little; or as for
+            `veldt.load`.
+        SimulatorError: the environment failed.
+    """
+    check_numbers(starts, seed)
+    atari, timeout = AtariConfig(), SimulationConfig().env_timeout
+    if run is not None:
+        directory = RunDirectory.open(run).path
+        config = from_dict(RunDirectory.open(run).read_config()["resolved"])
+        source = admit(
+            directory, config, Choice(env, None, trust), "record_starts(run, {})", policy=False
+        ).source
+        atari, timeout = config.atari, config.simulation.env_timeout
+    else:
+        assert env is not None
+        directory, source = Path(), resolve(env)
+    path = directory / STARTS_NAME if out is None else out
+    check_new_file(path)
+    simulator = ShownSimulator(source, atari)
+    try:
+        if simulator.spec.action.kind != "discrete":
+            raise UsageError(
+                f"a person plays with keys, and {source.name} takes numbers: its actions are no Discrete"
+            )
+        rate = _ATARI_FPS / simulator.spec.frames_per_step if source.is_atari else _FPS
+        window = Window(rate)
+        try:
+            seeds = (derive_seed(seed, EVALUATION, _GAMES, game) for game in itertools.count())
+            games = play(simulator, window, seeds)
+        finally:
+            window.close()
+    finally:
+        simulator.close()
+    beginnings = draw(games, starts, np.random.default_rng(derive_seed(seed, EVALUATION, _POINTS)))
+    made = {"by": "person", "games": len(games), "steps": sum(len(actions) for _, actions in games)}
+    recorded = make_starts(path, source, atari, beginnings, made=made, versions=versions(), timeout=timeout)
+    recorded.write()
+    return recorded
+
+
+def play(simulator: Simulator, screen: Screen, seeds: Iterator[int]) -> list[Beginning]:
+    """Games that a person plays, one after another until there are enough of them, the last not to its end.
+
+    Ctrl-C is one of the ways to say so: what was played is kept.
+    """
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
+    names, count = simulator.action_names(), simulator.spec.action.sizes[0]
+    games: list[tuple[int, list[int]]] = []
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed in seeds:
+            simulator.reset(seed, rows, 0)
+            games.append((seed, []))
+            score, over = 0.0, False
+            while not over:
+                title = f"game {len(games)} · score {score:g} · Esc ends"
+                held = screen.show(simulator.render(), title)
+                if held is None:
+                    raise KeyboardInterrupt
+                action = action_of(held, names, count)
+                reward, terminated, truncated, _ = simulator.step(action, rows, 0)
+                games[-1][1].append(action)
+                score, over = score + float(reward), terminated or truncated
+    return [(seed, np.array(actions, np.int64)) for seed, actions in games]
+
+
+def action_of(held: frozenset[str], names: list[str], count: int) -> int:
+    """The action that held keys mean: by the words in its name (UPRIGHTFIRE), or by its number where it has none.
+
+    Of named actions it is the one that asks for most of what is held and for nothing else; of numbered ones the first,
+    where no key is held.
+    """
+    if not names:
+        return min((int(key) for key in held if key.isdigit() and int(key) < count), default=0)
+    parts = [frozenset(_PARTS.findall(name)) for name in names]
+    meant = [index for index in range(count) if parts[index] <= held]
+    return max(meant, key=lambda index: len(parts[index]), default=0)
+
+
+def draw(games: list[Beginning], starts: int, rng: np.random.Generator) -> list[Beginning]:
+    """Beginnings that end at points drawn uniformly, and without repetition, over all steps of the games.
+
+    Of fewer steps than `starts` each is one: what was played is kept.
+    """
+    ends = np.cumsum([len(actions) for _, actions in games])
+    steps = int(ends[-1]) if len(ends) else 0
+    if not steps:
+        raise UsageError("you played no step, and starts are recorded from what you play: play longer")
+    beginnings = []
+    for point in np.sort(rng.choice(steps, min(steps, starts), replace=False)):
+        game = int(np.searchsorted(ends, point, side="right"))
+        seed, actions = games[game]
+        beginnings.append((seed, actions[: int(point) - int(ends[game]) + len(actions)]))
+    return beginnings

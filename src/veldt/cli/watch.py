@@ -1,0 +1,145 @@
+"""Videos of games: new ones, and games of the training replayed from their seed and actions."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import torch
+
+from veldt import api
+from veldt.agent import Agent
+from veldt.envs.env import Simulator
+from veldt.envs.seeding import EVALUATION, derive_seed, uniform
+from veldt.errors import SimulatorError, UsageError, VeldtError
+from veldt.evaluation.rendered_env import ShownSimulator
+from veldt.evaluation.video_file import check_new_video, write_video
+from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import EpisodeRecord, read_episodes
+from veldt.runs.own_files import refuse_other
+
+_FPS = 30.0
+
+
+def record(
+    run: Path,
+    game: int | None,
+    seed: int,
+    greedy: bool,
+    best: bool,
+    out: Path | None,
+    env: str | None = None,
+    network: str | None = None,
+    trust: bool = False,
+) -> str:
+    """Writes the video of a game; returns a sentence saying where and of what.
+
+    Args:
+        game: index of a finished training game, from the end if negative; None plays a new one.
+        seed, greedy: of the new game; as for `veldt.evaluate`.
+        best, env, network, trust: as for `veldt.load`.
+        out: the new file; None is one in the run's videos/, where another video of the same game is replaced.
+
+    Raises:
+        UsageError: there is no such run or game, its environment does not render, `out` exists or is no video's
+            name, or as for `veldt.load`.
+        SimulatorError: the environment failed.
+        VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
+    """
+    directory = RunDirectory.open(run)
+    # Before anything is played.
+    if out is None:
+        refuse_other(directory.videos, stat.S_IFDIR)
+    else:
+        check_new_video(out)
+    # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    agent = api.load(run, best=best, env=env, network=network, trust=trust)
+    simulator = ShownSimulator(agent.source, agent.config.atari)
+    scores: list[float] = []
+    try:
+        if game is None:
+            frames = _play(agent, simulator, seed, greedy, scores)
+            out = out or directory.videos / f"step-{agent.step}-seed-{seed}.mp4"
+        else:
+            games = read_episodes(directory.path)
+            index = _index(game, len(games))
+            frames = _replay(agent, simulator, games[index], index, scores)
+            out = out or directory.videos / f"game-{index}.mp4"
+        fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
+        write_video(frames, out, fps)
+    except SimulatorError as error:
+        if isinstance(error.__cause__, gymnasium.error.DependencyNotInstalled):
+            raise UsageError(_not_drawn(agent.source.name, error.__cause__)) from None
+        raise
+    finally:
+        simulator.close()
+    return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"
+
+
+def _play(
+    agent: Agent, simulator: Simulator, seed: int, greedy: bool, scores: list[float]
+) -> Iterator[np.ndarray]:
+    stacks = [np.zeros((1, *field.network_shape), field.dtype) for field in agent.spec.observation.values()]
+    depth = [field.stack for field in agent.spec.observation.values()]
+    # A stacked field is written frame by frame to the end of its stack; another as it is.
+    rows = [stack[0] if k > 1 else stack for stack, k in zip(stacks, depth, strict=True)]
+    index, memories = -1, agent.memories(1)
+    simulator.reset(derive_seed(seed, EVALUATION, 0), rows, index)
+    yield simulator.render()
+    ended = False
+    while not ended:
+        inputs = {name: torch.from_numpy(s) for name, s in zip(agent.spec.observation, stacks, strict=True)}
+        noise = uniform(seed, EVALUATION, np.zeros(1), np.array([len(scores)]), agent.noise)[0]
+        forward = memories.at(slice(0, 1), np.array([len(scores)]))
+        action = agent.choose(inputs if agent.spec.is_dict else inputs[""], noise, greedy, forward)[0]
+        for row, k in zip(rows, depth, strict=True):
+            if k > 1:
+                row[:-1] = row[1:].copy()
+        reward, terminated, truncated, _ = simulator.step(
+            int(action) if agent.spec.action.kind == "discrete" else action, rows, index
+        )
+        scores.append(float(reward))
+        ended = terminated or truncated
+        yield simulator.render()
+
+
+def _index(game: int, games: int) -> int:
+    """`game` counted from the first."""
+    if not games:
+        raise UsageError(
+            f"--game is {game}: the run has finished no game yet; leave it out to watch a new one"
+        )
+    if not -games <= game < games:
+        raise UsageError(f"--game is {game}: the run has {games} finished games, 0 to {games - 1}")
+    return game % games
+
+
+def _not_drawn(name: str, error: Exception) -> str:
+    if "pygame" in str(error):
+        return f"{name} is drawn with pygame, which is not installed: pip install 'veldt[video]'"
+    return f"{name} cannot be drawn: {error}"
+
+
+def _replay(
+    agent: Agent, simulator: Simulator, record: EpisodeRecord, game: int, scores: list[float]
+) -> Iterator[np.ndarray]:
+    actions = record.actions()
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in agent.spec.observation.values()]
+    simulator.reset(record.seed, rows, 0)
+    yield simulator.render()
+    for action in actions.tolist() if agent.spec.action.kind == "discrete" else actions:
+        reward, _, _, _ = simulator.step(action, rows, 0)
+        scores.append(float(np.float32(reward)))  # as rows hold it, and so as it was counted
+        yield simulator.render()
+    # The same numbers, summed in another order.
+    rounding = len(scores) * np.finfo(np.float64).eps * sum(map(abs, scores))
+    if abs(sum(scores) - record.score) > rounding:
+        raise VeldtError(
+            f"game {game} scored {record.score:g} in training and {sum(scores):g} when replayed: "
+            f"the environment {agent.source.name} is not deterministic, so its games cannot be watched again"
+        )

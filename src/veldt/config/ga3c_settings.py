@@ -1,0 +1,95 @@
+"""Settings of GA3C: how many agents' processes and threads there are, and what finds better numbers of threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from veldt.config.system_settings import RolesConfig, check_even
+from veldt.errors import UsageError
+from veldt.setting_metadata import Unit, flag
+
+_OF_TUNER = ("tuner_most", "tune_agents")
+_LONGEST_MS = 1000.0  # a predictor gives no sign of life while it waits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ga3cConfig(RolesConfig):
+    """The processes and threads of GA3C. Its agents, N_A, are the simulators: --num-simulators."""
+
+    learners: Annotated[int, Unit("processes")] = 1
+    """There is one model, whose --trainers learn; it must be 1."""
+    hosts: Annotated[int, Unit("processes")] = 0
+    """Processes that the agents live in, each with as many of them; 0 takes one for each core that may be used, or
+    fewer if the agents cannot be divided evenly among so many."""
+    predictors: Annotated[int, Unit("threads")] = 2
+    """N_P: threads that answer agents' requests, each all that are there in one inference."""
+    trainers: Annotated[int, Unit("threads")] = 2
+    """N_T: threads that learn from agents' rollouts, each all that are there in one update."""
+    prediction_batch: Annotated[int, Unit("requests")] = 128
+    """Requests that are answered together, at most."""
+    prediction_wait: Annotated[float, Unit("ms")] = 0.0
+    """How long a predictor waits for more requests, while there are fewer than that and not one of each agent."""
+    training_rows: Annotated[int, Unit("steps")] = 0
+    """Steps that a trainer waits for before it learns from all that is there; 0: a single rollout is enough."""
+    training_queue: Annotated[int, Unit("rollouts")] = 0
+    """Rollouts that may wait to be learned from, before agents wait; 0: as many as there are agents. Of each host at
+    least as many as a trainer waits for may: the other hosts' agents may be parked."""
+    tuner_interval: Annotated[float, Unit("seconds")] = 60.0
+    """How long the tuner measures a number of predictors and trainers before it tries another; 0: it tries none."""
+    tuner_most: Annotated[int, Unit("threads")] = 8
+    """Predictors, and trainers, that the tuner tries at most (or as many as were asked for, if that is more)."""
+    tune_agents: bool = False
+    """Whether the tuner moves the number of agents that act, too, up to --num-simulators."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.learners != 1:
+            raise UsageError(
+                f"--learners is {self.learners}, and the system ga3c has one model on one device: it must be 1; take "
+                "more --trainers"
+            )
+        for name in ("predictors", "trainers", "prediction_batch", "tuner_most"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
+        for name in ("hosts", "training_rows", "training_queue"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 (automatic) or more")
+        if not 0 <= self.prediction_wait <= _LONGEST_MS:
+            raise UsageError(
+                f"--prediction-wait is {self.prediction_wait:g}: it must be in [0, {_LONGEST_MS:g}] ms (0: none)"
+            )
+        if self.tuner_interval < 0:
+            raise UsageError(
+                f"--tuner-interval is {self.tuner_interval:g}: it must be 0 seconds (off) or more"
+            )
+
+    def unread(self) -> dict[str, str]:
+        return (
+            {} if self.tunes else dict.fromkeys(_OF_TUNER, "--tuner-interval is 0, so that nothing is tuned")
+        )
+
+    @property
+    def in_phases(self) -> bool:
+        return False
+
+    @property
+    def tunes(self) -> bool:
+        return self.tuner_interval > 0
+
+    @property
+    def most_predictors(self) -> int:
+        return max(self.predictors, self.tuner_most) if self.tunes else self.predictors
+
+    @property
+    def most_trainers(self) -> int:
+        return max(self.trainers, self.tuner_most) if self.tunes else self.trainers
+
+    def check_simulators(self, simulators: int) -> None:
+        if self.hosts:
+            check_even(simulators, self.hosts, "hosts", "host")
+        if 0 < self.training_queue < self.hosts:
+            raise UsageError(
+                f"--training-queue is {self.training_queue}, and there are {self.hosts} hosts: it must have room for "
+                "a rollout of each"
+            )

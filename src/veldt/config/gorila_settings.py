@@ -1,0 +1,71 @@
+"""Settings of Gorila: how many processes of each kind there are, and how far apart they may get."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from veldt.config.system_settings import ApexConfig, check_even
+from veldt.errors import UsageError
+from veldt.setting_metadata import Unit, flag
+
+_OF_ACTORS = ("shards", "flush", "batches_ahead", "insert_slack")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GorilaConfig(ApexConfig):
+    """The processes of Gorila, and what flows between them."""
+
+    learners: Annotated[int, Unit("processes")] = 8
+    """Processes that learn, each from batches of its own, and bring their gradients to the parameter server."""
+    actors: Annotated[int, Unit("processes")] = 0
+    """Processes that act, each with its share of the simulators, into a replay memory that all learners draw from; 0:
+    every learner acts itself, and has a memory of its own (bundles)."""
+    parameter_shards: Annotated[int, Unit("processes")] = 1
+    """Processes that the parameters, and the update rule's state, are shared out among."""
+    pull_every: Annotated[int, Unit("steps")] = 100
+    """Steps that whoever acts makes before it looks for newer parameters."""
+    fetch_every: Annotated[int, Unit("updates")] = 1
+    """Gradients that a learner brings to the parameter server before it takes the newest parameters."""
+    publish_every: Annotated[int, Unit("updates")] = 1
+    """Updates of a parameter shard between two versions that others can have."""
+    max_staleness: Annotated[int, Unit("updates")] = 0
+    """A gradient is discarded if more updates than this were made since the parameters that it was computed with; 0:
+    none is."""
+    outlier_deviations: Annotated[float, Unit("σ")] = 0.0
+    """A gradient is discarded if its absolute loss is so many standard deviations above the mean of its learner's
+    losses; 0: none is."""
+    anneal_by: Literal["updates", "steps"] = "updates"
+    """What exploration falls by: all learners' updates, each counted as the steps that it is due for (batch /
+    training_intensity), or steps."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("parameter_shards", "fetch_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
+        for name in ("max_staleness", "outlier_deviations"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{flag(name)} is {getattr(self, name):g}: it must be 0 (no limit) or more")
+
+    def unread(self) -> dict[str, str]:
+        why = "--actors is 0, so that each learner acts, and keeps what it has seen, itself"
+        return {} if self.actors else dict.fromkeys(_OF_ACTORS, why)
+
+    @property
+    def in_phases(self) -> bool:
+        return not self.actors
+
+    @property
+    def together(self) -> bool:
+        return False
+
+    @property
+    def alone(self) -> bool:
+        return not self.actors
+
+    def check_simulators(self, simulators: int) -> None:
+        if self.actors:
+            super().check_simulators(simulators)
+        else:
+            check_even(simulators, self.learners, "learners", "learner")

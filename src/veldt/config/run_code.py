@@ -1,0 +1,143 @@
+"""The one place where a name in a run's config.json leads to an import.
+
+A run may come from somebody else. What it names is imported only if it is no code of its choosing (a registered id, a
+network of veldt's), if the user names it in the call or trusts the run, or if the user has trained with the same code
+here (`trust`). And callables, which a run cannot keep, are asked for again where they cannot be imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from veldt.config.train_config import TrainConfig
+from veldt.envs.source import EnvSource, imported_module, resolve
+from veldt.errors import UsageError
+from veldt.networks.build import TorsoFactory, is_own
+from veldt.user_code.import_path import can_be_loaded, name_of, no_module
+from veldt.user_code.trusted import Code, find_code, is_remembered, remember
+
+Env = str | Callable[..., gymnasium.Env[Any, Any]]
+Network = str | TorsoFactory
+_WORDS = {"env": "environment", "network": "network"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a call says about the code of a run.
+
+    Args:
+        env, network: instead of what the run names.
+        trust: whether to import what the run names.
+    """
+
+    env: Env | None = None
+    network: Network | None = None
+    trust: bool = False
+
+    @property
+    def is_made(self) -> bool:
+        return self != Choice()
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """What may be imported: the `source` of the environment, the user's own `network` where it was given as a callable,
+    and the run's configuration with the names that were given instead of its own."""
+
+    config: TrainConfig
+    source: EnvSource
+    network: TorsoFactory | None
+
+
+def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: bool = True) -> Admitted:
+    """The environment and the network of a run: those of `choice`, else what the run's configuration names.
+
+    An environment that is given by another name than the run's is made without the run's keyword arguments.
+
+    Args:
+        run: its directory, for messages.
+        call: how whoever calls can give callables again, with {} for the arguments: "load(run, {})".
+        policy: whether the network will be made at all.
+
+    Raises:
+        UsageError: the environment or the network was a callable and has to be given again; there is none of that name;
+            or it is code that the user has neither named nor trained with.
+    """
+    env, network = choice.env, choice.network
+    if isinstance(env, str) and env != config.env:
+        config = dataclasses.replace(config, env=env, env_kwargs={})
+    if isinstance(network, str):
+        config = dataclasses.replace(config, network=dataclasses.replace(config.network, network=network))
+    names = {}
+    if env is None and imported_module(config.env, config.env_kwargs) is not None:
+        names["env"] = config.env
+    if policy and network is None and is_own(config.network.network):
+        names["network"] = config.network.network
+    _refuse_missing(names, call)
+    if not choice.trust:
+        _refuse_foreign(run, [_found(kind, config) for kind in names])
+    source = resolve(config.env if env is None else env, config.env_kwargs)
+    return Admitted(config, source, None if isinstance(network, str) else network)
+
+
+def remember_code(source: EnvSource, network: Network) -> str | None:
+    """Takes note that the user trains with these; a sentence to show where that fails, else None."""
+    codes = []
+    module = imported_module(source.name, source.kwargs)
+    if module is not None and can_be_loaded(source.name):
+        codes.append(find_code("env", source.name, source.kwargs, module))
+    name = network if isinstance(network, str) else name_of(network)
+    if is_own(network) and can_be_loaded(name):
+        codes.append(find_code("network", name, {}))
+    return remember(code for code in codes if code is not None)
+
+
+def _refuse_missing(names: dict[str, str], call: str) -> None:
+    """UsageError where a callable cannot be imported by its name."""
+    if missing := [what for what, name in names.items() if not can_be_loaded(name)]:
+        which = " and ".join(f"{_WORDS[what]} {names[what]}" for what in missing)
+        were, them = ("were", "them") if len(missing) > 1 else ("was", "it")
+        a = "callables" if len(missing) > 1 else "a callable"
+        arguments = ", ".join(f"{what}=..." for what in missing)
+        flags = " ".join(f"--{what} module:function" for what in missing)
+        raise UsageError(
+            f"the run's {which} {were} {a} that cannot be imported by name: pass {them} again, "
+            f"{call.format(arguments)}; for the command line, put {them} into a file and train with {flags}"
+        )
+
+
+def _found(kind: str, config: TrainConfig) -> Code:
+    """What the run's configuration names; UsageError if it is not here."""
+    if kind == "network":
+        name, module = config.network.network, None
+        code = find_code("network", name, {})
+    else:
+        name, module = config.env, imported_module(config.env, config.env_kwargs)
+        code = find_code("env", name, config.env_kwargs, module)
+    if code is None:
+        raise no_module(name, _WORDS[kind], module)
+    return code
+
+
+def _refuse_foreign(run: Path, codes: list[Code]) -> None:
+    """UsageError about code that the user has not trained with."""
+    foreign = [code for code in codes if not is_remembered(code)]
+    if not foreign:
+        return
+    parts = []
+    for code in foreign:
+        kwargs = f" (env_kwargs {code.kwargs})" if code.kwargs != "{}" else ""
+        files = " and ".join(code.files) or "no file"
+        parts.append(f"the {_WORDS[code.kind]} {code.name}{kwargs}, imported from {files}")
+    flags = " ".join(f"--{code.kind} {code.name}" for code in foreign)
+    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in foreign)
+    raise UsageError(
+        f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
+        f"--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
+    )

@@ -1,0 +1,381 @@
+"""The configuration of a run: frozen, validated once, written into the run, and the source of every flag."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.base import Algorithm, OnPolicy
+from veldt.algorithms.c51 import C51, C51Config, Rainbow, RainbowConfig
+from veldt.algorithms.ddpg import DDPG, DDPGConfig
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.algorithms.policy_gradient import PolicyGradientConfig
+from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.algorithms.vtrace import VTrace, VTraceConfig
+from veldt.config.ga3c_settings import Ga3cConfig
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.config.system_settings import (
+    ApexConfig,
+    AsynchronousConfig,
+    ImpalaConfig,
+    RolesConfig,
+    UnitsConfig,
+)
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.spec import ActionSpec
+from veldt.errors import CheckpointError, UsageError
+from veldt.replay.settings import ReplayConfig
+from veldt.setting_metadata import Unit, check_values, flag
+
+AlgorithmConfig = A2CConfig | PPOConfig | VTraceConfig | DQNConfig | C51Config | DDPGConfig
+ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
+    "a2c": (A2CConfig, A2C),
+    "ppo": (PPOConfig, PPO),
+    "vtrace": (VTraceConfig, VTrace),
+    "dqn": (DQNConfig, DQN),
+    "c51": (C51Config, C51),
+    "rainbow": (RainbowConfig, Rainbow),
+    "ddpg": (DDPGConfig, DDPG),
+}
+_ON_POLICY = ("a2c", "ppo")
+System = Literal["synchronous", "asynchronous", "ga3c", "gorila", "apex", "impala"]
+# The settings of each system's processes.
+SYSTEMS: dict[System, type[RolesConfig]] = {
+    "synchronous": UnitsConfig,
+    "asynchronous": AsynchronousConfig,
+    "ga3c": Ga3cConfig,
+    "gorila": GorilaConfig,
+    "apex": ApexConfig,
+    "impala": ImpalaConfig,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The network from observations to features."""
+
+    network: str = "auto"
+    """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
+    hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
+    """Layers of the MLP (auto: for vectors). Only for a network that has one."""
+    layer_norm: bool = False
+    """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
+    lstm: Annotated[int, Unit("units")] = 0
+    """Units of an LSTM on the torso, with which a policy remembers what it saw in an episode; 0: none."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.lstm < 0:
+            raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
+        sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
+        if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+            raise UsageError(
+                f"--hidden is {self.hidden!r}: give at least one layer of at least 1 unit, as (64, 64)"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """How long, where, and how it is recorded."""
+
+    steps: Annotated[int, Unit("steps")] = 10_000_000
+    """Agent steps of all simulators together; also what schedules are stretched over."""
+    until: Annotated[float | None, Unit("return")] = None
+    """Stop once the mean return of the last 100 games reaches this. The run ends at --steps all the same, with exit
+    code 0 and a sentence that says so."""
+    seed: int = 1
+    """Everything random derives from it."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Arithmetic of the torso; auto takes what measures faster here. Masters, heads and a network of your own are fp32
+    always."""
+    compile: bool = False
+    """Compile the network with torch.compile (falls back, with a note, where that fails)."""
+    threads: Annotated[int, Unit("threads")] = 0
+    """Threads that train on the CPU; 0 measures: one, or one for each core that may be used where that is at least 1.4
+    times as quick here. Small networks get one."""
+    checkpoint_every: Annotated[int, Unit("steps")] = 250_000
+    """A checkpoint each time this many steps are done, and at the end."""
+    keep_checkpoints: Annotated[int, Unit("checkpoints")] = 3
+    """How many of the newest are kept, besides the best."""
+    checkpoint_replay: Literal["full", "none"] = "full"
+    """Whether the replay memory can be restored from the newest checkpoints; without, a resumed run fills it anew."""
+    log_every: Annotated[float, Unit("seconds")] = 2.0
+    """Seconds between rows of metrics.jsonl."""
+    evaluate_every: Annotated[int, Unit("steps")] = 0
+    """An evaluation each time this many steps are done, and at the end of a run of at least as many; 0 is never.
+    Training pauses for it, or a process of its own plays beside it: then it is left out while another one lasts."""
+    evaluate_steps: Annotated[int, Unit("steps")] = 125_000
+    """Steps of an evaluation: the whole games in them count, as `veldt evaluate --protocol atari` has it."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.steps <= 0:
+            raise UsageError(f"--steps is {self.steps}: it must be more than 0")
+        for name in ("checkpoint_every", "keep_checkpoints", "evaluate_steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
+        if self.seed < 0:
+            raise UsageError(f"--seed is {self.seed}: it must be 0 or more")
+        if self.evaluate_every < 0:
+            raise UsageError(f"--evaluate-every is {self.evaluate_every}: it must be 0 (never) or more")
+        if self.threads < 0:
+            raise UsageError(f"--threads is {self.threads}: it must be 0 (automatic) or more")
+        if self.log_every < 0:
+            raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
+
+
+# What may change when a run is resumed: how long it runs and how it is recorded, but not what it is.
+RESUMABLE = (
+    "steps",
+    "until",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "checkpoint_replay",
+    "log_every",
+    "evaluate_every",
+    "evaluate_steps",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Everything about a run. `recipe` names where the defaults came from."""
+
+    recipe: str
+    algorithm: str
+    system: System = "synchronous"
+    env: str
+    env_kwargs: dict[str, Any] = field(default_factory=dict)
+    run: RunConfig = RunConfig()
+    learn: AlgorithmConfig = A2CConfig()
+    replay: ReplayConfig | None = None
+    network: NetworkConfig = NetworkConfig()
+    simulation: SimulationConfig = SimulationConfig()
+    atari: AtariConfig = AtariConfig()
+    roles: RolesConfig = field(default_factory=UnitsConfig)
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        check_fits(self.system, self.algorithm)
+        if self.replay is None and isinstance(self.roles, GorilaConfig) and self.roles.actors:
+            raise UsageError(
+                f"--actors is {self.roles.actors}, and {self.algorithm} learns from the rollout that was just sampled, "
+                "not from a replay memory that actors fill: take --actors 0, so that each learner acts itself"
+            )
+        if type(self.roles) is not SYSTEMS[self.system]:
+            raise UsageError(
+                f"the system {self.system} has settings of its own, {SYSTEMS[self.system].__name__}"
+            )
+        if isinstance(self.learn, OffPolicyConfig) != (self.replay is not None):
+            raise UsageError(
+                f"the algorithm {self.algorithm} "
+                + (
+                    "needs a replay memory"
+                    if self.replay is None
+                    else "learns from fresh rollouts, and replays nothing"
+                )
+            )
+        self.roles.check_simulators(self.simulation.num_simulators)
+        if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
+            _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.memories)
+        if isinstance(self.learn, OffPolicyConfig):
+            _check_shares(self.learn.batch, self.batch_shares)
+        if self.network.lstm:
+            _check_memory(self.algorithm, self.learn, self.network.lstm)
+        try:
+            json.dumps(self.env_kwargs)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"--env-kwargs is {self.env_kwargs!r}, which cannot be written into the run as JSON ({error}): give "
+                "numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
+            ) from None
+
+    @property
+    def in_phases(self) -> bool:
+        """Whether acting and learning take turns, so that whoever acts learns, too."""
+        return self.roles.in_phases
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether the run is one unit, in the process that it is started in."""
+        return self.system == "synchronous" and self.roles.learners == 1
+
+    @property
+    def phase_width(self) -> int:
+        """Simulators whose steps together make a phase: all, or those of one unit where each has phases of its own."""
+        return self.simulation.num_simulators // (self.roles.learners if self.roles.alone else 1)
+
+    @property
+    def memories(self) -> int:
+        """Of how many learners each has a memory of its own, begins when that holds enough, and draws whole batches."""
+        return self.roles.learners if self.roles.alone else 1
+
+    @property
+    def batch_shares(self) -> int:
+        """Learners that each batch is shared out among."""
+        return self.roles.learners if self.roles.together else 1
+
+    def make_algorithm(self, action: ActionSpec) -> Algorithm:
+        return ALGORITHMS[self.algorithm][1](self.learn, action)
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """`why` an algorithm cannot learn in a system, as the end of a sentence about it, and what to do `instead`."""
+
+    why: str
+    instead: str
+
+
+def misfit(system: System, algorithm: str) -> Misfit | None:
+    """None where the algorithm can learn in the system."""
+    if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
+        return Misfit(
+            "learns from the rollout that was just sampled, and the system apex is for algorithms that learn from a "
+            "replay memory",
+            f"take one of {_named(off_policy=True)}",
+        )
+    if system == "ga3c" and issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
+        return Misfit(
+            "learns from a replay memory, and the system ga3c hands its agents' rollouts to trainers as they come and "
+            "forgets them",
+            f"take one of {_named(off_policy=False)}",
+        )
+    if system == "impala" and algorithm != "vtrace":
+        what = (
+            "its own policy's, and in the system impala it is some updates old"
+            if algorithm in _ON_POLICY
+            else "transitions, and in the system impala it gets unrolls"
+        )
+        return Misfit(
+            f"would take what it learns from for {what}",
+            "take vtrace there, which corrects for the difference",
+        )
+    return None
+
+
+def _named(off_policy: bool) -> str:
+    return ", ".join(
+        name for name, (cls, _) in ALGORITHMS.items() if issubclass(cls, OffPolicyConfig) == off_policy
+    )
+
+
+def check_fits(system: System, algorithm: str) -> None:
+    """UsageError where the algorithm cannot learn in the system."""
+    if (found := misfit(system, algorithm)) is not None:
+        raise UsageError(f"{algorithm} {found.why}: {found.instead}")
+
+
+def _check_shares(batch: int, learners: int) -> None:
+    if batch % learners:
+        raise UsageError(
+            f"--batch is {batch:,} and --learners is {learners}: each learner must get as many; take a multiple of "
+            f"{learners}"
+        )
+
+
+def _check_memory(algorithm: str, learn: AlgorithmConfig, lstm: int) -> None:
+    able = [name for name, (_, cls) in ALGORITHMS.items() if issubclass(cls, OnPolicy) and cls.recurrent]
+    if algorithm not in able:
+        raise UsageError(
+            f"--lstm is {lstm}, and {algorithm} learns from steps out of their order, where nothing can be remembered: "
+            f"it must be 0, or the algorithm {' or '.join(able)}"
+        )
+    if isinstance(learn, PolicyGradientConfig) and not learn.shared:
+        raise UsageError(
+            f"--lstm is {lstm}, and policy and value stand on a torso each, where they would not share a memory: take "
+            "--shared, or --lstm 0"
+        )
+
+
+def _check_sizes(
+    learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool, memories: int
+) -> None:
+    each = f", shared out among {memories} learners" if memories > 1 else ""
+    starts, size = learn.learning_starts // memories, replay.replay_size // memories
+    if learn.learning_starts > replay.replay_size:
+        raise UsageError(
+            f"--learning-starts is {learn.learning_starts:,}, and the replay memory keeps {replay.replay_size:,} "
+            "transitions: take a larger --replay-size, or start earlier"
+        )
+    # An episode's last observation takes the room of a transition, so that as few as half may be stored.
+    sure = width * (math.ceil(size / width) // 2)
+    if learn.batch > sure:
+        raise UsageError(
+            f"--batch is {learn.batch:,}, and a replay memory for {replay.replay_size:,} transitions{each} of {width} "
+            f"simulators is sure to hold {sure:,} only, should episodes be short: take a larger --replay-size, or a "
+            "smaller batch"
+        )
+    if starts < learn.batch:
+        raise UsageError(
+            f"--batch is {learn.batch:,}, and learning starts after {learn.learning_starts:,} steps{each}, when less "
+            "is stored: raise --learning-starts, or take a smaller batch"
+        )
+    share = math.ceil(size / width)
+    if in_phases and learn.steps_per_phase(width) > share:
+        raise UsageError(
+            f"each of the {width} simulators makes {learn.steps_per_phase(width):,} steps between updates, and the "
+            f"replay memory keeps {share:,} of each{each}: take a larger --replay-size, or a shorter --horizon"
+        )
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A configuration as plain JSON values."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def from_dict(values: dict[str, Any]) -> TrainConfig:
+    """The configuration that `to_dict` wrote. CheckpointError where a field is unknown or missing."""
+    values = dict(values)
+    algorithm = values.get("algorithm")
+    if algorithm not in ALGORITHMS:
+        raise CheckpointError(
+            f"the run's configuration names the algorithm '{algorithm}', which this veldt has not"
+        )
+    values["learn"] = _build(ALGORITHMS[algorithm][0], values.get("learn", {}))
+    system = values.get("system")
+    if system not in SYSTEMS:
+        raise CheckpointError(
+            f"the run's configuration names the system '{system}', which this veldt has not"
+        )
+    values["roles"] = _build(SYSTEMS[system], values.get("roles") or {})
+    return _build(TrainConfig, values)
+
+
+def _build(cls: type[Any], values: Any) -> Any:
+    if not isinstance(values, dict):
+        return values
+    hints = typing.get_type_hints(cls)
+    known = {f.name for f in dataclasses.fields(cls)}
+    unknown = set(values) - known
+    if unknown:
+        raise CheckpointError(
+            f"the run's configuration has the field '{sorted(unknown)[0]}', which this veldt does not know: "
+            "use the version that wrote it (see config.json)"
+        )
+    missing = {f.name for f in dataclasses.fields(cls) if _is_required(f)} - set(values)
+    if missing:
+        raise CheckpointError(
+            f"the run's configuration lacks the field '{sorted(missing)[0]}': config.json is not as veldt wrote it"
+        )
+    built = {}
+    for name, value in values.items():
+        # Of `X | None`, X.
+        hint = next((h for h in typing.get_args(hints[name]) if dataclasses.is_dataclass(h)), hints[name])
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            built[name] = _build(hint, value)
+        else:  # JSON has lists only; every sequence here is a tuple
+            built[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**built)
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -1,0 +1,54 @@
+"""Settings that are allowed, but hardly meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from veldt import openmp
+from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.config.train_config import TrainConfig
+from veldt.runtime.cores import allowed_cores
+from veldt.setting_metadata import flag
+
+# What comes of more of them than cores, by the setting that says how many.
+_MORE_THAN_CORES = {
+    "actors": "actors take turns on them, which costs little with small environments and helps nothing",
+    "learners": "learners take turns on them, which helps nothing but to see how so many learn",
+    "parameter_shards": "each is a process, and the learners' gradients wait for all of them",
+}
+_MANY_UPDATES = 8  # for each step: one is much already (Young & Tian 2019)
+
+
+def doubts_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
+    """A sentence about each, with what to do; `given` are the names of settings that the user has given."""
+    cores, threads, warnings = len(allowed_cores()), config.run.threads, []
+    if threads > cores:
+        warnings.append(
+            f"--threads is {threads}, and {cores} cores may be used: threads that wait for each other's cores are many "
+            "times slower; 0 chooses"
+        )
+    if threads > 1 and openmp.torch_came_first:
+        warnings.append(
+            f"torch was imported before veldt, so its {threads} threads spin while they wait, which makes training "
+            f"several times slower beside other programs: import veldt first, or set GOMP_SPINCOUNT={openmp.SPIN_COUNT}"
+        )
+    for name, why in _MORE_THAN_CORES.items():
+        count = getattr(config.roles, name, 0)
+        # Of learners only those are doubted that also act.
+        if name not in given or count <= cores or on_cluster or (name == "learners" and not config.in_phases):
+            continue
+        warnings.append(f"{flag(name)} is {count:,}, and {cores} cores may be used: {why}")
+    learn = config.learn
+    if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:
+        warnings.append(
+            f"--steps is {config.run.steps:,}, and learning starts after {learn.learning_starts:,}: nothing will "
+            "be learned; give more steps, or lower --learning-starts"
+        )
+    if isinstance(learn, OffPolicyConfig) and learn.training_intensity > _MANY_UPDATES * learn.batch:
+        updates = learn.training_intensity / learn.batch
+        warnings.append(
+            f"--training-intensity is {learn.training_intensity:g}, and --batch {learn.batch:,}: acting waits for "
+            f"{updates:,.0f} updates for every step; lower it, or take a larger batch"
+        )
+    return warnings

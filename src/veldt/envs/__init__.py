@@ -1,0 +1,1 @@
+"""Envs behind one interface: in this process, in worker processes, native Atari."""

@@ -1,0 +1,207 @@
+"""Which backend, how many processes, how many groups: measured on this machine, and said."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from veldt.envs.action_replay import ActionsUntil
+from veldt.envs.env import Simulator, StepperSettings, make_simulator
+from veldt.envs.in_process import InProcessSimulators, Simulators
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.source import EnvSource
+from veldt.envs.spec import SimulatorSpec
+from veldt.envs.trajectory import Trajectory
+from veldt.errors import SimulatorError, UsageError, as_error
+from veldt.runtime.activity import Record, running
+from veldt.runtime.cores import allowed_cores, worker_cores
+from veldt.runtime.watchdog import within
+
+_PROBE_SECONDS, _CHUNKS = 0.04, 5
+_SPIN_S = 50e-6
+_MAKE_DEADLINE = 120.0  # seconds
+# A hand-over must cost less than a tenth of what a process does between two of them.
+_WORTH = 10.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How simulation is arranged; `reason` is one sentence for the user."""
+
+    backend: Literal["in-process", "workers"]
+    processes: int
+    groups: int
+    cores: tuple[int, ...]
+    reason: str
+
+    def resolve(self, config: SimulationConfig) -> SimulationConfig:
+        """The configuration with what was chosen written in place of `auto`."""
+        return dataclasses.replace(
+            config,
+            simulators=self.backend,
+            processes=self.processes,
+            alternate="on" if self.groups == 2 else "off",
+        )
+
+
+def probe_spec(source: EnvSource, atari: AtariConfig) -> SimulatorSpec:
+    """The schema of the environment, from one instance of it. SimulatorError if it cannot be made."""
+    name = f"environment {source.name}"
+    with (
+        as_error(SimulatorError, f"{name} could not be made"),
+        within(_MAKE_DEADLINE, lambda: 0, f"{name} hangs when it is made"),
+        running(name),
+    ):
+        simulator = make_simulator(source, atari)
+        simulator.close()
+        return simulator.spec
+
+
+def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
+    """Seconds that one simulator takes for a step with random actions, resets included.
+
+    SimulatorError if it fails, or if a reset or a step takes longer than `timeout` seconds.
+    """
+    name, when = f"environment {source.name}", "when its speed was measured with random actions"
+    what = f"{name} failed {when}"
+    with (
+        running(name, when, can_be_apart=True) as record,
+        as_error(SimulatorError, what),
+        within(timeout, record.progress.tobytes, f"{what}: it counts as hung", " (--env-timeout)"),
+    ):
+        simulator = make_simulator(source, atari)
+        try:
+            return _time_step(simulator, record)
+        finally:
+            simulator.close()
+
+
+def _time_step(simulator: Simulator, record: Record) -> float:
+    rng = np.random.default_rng(0)
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
+    actions = simulator.spec.action.sample(rng, 64)
+    actions = actions.tolist() if simulator.spec.action.kind == "discrete" else actions
+    ended, done = False, 0
+
+    def reset() -> None:
+        record.resets(done)
+        simulator.reset(done, rows, 0)
+        record.steps(done)
+
+    def chunk() -> float:
+        nonlocal ended, done
+        steps, begin = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - begin) < _PROBE_SECONDS / _CHUNKS or steps < 2:
+            if ended:
+                reset()
+            _, terminated, truncated, _ = simulator.step(actions[done % 64], rows, 0)
+            ended, steps, done = terminated or truncated, steps + 1, done + 1
+            record.progress[2] = done
+        return elapsed / steps
+
+    reset()
+    # The quickest of several: on a machine that others use too, the rest measures the others.
+    return min(chunk() for _ in range(_CHUNKS))
+
+
+def time_hand_over(repeats: int = 100) -> float:
+    """Seconds for a message to another process and back, which is what one step in a worker costs besides itself."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as echo:
+        assert echo.stdin is not None and echo.stdout is not None
+        seconds = []
+        with _on_different_cores(echo.pid):
+            for _ in range(repeats):
+                begin = time.perf_counter()
+                echo.stdin.write(b"x")
+                echo.stdout.read(1)
+                seconds.append(time.perf_counter() - begin)
+        echo.stdin.close()
+    return float(np.median(seconds))
+
+
+@contextlib.contextmanager
+def _on_different_cores(pid: int) -> Iterator[None]:
+    """This process on one core and `pid` on another: sharing one, they would hand over much faster than workers do."""
+    cores = allowed_cores()
+    if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    os.sched_setaffinity(pid, {cores[-1]})
+    os.sched_setaffinity(0, {cores[0]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def plan(
+    source: EnvSource, config: SimulationConfig, atari: AtariConfig, accelerators: int, units: int = 1
+) -> Plan:
+    """Chooses what `config` leaves open, for one of `units` that share the cores. `accelerators` get a core each."""
+    if config.simulators == "atari" and not source.is_atari:
+        raise UsageError(
+            f"--simulators atari is for Atari games, and {source.name} is none: use auto, in-process or workers"
+        )
+    cores = (len(allowed_cores()) - accelerators) // units
+    if config.simulators == "in-process":
+        return _in_process(config, "as asked")
+    reason = "as asked"
+    if config.simulators == "auto":
+        if cores < 2 and not accelerators and config.processes == 0:
+            return _in_process(
+                config, "there is one core" if units == 1 else "a learner has one core at most"
+            )
+        worth, reason = _worth_processes(source, config, atari, cores)
+        if not worth and config.processes == 0:
+            return _in_process(config, reason)
+    alternate = config.alternate != "off" and config.num_simulators >= 2
+    processes = config.processes or min(config.num_simulators, max(cores, 1))
+    groups = 2 if alternate else 1
+    return Plan("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
+
+
+def _worth_processes(
+    source: EnvSource, config: SimulationConfig, atari: AtariConfig, cores: int
+) -> tuple[bool, str]:
+    """Whether steps take so much longer than a hand-over that processes pay, and why."""
+    try:
+        step, hand_over = time_step(source, atari, config.env_timeout), time_hand_over()
+    except SimulatorError as error:
+        if config.on_env_error == "stop":
+            raise
+        return True, f"it is kept apart: {error}"
+    share = step * config.num_simulators / max(1, min(cores, config.num_simulators))
+    reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
+    return share >= _WORTH * hand_over, reason
+
+
+def _in_process(config: SimulationConfig, reason: str) -> Plan:
+    return Plan("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
+
+
+def make_simulators(
+    settings: StepperSettings,
+    spec: SimulatorSpec,
+    steps: int,
+    plan: Plan,
+    stacks: bool = False,
+    actions_until: ActionsUntil = lambda b, t: None,
+) -> Simulators:
+    """The simulators of a plan, with a trajectory slot of `steps` rows.
+
+    `stacks` as in `Trajectory`; `actions_until` as in `WorkerSimulators`.
+    """
+    if plan.backend == "in-process":
+        trajectory = Trajectory(spec, steps, settings.simulation.num_simulators, None, stacks)
+        return InProcessSimulators(settings, trajectory, plan.groups)
+    from veldt.envs.workers import WorkerSimulators
+
+    return WorkerSimulators(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, actions_until, stacks)

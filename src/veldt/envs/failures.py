@@ -1,0 +1,37 @@
+"""What is said of a simulator that fails, and when restarting it is no longer worth it."""
+
+from __future__ import annotations
+
+from veldt.envs.env import StepperSettings
+from veldt.errors import SimulatorError
+
+_MOST = 10
+
+
+def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> SimulatorError:
+    """The error that says of which environment, simulator and seed this is true."""
+    seed = settings.seed(b, episode)
+    message = f"environment {settings.source.name}, simulator {settings.first + b} (seed {seed}) {what}"
+    return SimulatorError(message, simulator=b, seed=seed, details=details)
+
+
+def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> SimulatorError:
+    """The error of a simulator that makes no progress in this episode."""
+    seconds = f"{settings.simulation.env_timeout:g} s (--env-timeout)"
+    return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)
+
+
+class Patience:
+    """Ends a run whose environment fails in the first step of every episode: it would be restarted for ever."""
+
+    def __init__(self) -> None:
+        self._failed: dict[
+            int, tuple[int, int]
+        ] = {}  # by simulator: the last episode that failed so, and how many
+
+    def is_over(self, b: int, episode: int, age: int) -> bool:
+        """Takes a failure of simulator `b`, `age` steps into an episode. True at the tenth in a row without a step."""
+        last, count = self._failed.get(b, (-1, 0))
+        count = count + 1 if age == 0 and episode - last <= 1 else 1
+        self._failed[b] = episode, count
+        return count >= _MOST

@@ -1,0 +1,148 @@
+"""Simulators in the calling process: for debugging, for tests, and for environments faster than a hand-over."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from veldt.envs.action_replay import Prefix, Unfinished
+from veldt.envs.env import StepperSettings
+from veldt.envs.failures import hung
+from veldt.envs.stepper import Stepper
+from veldt.envs.trajectory import Trajectory
+from veldt.runtime.activity import Record
+from veldt.runtime.watchdog import Watchdog
+
+
+class Simulators(Protocol):
+    """All simulators of a sampler: groups of them are stepped through the rows of a trajectory slot.
+
+    `groups` are the slices of simulators that step together. `step` only begins a step; `wait` returns when it is
+    done. Errors of environments are raised by `wait` (and by the rarer calls) as SimulatorError.
+    """
+
+    trajectory: Trajectory
+    groups: list[slice]
+
+    def start(self) -> dict[int, Prefix]:
+        """Begins everywhere; the random actions already played, by simulator (see `Stepper.start`)."""
+
+    def step(self, group: int, t: int) -> None:
+        """Begins step `t` of a group: from row t and its actions to row t + 1."""
+
+    def wait(self, group: int, t: int) -> None:
+        """Returns when row t + 1 of a group is there. SimulatorError if an environment failed."""
+
+    def reset_ended(self) -> None:
+        """Begins the resets of the simulators that were left out (wait-reset); `finish_resets` ends them."""
+
+    def carry_over(self) -> None:
+        """Makes the trajectory's last row the first: the next rollout begins where this one ended."""
+
+    def finish_resets(self) -> None:
+        """Waits for `reset_ended`, and puts the first observations into the first row."""
+
+    def save(self) -> dict[int, bytes]:
+        """Saved states by simulator; those without one are rebuilt from their actions."""
+
+    def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
+        """Puts all simulators back to where the slot's first row has them; returns what could not be continued."""
+
+    def notes(self) -> list[str]:
+        """Sentences about restarts since the last call."""
+
+    def close(self) -> None:
+        """Ends all simulators, and the processes they ran in."""
+
+
+class InProcessSimulators:
+    """See `Simulators`. Everything happens in `step`."""
+
+    def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
+        self.trajectory = trajectory
+        self.groups = split(trajectory.width, groups)
+        self._record = Record(
+            f"environment {settings.source.name}",
+            width=trajectory.width,
+            first=settings.first,
+            can_be_apart=True,
+        )
+        self._progress, self._busy = self._record.progress, self._record.busy
+        self._watchdog = Watchdog(
+            settings.simulation.env_timeout,
+            self._progress.tobytes,
+            lambda: str(hung(settings, *self._progress[:2].tolist())),
+            " (--env-timeout)",
+            is_final=settings.simulation.on_env_error == "stop",
+        )
+        try:
+            with self._watched():
+                self._steppers = [
+                    Stepper(
+                        settings, trajectory, part, self._progress, self._record.episodes, offers_core=False
+                    )
+                    for part in self.groups
+                ]
+        except BaseException:
+            self._watchdog.close()
+            self._record.close()
+            raise
+
+    def start(self) -> dict[int, Prefix]:
+        with self._watched():
+            return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
+
+    def step(self, group: int, t: int) -> None:
+        # Not by a context manager: that would be a tenth of a small step's time.
+        self._watchdog.watching, self._busy[0] = True, 1
+        try:
+            self._steppers[group].step(t)
+        finally:
+            self._watchdog.watching, self._busy[0] = False, 0
+
+    def wait(self, group: int, t: int) -> None:
+        pass
+
+    def reset_ended(self) -> None:
+        with self._watched():
+            for stepper in self._steppers:
+                stepper.reset_ended()
+
+    def carry_over(self) -> None:
+        self.trajectory.carry_over()
+
+    def finish_resets(self) -> None:
+        self.trajectory.finish_resets()
+
+    def save(self) -> dict[int, bytes]:
+        return {b: state for stepper in self._steppers for b, state in stepper.save().items()}
+
+    def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
+        with self._watched():
+            return [note for stepper in self._steppers for note in stepper.rebuild(unfinished, 0)]
+
+    def notes(self) -> list[str]:
+        return [note for stepper in self._steppers for note in stepper.take_notes()]
+
+    def close(self) -> None:
+        self._busy[0] = 1
+        for stepper in self._steppers:
+            stepper.close()
+        self._watchdog.close()
+        self._record.close()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        self._watchdog.watching, self._busy[0] = True, 1
+        try:
+            yield
+        finally:
+            self._watchdog.watching, self._busy[0] = False, 0
+
+
+def split(count: int, parts: int) -> list[slice]:
+    """`count` things in `parts` contiguous slices, as equal as can be."""
+    edges = [count * i // parts for i in range(parts + 1)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]

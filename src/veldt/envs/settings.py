@@ -1,0 +1,81 @@
+"""Settings of simulation: how many simulators, where they run, and what is done at resets and failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from veldt.errors import UsageError
+from veldt.setting_metadata import Unit, check_values, flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtariConfig:
+    """Native Atari (environments named ALE/...)."""
+
+    preprocessing: Literal["104x80", "84x84"] = "104x80"
+    """Frames: 104x80 crops one row above and below and averages 2x2; 84x84 resizes by area."""
+    frame_skip: Annotated[int, Unit("frames/step")] = 4
+    """Emulator frames for each agent step; the observation is the maximum of the last two (with 1, the only one)."""
+    frame_stack: Annotated[int, Unit("frames")] = 4
+    """Frames the network sees at once."""
+    no_ops: Annotated[int, Unit("frames")] = 30
+    """At each reset, a random number of no-ops up to this many."""
+    sticky_actions: Annotated[float, Unit("probability")] = 0.0
+    """Probability, at each frame, of repeating the previous action instead (0.25 in ALE's v5 protocol)."""
+    full_action_space: bool = False
+    """All 18 actions instead of the game's minimal set."""
+    max_episode_steps: Annotated[int, Unit("steps")] = 27_000
+    """Games are truncated (with bootstrap) after this many steps: 27,000 steps are 108,000 frames."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        for name in ("frame_skip", "frame_stack", "max_episode_steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
+        if self.no_ops < 0:
+            raise UsageError(f"--no-ops is {self.no_ops}: it must be 0 or more")
+        if not 0 <= self.sticky_actions < 1:
+            raise UsageError(f"--sticky-actions is {self.sticky_actions}: it must be in [0, 1)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationConfig:
+    """How the environment is simulated."""
+
+    simulators: Literal["auto", "in-process", "workers", "atari"] = "auto"
+    """Where simulators run; auto measures this environment on this machine and says what it chose."""
+    num_simulators: Annotated[int, Unit("simulators")] = 16
+    """How many simulators step together (the batch's width)."""
+    processes: Annotated[int, Unit("processes")] = 0
+    """Simulator processes; 0 chooses by the cores that may be used. Not with --simulators in-process."""
+    alternate: Literal["auto", "on", "off"] = "auto"
+    """Two alternating groups, so that one steps while the other awaits its actions."""
+    resets: Literal["mid-batch", "wait"] = "mid-batch"
+    """When finished games are reset: at once, or in the optimisation pause (left out, masked, until then)."""
+    decorrelate: Annotated[int, Unit("steps")] = 0
+    """At the start, each simulator plays a random number of random steps, up to this many."""
+    on_env_error: Literal["stop", "restart"] = "stop"
+    """What a failing environment does to the run: end it with its traceback, or restart that simulator."""
+    env_timeout: Annotated[float, Unit("seconds")] = 60.0
+    """A step or reset that takes longer counts as hung."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        if self.num_simulators < 1:
+            raise UsageError(f"--num-simulators is {self.num_simulators}: it must be at least 1")
+        if self.processes < 0 or self.processes > self.num_simulators:
+            raise UsageError(
+                f"--processes is {self.processes}: it must be between 0 (automatic) and the number of simulators, "
+                f"{self.num_simulators}"
+            )
+        if self.processes and self.simulators == "in-process":
+            raise UsageError(
+                f"--processes is {self.processes}, and --simulators in-process has none: leave one of them out"
+            )
+        if self.env_timeout <= 0:
+            raise UsageError(f"--env-timeout is {self.env_timeout}: it must be more than 0 seconds")
+        if self.decorrelate < 0:
+            raise UsageError(f"--decorrelate is {self.decorrelate}: it must be 0 or more")
+        if self.alternate == "on" and self.num_simulators < 2:
+            raise UsageError("--alternate on needs at least 2 simulators, to form two groups")

@@ -1,0 +1,208 @@
+"""Where an environment comes from: a Gymnasium id, `module:function`, or a callable."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+import gymnasium
+
+from veldt.errors import SimulatorError, UsageError, as_error, did_you_mean
+from veldt.runtime.activity import running
+from veldt.user_code.import_path import load_function, name_of
+
+ATARI_PREFIX = "ALE/"
+_RENDERS = (
+    "let it take the keyword argument `render_mode`, which is 'rgb_array' for a video, and render accordingly"
+)
+
+
+@dataclass(frozen=True)
+class EnvSource:
+    """How to make the environment, in any process.
+
+    `name` is what is shown and written into the run; `recipe` (cloudpickled, only ever sent to this run's own child
+    processes, never stored) makes it where the name alone does not: a callable, or an id registered by the user's own
+    script. The factory travels; environments never do.
+    """
+
+    name: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    recipe: bytes | None = None
+
+    @property
+    def is_atari(self) -> bool:
+        return self.name.startswith(ATARI_PREFIX)
+
+    def make(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
+        """A new environment; with `render`, one whose `render()` gives pictures, uint8 [H, W, 3].
+
+        Raises:
+            UsageError: it cannot be made, or not so that it renders. Errors of the user's own factory pass through.
+        """
+        try:
+            env = self._make(render)
+        except TypeError as error:
+            if render and "render_mode" in str(error):
+                raise UsageError(f"{self.name} cannot show its games: {error}; {_RENDERS}") from None
+            if unread := _refused(error, self.kwargs):
+                raise UsageError(
+                    f"--env-kwargs is {dict(self.kwargs)}, and {self.name} takes no '{unread}': leave it out, or "
+                    "write it as the environment does"
+                ) from None
+            raise
+        if not isinstance(env, gymnasium.Env):
+            raise UsageError(
+                f"{self.name} returned {type(env).__name__}, not a gymnasium.Env: it must return an environment"
+            )
+        if render and env.render_mode != "rgb_array":
+            mode = env.render_mode
+            env.close()
+            raise UsageError(f"{self.name} cannot show its games: its render_mode is {mode!r}; {_RENDERS}")
+        return env
+
+    def _make(self, render: bool) -> Any:
+        rendering = {"render_mode": "rgb_array"} if render else {}
+        if self.recipe is None and not (":" in self.name and not _registered(self.name)):
+            return _gymnasium_make(self.name, {**self.kwargs, **rendering})
+        made = cloudpickle.loads(self.recipe) if self.recipe else load_function(self.name, "environment")
+        if isinstance(made, gymnasium.envs.registration.EnvSpec):
+            return _gymnasium_make(made, {**self.kwargs, **rendering})
+        # A factory that has no such parameter may have decided by itself to render.
+        return made(**self.kwargs, **(rendering if _takes(made, rendering) else {}))
+
+
+def resolve(
+    env: str | Callable[..., gymnasium.Env[Any, Any]], kwargs: Mapping[str, Any] | None = None
+) -> EnvSource:
+    """The source that `env` names, with the keyword arguments that make it.
+
+    Raises:
+        UsageError: an id or function is unknown (with a suggestion), or `kwargs` would not be read.
+        SimulatorError: its module failed when it was imported.
+    """
+    if not isinstance(env, str):
+        if not callable(env):
+            raise UsageError(
+                f"env must be a Gymnasium id, 'module:function' or a callable returning an environment, "
+                f"not {type(env).__name__}"
+            )
+        return EnvSource(name_of(env), kwargs or {}, cloudpickle.dumps(env))
+    name = f"environment {env}"
+    with as_error(SimulatorError, f"{name} could not be imported"), running(name, "when it was imported"):
+        return _named(env, kwargs)
+
+
+def _named(env: str, kwargs: Mapping[str, Any] | None) -> EnvSource:
+    if env.startswith(ATARI_PREFIX):
+        _register_atari(env)
+        if kwargs:
+            raise UsageError(
+                f"--env-kwargs is {dict(kwargs)}, and {env} is played natively, with flags of its own "
+                "(--sticky-actions, --frame-skip, --full-action-space, ...): leave it out, or give a function that "
+                "makes the environment, as module:function"
+            )
+    if ":" in env and not _registered(env):
+        function = load_function(env, "environment")
+        # What the running script defines is unknown to child processes: send it to them.
+        by_script = env.startswith("__main__:")
+        return EnvSource(env, kwargs or {}, cloudpickle.dumps(function) if by_script else None)
+    if not _registered(env):
+        raise UsageError(_unknown(env))
+    spec = gymnasium.spec(env)
+    # As is the specification of an id that the script has registered.
+    by_script = callable(spec.entry_point) or str(spec.entry_point).startswith("__main__:")
+    return EnvSource(env, kwargs or {}, cloudpickle.dumps(_by_value(spec)) if by_script else None)
+
+
+def imported_module(env: str, kwargs: Mapping[str, Any]) -> str | None:
+    """The module that is imported because `env` or its keyword arguments name it; None if they name none.
+
+    Ids that pass an environment of another library through (Shimmy's `GymV26Environment-v0`) take its name as
+    `env_id`, which may be `module:Id-v0`.
+    """
+    for name in (env, kwargs.get("env_id")):
+        if isinstance(name, str) and ":" in name:
+            return name.partition(":")[0]
+    return None
+
+
+def _by_value(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
+    if isinstance(spec.entry_point, str):
+        spec = copy.deepcopy(spec)
+        spec.entry_point = getattr(sys.modules["__main__"], str(spec.entry_point).partition(":")[2])
+    return spec
+
+
+def _registered(env: str) -> bool:
+    if env in gymnasium.registry:
+        return True
+    try:
+        gymnasium.spec(env)
+    except (gymnasium.error.Error, ValueError):
+        return False
+    return True
+
+
+def _register_atari(env: str) -> None:
+    try:
+        import ale_py
+    except ImportError:
+        raise UsageError(f"{env} needs ale-py, which is not installed: pip install 'veldt[atari]'") from None
+    if not any(name.startswith(ATARI_PREFIX) for name in gymnasium.registry):
+        gymnasium.register_envs(ale_py)
+
+
+def _refused(error: TypeError, kwargs: Mapping[str, Any]) -> str | None:
+    """The keyword argument that a call has refused, if it was this that went wrong."""
+    said = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    return said[1] if said and said[1] in kwargs else None
+
+
+def _takes(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the function has parameters for these keyword arguments, as far as it says."""
+    try:
+        inspect.signature(function).bind_partial(**kwargs)
+    except TypeError:
+        return False
+    except ValueError:  # it does not say, as some written in C do not
+        return True
+    return True
+
+
+def _gymnasium_make(
+    env: str | gymnasium.envs.registration.EnvSpec, kwargs: Mapping[str, Any]
+) -> gymnasium.Env[Any, Any]:
+    name = env if isinstance(env, str) else env.id
+    if name.startswith(ATARI_PREFIX):
+        _register_atari(name)
+    try:
+        # Gymnasium's own checker costs more than a small environment's step; the stepper checks what it must.
+        return gymnasium.make(env, disable_env_checker=True, **kwargs)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UsageError(f"{name} needs a package that is not installed: {error}") from None
+    except gymnasium.error.UnregisteredEnv:
+        raise UsageError(_unknown(name)) from None
+
+
+def _unknown(env: str) -> str:
+    with contextlib.suppress(UsageError):  # games are suggested where they can be played
+        _register_atari(ATARI_PREFIX)
+    native = _native_game(env)
+    known = (name for name in gymnasium.registry if _native_game(name) in (None, name))
+    hint = f" (did you mean '{native}'?)" if native else did_you_mean(env, known)
+    return f"no environment '{env}'{hint}: give a Gymnasium id, such as CartPole-v1 or ALE/Pong-v5, or module:function"
+
+
+def _native_game(env: str) -> str | None:
+    """The Atari game that `env` names in whichever way was ever used: Pong-v5, PongNoFrameskip-v4, Pong-ram-v0."""
+    game = re.match(r"(?:ALE/)?(\w+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v\d+$", env)
+    name = f"{ATARI_PREFIX}{game[1]}-v5" if game else ""
+    return name if name in gymnasium.registry else None

@@ -1,0 +1,360 @@
+"""Steps a block of simulators through a trajectory slot: resets, checks, failures. The same in every process."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from veldt.envs.action_replay import Prefix, Unfinished, replay
+from veldt.envs.env import Simulator, StepperSettings, make_simulator
+from veldt.envs.failures import Patience, named
+from veldt.envs.seeding import DECORRELATION, derive_seed
+from veldt.envs.step_rows import step_rows
+from veldt.envs.trajectory import Trajectory
+from veldt.errors import SimulatorError, described
+from veldt.runtime.activity import CLOSING, MAKING, RESETTING
+from veldt.runtime.cores import offer_core
+
+# Inference may be waiting for this core, with all other simulators waiting for it; so a worker whose steps take this
+# many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
+_SLOW = 50e-6
+_AGAIN = "failed, and again when it was restarted"
+_FOR_EVER = "failed in the first step of ten episodes in a row, the last time with"
+
+
+class Stepper:
+    """The simulators `part` of the run.
+
+    Stepping is single-threaded and in order. `progress` int64 [4] is written before a simulator is touched, so that
+    whoever waits can name the one that hangs: the simulator, the episode if it begins one, the number of rows, and one
+    that grows with the steps that fill none (decorrelation, replay), so that much work does not look like a hang.
+
+    Args:
+        episodes: where each simulator's seed is written, and the number of rows when its episode began; see
+            `runtime.activity.Record`. None where nobody reads it.
+        offers_core: whether another process infers, and may be waiting for this one's core.
+    """
+
+    def __init__(
+        self,
+        settings: StepperSettings,
+        slot: Trajectory,
+        part: slice,
+        progress: np.ndarray,
+        episodes: np.ndarray | None = None,
+        *,
+        offers_core: bool,
+    ) -> None:
+        self._settings, self._slot = settings, slot
+        self._first, self._part = part.start, part
+        self._offers_core, self._slow = offers_core, False
+        self._progress, self._rows_done = progress, 0
+        record = np.zeros((2, slot.width), np.int64) if episodes is None else episodes
+        self._seed_of, self._began = record[0], record[1]
+        self._patience = Patience()
+        self._restarts_on_error = settings.simulation.on_env_error == "restart"
+        self._wait_reset = settings.simulation.resets == "wait"
+        self._discrete = slot.spec.action.kind == "discrete"
+        self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
+        self._notes: list[str] = []
+        self._simulators: list[Simulator] = []
+        self._step_rows = [step_rows(slot, t, part) for t in range(slot.steps)]
+        for index in range(part.stop - part.start):
+            self._touch(self._first + index, 0)
+            try:
+                self._simulators.append(self._make(index))
+            except Exception as error:
+                raise self._error(index, "could not be made", error) from error
+
+    def start(self) -> dict[int, Prefix]:
+        """Begins the first episode of every simulator and plays its random decorrelation steps (section 5.2).
+
+        Returns, by simulator, what led to its first row.
+        """
+        prefixes = {}
+        for index in range(len(self._simulators)):
+            try:
+                prefixes[self._first + index] = self._begin(index)
+            except Exception as error:
+                self._replace(index, "failed at its start", error, 0)
+                prefixes[self._first + index] = Prefix(self._slot.action[0, :0], 0.0)
+        self._slot.stack(0, self._part)
+        return prefixes
+
+    def step(self, t: int) -> None:
+        """Fills row `t` of rewards and flags, and row `t + 1` of observations, from the actions in row `t`."""
+        row = self._step_rows[t]
+        row.clear()
+        # Python ints step faster than numpy's.
+        actions: Any = row.action.tolist() if self._discrete else row.action
+        rows, reward, ended = row.next_observation, row.reward, row.ended.tolist()
+        progress, simulators, first = self._progress, self._simulators, self._first
+        slow, begin = self._slow, time.perf_counter()
+        progress[2] = self._rows_done = self._rows_done + 1
+        index = 0
+        while index < len(simulators):  # entered again only after a failure that was restarted
+            try:
+                for index in range(index, len(simulators)):  # noqa: B020 - resumes where it failed
+                    progress[0] = first + index
+                    if ended[index]:
+                        self._phantom(index, t, rows)
+                        continue
+                    gained, terminated, truncated, life_lost = simulators[index].step(
+                        actions[index], rows, index
+                    )
+                    reward[index] = gained
+                    if slow:
+                        offer_core()
+                    if terminated or truncated or life_lost:
+                        self._flag(index, t, terminated, truncated, life_lost)
+                index += 1
+            except Exception as error:
+                if not ended[index]:  # else the reset has noted which episode it was to begin
+                    progress[1] = row.episode[index]
+                self._failed(index, t, error)
+                index += 1
+        self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(simulators)
+        # A sum of squares is NaN if and only if a number is: the quickest way to ask.
+        if any(math.isnan(flat.dot(flat)) for flat in (reward, *row.next_floats)):
+            self._mend_numbers(t, rows)
+        self._slot.stack(t + 1, self._part)
+
+    def reset_ended(self) -> None:
+        """Wait-reset: resets the simulators left out of the last rows, into the slot's `fresh` observations."""
+        last = self._slot.steps
+        self._progress[3] += 1
+        rows = [array[self._part] for array in self._slot.fresh.values()]
+        for index in np.flatnonzero(self._slot.ended[last, self._part]):
+            b = self._first + int(index)
+            try:
+                self._reset_into(int(index), rows, int(self._slot.episode[last, b]) + 1)
+            except Exception as error:
+                self._renew(int(index), "failed to reset", error)
+                try:
+                    self._reset_into(int(index), rows, int(self._progress[1]) + 1)
+                except Exception as again:
+                    raise self._error(int(index), _AGAIN, again) from again
+            self._slot.fresh_episode[b] = self._progress[1]
+
+    def take_notes(self) -> list[str]:
+        """Sentences about restarts since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def save(self) -> dict[int, bytes]:
+        """States of the simulators that have one to save."""
+        states = {self._first + i: simulator.save() for i, simulator in enumerate(self._simulators)}
+        return {b: state for b, state in states.items() if state is not None}
+
+    def rebuild(self, unfinished: Mapping[int, Unfinished], t: int) -> list[str]:
+        """Puts every simulator back to where row `t` has it. Returns what could not be continued, in sentences."""
+        slot, notes = self._slot, []
+        for index, simulator in enumerate(self._simulators):
+            b = self._first + index
+            if slot.ended[t, b]:
+                continue  # its next step is a reset anyway
+            self._touch(b, int(slot.episode[t, b]))
+            how = unfinished.get(b, Unfinished())
+            if how.state is not None:
+                simulator.restore(how.state)
+                self._seed_of[b] = self._settings.seed(b, int(slot.episode[t, b]))
+                self._began[b] = self._rows_done - slot.age[t, b]
+                continue
+            difference = None if how.actions is None else self._replay(index, how.actions, t)
+            if how.actions is None or difference is not None:
+                if t > 0 and slot.valid[t - 1, b]:
+                    slot.cut[t - 1, b] = True
+                slot.ended[t, b] = True
+            if difference is not None:
+                notes.append(
+                    f"simulator {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions "
+                    f"({difference}): the environment is not deterministic, so it begins a new episode"
+                )
+        slot.stack(t, self._part)
+        return notes
+
+    def close(self) -> None:
+        for index in range(len(self._simulators)):
+            self._close(index)
+
+    def _close(self, index: int) -> None:
+        self._progress[0] = b = self._first + index
+        self._began[b] = CLOSING
+        with contextlib.suppress(Exception):
+            self._simulators[index].close()
+
+    def _make(self, index: int) -> Simulator:
+        b = self._first + index
+        self._seed_of[b], self._began[b] = self._settings.seed(b, int(self._progress[1])), MAKING
+        return make_simulator(self._settings.source, self._settings.atari)
+
+    def _rows(self, t: int) -> list[np.ndarray]:
+        return self._slot.rows(t, self._part)
+
+    def _touch(self, b: int, episode: int) -> None:
+        self._progress[0], self._progress[1] = b, episode
+
+    def _begin(self, index: int) -> Prefix:
+        """Plays the first random steps; returns those that led to the first row."""
+        b, slot, simulator = self._first + index, self._slot, self._simulators[index]
+        seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
+        rng = np.random.Generator(np.random.Philox(seed))
+        most = self._settings.simulation.decorrelate
+        steps = int(rng.integers(0, most + 1)) if most else 0
+        actions = slot.spec.action.sample(rng, steps)
+        begin, score = 0, 0.0
+        self._reset(index, self._rows(0), 0)
+        for step, action in enumerate(actions):
+            self._tick(b)
+            self._shift_history(index)
+            reward, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
+            self._check_observation(self._rows(0), index)
+            score += float(np.float32(reward))  # as rows hold it
+            if np.isnan(score):
+                raise ValueError("the reward is NaN")
+            if terminated or truncated:
+                begin, score = step + 1, 0.0
+                self._reset(index, self._rows(0), int(slot.episode[0, b]) + 1)
+        slot.age[0, b] = steps - begin
+        return Prefix(actions[begin:], score)
+
+    def _reset(self, index: int, rows: list[np.ndarray], episode: int, t: int = 0) -> None:
+        """Resets into `rows`, the observations of row `t`."""
+        b = self._first + index
+        self._reset_into(index, rows, episode)
+        self._slot.age[t, b], self._slot.ended[t, b], self._slot.episode[t, b] = 0, False, episode
+
+    def _reset_into(self, index: int, rows: list[np.ndarray], episode: int) -> None:
+        b = self._first + index
+        self._touch(b, episode)
+        seed = self._settings.seed(b, episode)
+        self._seed_of[b], self._began[b] = seed, RESETTING
+        self._simulators[index].reset(seed, rows, index)
+        self._began[b] = self._rows_done
+        self._check_observation(rows, index)
+
+    def _phantom(self, index: int, t: int, rows: list[np.ndarray]) -> None:
+        """The step after an episode's last observation: a reset now, or nothing until the pause."""
+        slot, b = self._slot, self._first + index
+        slot.valid[t, b], slot.reward[t, b] = False, 0.0
+        if self._wait_reset:
+            for row, before in zip(rows, self._rows(t), strict=True):
+                row[index] = before[index]
+            slot.age[t + 1, b], slot.ended[t + 1, b] = slot.age[t, b], True
+        else:
+            self._reset(index, rows, int(slot.episode[t, b]) + 1, t + 1)
+
+    def _flag(self, index: int, t: int, terminated: bool, truncated: bool, life_lost: bool) -> None:
+        slot, b = self._slot, self._first + index
+        slot.terminated[t, b] = terminated
+        slot.truncated[t, b] = truncated and not terminated
+        slot.life_lost[t, b] = life_lost
+        slot.ended[t + 1, b] = terminated or truncated
+
+    def _check_observation(self, rows: list[np.ndarray], index: int) -> None:
+        if any(np.isnan(rows[field][index]).any() for field in self._float_fields):
+            raise ValueError("the observation contains NaN")
+
+    def _mend_numbers(self, t: int, rows: list[np.ndarray]) -> None:
+        reward = self._slot.reward[t, self._part]
+        while np.isnan(reward).any():
+            self._bad_number(int(np.argmax(np.isnan(reward))), t, "the reward is NaN")
+        for field in self._float_fields:
+            while (bad := np.isnan(rows[field])).any():
+                bad_index = int(np.argmax(bad.reshape(len(bad), -1).any(1)))
+                self._bad_number(bad_index, t, "the observation contains NaN")
+
+    def _bad_number(self, index: int, t: int, what: str) -> None:
+        b = self._first + index
+        self._touch(b, int(self._slot.episode[t, b]))
+        self._failed(index, t, ValueError(what))
+
+    def _failed(self, index: int, t: int, error: Exception) -> None:
+        """A simulator failed in step `t`: ends the run, or cuts its trajectory off and restarts it."""
+        b = self._first + index
+        age = int(self._slot.age[t, b])
+        if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b]), age):
+            raise self._error(index, _FOR_EVER, error) from error
+        step = f"failed in step {age}"
+        self._replace(index, "failed to reset" if self._slot.ended[t, b] else step, error, t + 1)
+        self.cut_off(b, t)
+
+    def _replace(self, index: int, what: str, error: Exception, t: int) -> None:
+        """Ends the run, or puts a new simulator in the place of one that failed; its next episode begins in row `t`."""
+        episode = int(self._progress[1]) + 1
+        self._renew(index, what, error)
+        try:
+            self._reset(index, self._rows(t), episode, t)
+        except Exception as again:
+            raise self._error(index, _AGAIN, again) from again
+
+    def _renew(self, index: int, what: str, error: Exception) -> None:
+        if not self._restarts_on_error:
+            raise self._error(index, what, error) from error
+        self._notes.append(str(self._error(index, f"{what} and was restarted", error)))
+        self._close(index)
+        self._slot.restarts[self._first + index] += 1
+        try:
+            self._simulators[index] = self._make(index)
+        except Exception as again:
+            raise self._error(index, _AGAIN, again) from again
+
+    def cut_off(self, b: int, t: int) -> None:
+        """Makes step `t` of simulator `b` a phantom, and step t-1, if of the same episode, the trajectory's end."""
+        slot = self._slot
+        slot.valid[t, b], slot.reward[t, b] = False, 0.0
+        slot.terminated[t, b] = slot.truncated[t, b] = slot.life_lost[t, b] = False
+        if t > 0 and slot.valid[t - 1, b] and not slot.ended[t, b]:
+            slot.cut[t - 1, b] = True
+
+    def _replay(self, index: int, actions: np.ndarray, t: int) -> str | None:
+        """Plays the episode of row `t` again; None if it comes out as it is there, else what is different."""
+        b = self._first + index
+        seed = self._settings.seed(b, int(self._slot.episode[t, b]))
+        self._seed_of[b], self._began[b] = seed, RESETTING
+        try:
+            return replay(
+                self._simulators[index],
+                seed,
+                self._ticking(b, actions),
+                self._slot.rows(t, self._part),
+                index,
+            )
+        except Exception as error:
+            # Another course of the game may be one in which an action is an error.
+            self._close(index)
+            try:
+                self._simulators[index] = self._make(index)
+            except Exception as again:
+                raise self._error(index, "could not be made", again) from again
+            return described(error)
+
+    def _ticking(self, b: int, actions: np.ndarray) -> Iterator[Any]:
+        """The actions of a replayed episode one by one, each counted as progress."""
+        self._began[b] = self._rows_done
+        for action in actions.tolist() if self._discrete else actions:
+            self._tick(b)
+            yield action
+
+    def _tick(self, b: int) -> None:
+        """Counts a step that fills no row."""
+        self._progress[3] += 1
+        self._began[b] -= 1
+
+    def _shift_history(self, index: int) -> None:
+        for array in self._slot.observation.values():
+            column = array[: self._slot.history + 1, self._first + index]
+            column[:-1] = column[1:].copy()
+
+    def _error(self, index: int, what: str, error: Exception) -> SimulatorError:
+        if isinstance(error, SimulatorError):
+            return error
+        details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
+        what = f"{what}: {described(error)}"
+        return named(self._settings, self._first + index, int(self._progress[1]), what, details)

@@ -1,0 +1,123 @@
+"""The loop of a simulator process: take the next command of any group, do it, say so."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Semaphore
+
+import numpy as np
+
+from veldt.envs.action_replay import Unfinished
+from veldt.envs.env import StepperSettings
+from veldt.envs.stepper import Stepper
+from veldt.envs.trajectory import Trajectory
+from veldt.errors import SimulatorError, described
+from veldt.runtime.cores import pin
+from veldt.runtime.messages import pack, unpack
+from veldt.runtime.processes import acquire, leave_signals_to_parent
+from veldt.runtime.shared import SharedArrays
+from veldt.runtime.stack_dump import offer_trace
+
+STEP, RESET_ENDED, CALL, STOP = range(4)  # commands; only STEP is of one group
+RING = 4  # commands under way in one worker are at most one a group, and STOP
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What a worker shares with its owner.
+
+    `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 4] (see
+    `Stepper`) and `failed` bool [W]. `go` counts the commands given, `done` of a group those of it that are finished
+    (a call is answered through the pipe instead).
+    """
+
+    worker: int
+    board: SharedArrays
+    go: Semaphore
+    done: Sequence[Semaphore]
+    core: int
+    spin_s: float
+
+
+def run(
+    pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
+) -> None:
+    """Entry point of the process. `parts` are its simulators of each group."""
+    leave_signals_to_parent()
+    pin(wiring.core)
+    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    progress = wiring.board["progress"][wiring.worker]
+    trace = offer_trace()
+    try:
+        steppers = [Stepper(settings, slot, part, progress, offers_core=True) for part in parts]
+    except Exception as error:
+        pipe.send_bytes(_failure(error))
+        return
+    _one_thread()
+    pipe.send_bytes(pack({"trace": trace}))
+    commands, failed = wiring.board["commands"][wiring.worker], wiring.board["failed"]
+    for turn in itertools.cycle(range(RING)):
+        while not acquire(wiring.go, 60.0, wiring.spin_s):
+            pass  # the process ends with its parent, so an idle worker needs no deadline of its own
+        what, group, t = commands[turn].tolist()
+        if what == STOP:
+            break
+        try:
+            if what == STEP:
+                steppers[group].step(t)
+            elif what == RESET_ENDED:
+                for stepper in steppers:
+                    stepper.reset_ended()
+            else:
+                pipe.send_bytes(_answer(steppers, pipe.recv_bytes()))
+        except Exception as error:
+            failed[wiring.worker] = True
+            pipe.send_bytes(_failure(error))
+        if what != CALL:
+            wiring.done[group].release()
+    for stepper in steppers:
+        stepper.close()
+
+
+def _answer(steppers: Sequence[Stepper], message: bytes) -> bytes:
+    header, arrays = unpack(message)
+    match header["call"]:
+        case "start":
+            prefixes = {str(b): prefix for stepper in steppers for b, prefix in stepper.start().items()}
+            scores = {b: prefix.score for b, prefix in prefixes.items()}
+            return pack({"scores": scores}, {b: prefix.actions for b, prefix in prefixes.items()})
+        case "save":
+            states = {str(b): state for stepper in steppers for b, state in stepper.save().items()}
+            return pack({}, {b: np.frombuffer(state, np.uint8) for b, state in states.items()})
+        case "notes":
+            return pack({"notes": [note for stepper in steppers for note in stepper.take_notes()]})
+        case "rebuild":
+            unfinished = {}
+            for name, array in arrays.items():
+                kind, b = name.split("/")
+                unfinished[int(b)] = (
+                    Unfinished(array.tobytes()) if kind == "state" else Unfinished(actions=array)
+                )
+            each = zip(steppers, header["rows"], strict=True)
+            return pack({"notes": [note for stepper, t in each for note in stepper.rebuild(unfinished, t)]})
+    raise ValueError(f"unknown call {header['call']}")
+
+
+def _failure(error: Exception) -> bytes:
+    if isinstance(error, SimulatorError):
+        known = {"simulator": error.simulator, "seed": error.seed, "details": error.details}
+        return pack({"error": str(error), **known})
+    return pack({"error": described(error), "details": traceback.format_exc()})
+
+
+def _one_thread() -> None:
+    """An environment that uses torch must not start a thread for each core in each process."""
+    import sys
+
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)

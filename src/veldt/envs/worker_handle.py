@@ -1,0 +1,156 @@
+"""A worker process as its owner sees it: commands go out, what is finished comes back, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from multiprocessing.context import ForkServerContext
+from typing import Any, TypeVar
+
+import numpy as np
+
+from veldt.envs import worker
+from veldt.envs.env import StepperSettings
+from veldt.envs.failures import hung, named
+from veldt.envs.trajectory import Trajectory
+from veldt.envs.worker import CALL, RESET_ENDED, RING, STEP, STOP, Wiring
+from veldt.errors import SimulatorError
+from veldt.runtime.messages import unpack
+from veldt.runtime.processes import Child, acquire, unlink_names
+from veldt.runtime.shared import Layout, SharedArrays
+
+_Result = TypeVar("_Result")
+
+_START_DEADLINE = 120.0  # seconds to import and to make environments, besides their own timeout
+
+
+def make_board(workers: int, context: ForkServerContext) -> SharedArrays:
+    """What all workers share with their owner besides the slot; see `Wiring`."""
+    layouts = {
+        "commands": Layout((workers, RING, 3), "int64"),
+        "progress": Layout((workers, 4), "int64"),
+        "failed": Layout((workers,), "bool"),
+    }
+    return SharedArrays(layouts, context)
+
+
+class WorkerHandle:
+    """One process, with its simulators of each group.
+
+    Args:
+        index: its number; row `index` of `board` is its own.
+        core: which it is fixed to.
+        spin_s: how long it looks for its next command before it sleeps.
+        parts: its simulators of each group.
+    """
+
+    def __init__(
+        self,
+        context: ForkServerContext,
+        settings: StepperSettings,
+        slot: Trajectory,
+        board: SharedArrays,
+        index: int,
+        core: int,
+        spin_s: float,
+        parts: Sequence[slice],
+    ) -> None:
+        self.index, self.parts = index, parts
+        # Steps and resets that are not finished, by group: (command, row).
+        self.pending: dict[int, tuple[int, int]] = {}
+        self._settings, self._slot = settings, slot
+        self._commands, self._progress = board["commands"][index], board["progress"][index]
+        self._failed = board["failed"]
+        self._turn, self._trace = 0, -1
+        self._go, self._done = context.Semaphore(0), [context.Semaphore(0) for _ in parts]
+        wiring = Wiring(index, board, self._go, self._done, core, spin_s)
+        name = f"simulator process {index}"
+        self._child = Child(context, name, worker.run, wiring, settings, slot, parts)
+
+    def await_ready(self) -> None:
+        """Waits until all environments are made. SimulatorError if one cannot be."""
+        message = self._child.receive(_START_DEADLINE + self._settings.simulation.env_timeout)
+        if message is None or "error" in (header := unpack(message)[0]):
+            raise self.failure(message)
+        self._trace = header["trace"]
+        unlink_names([self._go, *self._done])
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive()
+
+    @property
+    def reported(self) -> bool:
+        """Whether it has said itself what went wrong."""
+        return bool(self._failed[self.index])
+
+    def post(self, what: int, group: int = 0, t: int = 0) -> None:
+        """Gives a command (see `worker`) for row `t` of a group."""
+        self._commands[self._turn] = what, group, t
+        self._turn = (self._turn + 1) % RING
+        if what in (STEP, RESET_ENDED):  # a call is answered through the pipe
+            self.pending[group] = what, t
+        self._go.release()
+
+    def is_finished(self, group: int) -> bool:
+        """Waits for the command of a group. False if it failed, or if the process died or hangs."""
+        done = self._done[group]
+        if not done.acquire(False) and not self._awaited(lambda s: acquire(done, s, alive=self._child.alive)):
+            return False
+        return not self.reported
+
+    def send(self, message: bytes) -> None:
+        """Makes a call; `reply` has its answer."""
+        try:
+            self._child.pipe.send_bytes(message)
+        except OSError:
+            raise self.failure() from None
+        self.post(CALL)
+
+    def reply(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Waits for the answer to a call. SimulatorError if it is one, or if the process died or hangs."""
+        message = self._awaited(self._child.receive)
+        if message is None:
+            raise self.failure()
+        header, arrays = unpack(message)
+        if "error" in header:
+            raise self.failure(message)
+        return header, arrays
+
+    def failure(self, message: bytes | None = None) -> SimulatorError:
+        """What became of the process, or what it said in `message`, naming environment, simulator and seed."""
+        if message is None:
+            message = self._child.receive(0.5)
+        if message is not None and "error" in (header := unpack(message)[0]):
+            known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
+            return SimulatorError(header["error"], **known)
+        b, episode = self._progress[:2].tolist()
+        command, row = self.pending.get(self._group_of(b), (CALL, 0))
+        if command == STEP and not self._slot.ended[row, b]:
+            episode = int(self._slot.episode[row, b])
+        if self.alive:
+            return hung(self._settings, b, episode, self._child.stack(self._trace))
+        return named(
+            self._settings, b, episode, f"took its process with it, which {self._child.cause_of_death()}"
+        )
+
+    def stop(self) -> None:
+        """Asks the process to end; `end` waits for that."""
+        self.post(STOP)
+
+    def end(self, deadline_s: float) -> None:
+        """Waits for the process to end, and ends it if it does not in time."""
+        self._child.end(deadline_s)
+
+    def _awaited(self, attempt: Callable[[float], _Result]) -> _Result:
+        """What `attempt` returns, given a deadline in seconds; nothing (false) if the process died or hangs."""
+        before = self._progress.copy()
+        while not (result := attempt(self._settings.simulation.env_timeout)):
+            # The deadline is for one simulator: a process still moving through its simulators is slow, not hung.
+            now = self._progress.copy()
+            if not self.alive or np.array_equal(now, before):
+                break
+            before = now
+        return result
+
+    def _group_of(self, b: int) -> int:
+        return next((group for group, part in enumerate(self.parts) if part.start <= b < part.stop), 0)

@@ -1,0 +1,1 @@
+"""Evaluation: whole episodes by a trained policy, recorded start states, videos, playing by hand."""

@@ -1,0 +1,79 @@
+"""One simulator whose games somebody looks at."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from veldt.envs.env import make_simulator
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import EnvSource
+from veldt.errors import SimulatorError, as_error
+from veldt.runtime.activity import Record
+
+
+class ShownSimulator:
+    """A `Simulator` that renders. Whatever fails in it is a SimulatorError with the environment, the seed and the step.
+
+    Raises:
+        UsageError: it cannot be made so that it renders.
+        SimulatorError: it failed when it was made.
+    """
+
+    def __init__(self, source: EnvSource, atari: AtariConfig) -> None:
+        self._name = f"environment {source.name}"
+        self._record = Record(self._name)
+        try:
+            with self._named("could not be made"):
+                self._simulator = make_simulator(source, atari, render=True)
+        except BaseException:
+            self._record.close()
+            raise
+        self.spec = self._simulator.spec
+        self._steps = 0
+
+    def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
+        self._record.resets(seed)
+        with self._named(f"(seed {seed}) failed to reset"):
+            self._simulator.reset(seed, rows, index)
+        self._record.steps()
+        self._seed, self._steps = seed, 0
+
+    def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
+        with self._named(f"(seed {self._seed}) failed in step {self._steps}"):
+            result = self._simulator.step(action, rows, index)
+        self._steps += 1
+        self._record.progress[2] = self._steps
+        return result
+
+    def save(self) -> bytes | None:
+        return self._simulator.save()
+
+    def restore(self, state: bytes) -> None:
+        self._simulator.restore(state)
+
+    def render(self) -> np.ndarray:
+        with self._named(f"(seed {self._seed}) could not be drawn before step {self._steps}"):
+            return self._simulator.render()
+
+    def action_names(self) -> list[str]:
+        return self._simulator.action_names()
+
+    def close(self) -> None:
+        try:
+            with self._named("failed when it was closed"):
+                self._simulator.close()
+        finally:
+            self._record.close()
+
+    @contextlib.contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        self._record.busy[0] = 1
+        try:
+            with as_error(SimulatorError, f"{self._name} {what}"):
+                yield
+        finally:
+            self._record.busy[0] = 0

@@ -1,0 +1,96 @@
+"""Edges as a role that is started on a node is given them: it opens its own ends there, as on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+
+from veldt.exchange.graph import Edge, KeptSpec, ReplaySpec, SlotsSpec, WeightsSpec, edge_bytes
+from veldt.exchange.on_ray.rate_limiter import PaceHere
+from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
+from veldt.exchange.on_ray.slots import SlotReceiver, SlotSender
+from veldt.exchange.on_ray.weights import WeightsReader, WeightsSource
+from veldt.exchange.persistent_state import Kept
+from veldt.exchange.rate_limiter import PaceSpec
+from veldt.runtime.on_ray.transport import Mail
+
+_LEAST_BYTES = 128 * 2**20
+_MOST_OF_MEMORY = 0.3
+
+
+@dataclass(frozen=True)
+class EdgeFor:
+    """Edge `name` for one role, which is number `index` at its side of it; `others` are those at the other side."""
+
+    name: str
+    edge: Edge
+    is_source: bool
+    is_target: bool  # of a pace, a role may be both
+    index: int
+    others: tuple[str, ...]
+
+    def open(self, mail: Mail) -> Any:
+        """The role's argument."""
+        match self.edge.spec:
+            case WeightsSpec(layouts):
+                if self.is_source:
+                    return WeightsSource(mail, self.name, layouts, self.others)
+                return WeightsReader(mail, self.name, layouts, self.others[0])
+            case SlotsSpec():
+                return SlotsFor(self.name, self.edge.spec, self.others, mail)
+            case ReplaySpec():
+                return ReplayFor(self.name, self.edge.spec, self.others, mail)
+            case PaceSpec():
+                learner, actor = (
+                    self.index if at_side else -1 for at_side in (self.is_source, self.is_target)
+                )
+                return PaceHere(self.edge.spec, actor, learner)
+            case KeptSpec(layouts):
+                return Kept(layouts, context=None)
+
+
+@dataclass(frozen=True)
+class SlotsFor:
+    """See `slots.Slots`."""
+
+    name: str
+    spec: SlotsSpec
+    others: tuple[str, ...]
+    mail: Mail
+
+    def producer(self, ring: int) -> SlotSender:
+        return SlotSender(self.mail, self.name, self.spec.layouts, self.spec.depth, ring, self.others[0])
+
+    def consumer(self) -> SlotReceiver:
+        return SlotReceiver(self.mail, self.name, self.spec.layouts, self.spec.rings)
+
+
+@dataclass(frozen=True)
+class ReplayFor:
+    """See `replay.ReplayEnds`."""
+
+    name: str
+    spec: ReplaySpec
+    others: tuple[str, ...]
+    mail: Mail
+
+    def server(self, shard: int) -> ReplaySeller:
+        return ReplaySeller(self.mail, self.name, self.spec.layouts, self.others[0])
+
+    def client(self) -> ReplayBuyer:
+        spec = self.spec
+        return ReplayBuyer(self.mail, self.name, spec.layouts, spec.rows, spec.ahead, self.others)
+
+
+def store_bytes(edges: Mapping[str, Edge]) -> int:
+    """What may be under way at once, with room to spare, but no great part of this machine's memory."""
+    total = 0
+    for edge in edges.values():
+        copies = 4 if isinstance(edge.spec, WeightsSpec) else 1
+        total += copies * edge_bytes(edge.spec)
+    most = int(_MOST_OF_MEMORY * psutil.virtual_memory().total)
+    return int(np.clip(2 * total, _LEAST_BYTES, max(_LEAST_BYTES, most)))

@@ -1,0 +1,129 @@
+"""The pace edge among hosts: counts travel a few dozen times a second, and allowances keep to the slack all the same.
+
+A count of others that is old is too small. A learner that sees too few steps waits; an actor that saw too few steps of
+others would act too much. So whoever has the counts of all allots what steps the slack leaves: what all actors may make
+together never exceeds it, however old their news is.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from veldt.exchange.rate_limiter import Pace, PaceSpec
+
+
+class PaceNews(NamedTuple):
+    """What all count: int64 [A], [L], [L]; and up to how many steps this one may begin to act."""
+
+    steps_A: np.ndarray
+    updates_L: np.ndarray
+    excused_L: np.ndarray
+    starts: int
+    most: int
+    allowance: float
+
+
+class PaceReport(NamedTuple):
+    """What one role counts itself."""
+
+    steps: int
+    updates: int
+    excused: int
+    has_acted: bool
+
+
+class PaceHere(Pace):
+    """A role's end. Its own counts are its own; those of others are as old as the last news of them.
+
+    Args:
+        actor, learner: which it is, -1 for none.
+    """
+
+    def __init__(self, spec: PaceSpec, actor: int, learner: int) -> None:
+        super().__init__(spec, context=None)
+        self._actor, self._learner = actor, learner
+        self._allowance, self._has_asked, self._is_told = -1.0, False, False
+
+    def may_act(self) -> bool:
+        self._has_asked = True
+        own = self.intensity == 0 or self.steps_A[self._actor] <= self._allowance
+        return bool(own and self.steps < self.most)
+
+    def told(self, value: PaceNews) -> None:
+        """Takes news; its own counts only at first, from its former life."""
+        others_A = np.arange(len(self.steps_A)) != self._actor
+        others_L = np.arange(len(self.updates_L)) != self._learner
+        if not self._is_told:
+            others_A[:], others_L[:], self._is_told = True, True, True
+        np.copyto(self.steps_A, value.steps_A, where=others_A)
+        np.copyto(self.updates_L, value.updates_L, where=others_L)
+        np.copyto(self.excused_L, value.excused_L, where=others_L)
+        self.starts, self.most, self._allowance = value.starts, value.most, value.allowance
+
+    def report(self) -> PaceReport:
+        steps = int(self.steps_A[self._actor]) if self._actor >= 0 else 0
+        updates = int(self.updates_L[self._learner]) if self._learner >= 0 else 0
+        excused = int(self.excused_L[self._learner]) if self._learner >= 0 else 0
+        return PaceReport(steps, updates, excused, self._has_asked)
+
+
+class PaceBook:
+    """The supervisor's side: the counts of all in `pace`, and who has been allotted what.
+
+    Args:
+        pace: in the supervisor's own process.
+        actors, learners: by number of the role, which it is.
+    """
+
+    def __init__(self, pace: Pace, actors: dict[int, int], learners: dict[int, int]) -> None:
+        self._pace, self._actors, self._learners = pace, actors, learners
+        self._allotted_A = np.full(len(pace.steps_A), -1.0)
+        self._acting = set[int]()
+        self._lock = threading.Lock()
+
+    def begins(self, role: int) -> None:
+        """A new life has been allotted nothing."""
+        self.lost(role)
+
+    def lost(self, role: int) -> None:
+        with self._lock:
+            if (actor := self._actors.get(role)) is not None:
+                self._acting.discard(actor)
+                self._allotted_A[actor] = -1.0
+
+    def heard(self, role: int, report: PaceReport) -> None:
+        """Takes what a role has counted."""
+        with self._lock:
+            if (actor := self._actors.get(role)) is not None:
+                self._pace.steps_A[actor] = report.steps
+                if report.has_acted:
+                    self._acting.add(actor)
+            if (learner := self._learners.get(role)) is not None:
+                self._pace.updates_L[learner] = report.updates
+                self._pace.excused_L[learner] = report.excused
+
+    def told(self, role: int) -> PaceNews:
+        """What a role is to know; an actor is allotted its share of what is left."""
+        pace = self._pace
+        with self._lock:
+            actor = self._actors.get(role, -1)
+            allowance = self._allot(actor) if actor in self._acting else -1.0
+            counts = pace.steps_A.copy(), pace.updates_L.copy(), pace.excused_L.copy()
+            return PaceNews(*counts, pace.starts, pace.most, allowance)
+
+    def _allot(self, actor: int) -> float:
+        """How many steps it may have made when it begins to act; all actors' together are what the slack allows."""
+        pace, allotted_A = self._pace, self._allotted_A
+        if pace.intensity == 0:
+            return np.inf
+        most = pace.starts + (pace.samples + pace.slack) / pace.intensity
+        taken_A = np.maximum(pace.steps_A, allotted_A)
+        left = most - taken_A.sum()
+        if left >= 0:
+            share = (most - pace.steps) / len(self._acting)
+            wanted = min(pace.steps_A[actor] + share, taken_A[actor] + left)
+            allotted_A[actor] = max(allotted_A[actor], wanted)
+        return float(allotted_A[actor])

@@ -1,0 +1,1 @@
+"""Learning: where batches come from, the learner, its optimiser, and its state in a checkpoint."""

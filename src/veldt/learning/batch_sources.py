@@ -1,0 +1,235 @@
+"""Where batches to learn from come from: the rollout that was just sampled, or a replay memory that it goes into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
+from veldt.algorithms.rollout import Observation
+from veldt.algorithms.transitions import Transitions
+from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
+from veldt.envs.spec import SimulatorSpec
+from veldt.envs.trajectory import Trajectory
+from veldt.exchange.gradients import GradientEdge
+from veldt.learning.replay_batches import weighed_among_all
+from veldt.replay.buffer import Replay, Sample
+from veldt.replay.sampling_strategy import importance_weights
+from veldt.replay.settings import ReplayConfig
+from veldt.sampling.sampler import Sampler
+from veldt.tracking.stage_clock import StageClock
+
+
+class Experience(Protocol):
+    """Makes the batches of one optimisation phase, when the sampler has filled its slot."""
+
+    def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
+        """Batches for the algorithm's loss, each with the mean policy version that chose its actions.
+
+        Args:
+            steps: agent steps done, this rollout's included.
+            progress: fraction of the training budget that was done before it.
+        """
+
+    def learned(self, priority: Tensor | None) -> None:
+        """Takes the priorities that the update on the last batch gave its rows."""
+
+    def figures(self) -> dict[str, float]:
+        """What to log."""
+
+    def counters(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides the memory."""
+
+    def load(self, counters: Mapping[str, Any]) -> None:
+        """Restores what `counters` returned."""
+
+
+class FreshRollouts:
+    """See `Experience`: every rollout is learned from once, and forgotten."""
+
+    def __init__(
+        self, algorithm: OnPolicy, forward: Forward, sampler: Sampler, run_seed: int, clock: StageClock
+    ) -> None:
+        self._algorithm, self._forward, self._sampler = algorithm, forward, sampler
+        self._run_seed, self._clock = run_seed, clock
+
+    def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
+        seed = derive_seed(self._run_seed, SHUFFLE, self._sampler.phase)
+        generator = torch.Generator().manual_seed(seed)
+        rollout = self._sampler.rollout()
+        acted = float(self._sampler.trajectory.version.mean())
+        minibatches = self._algorithm.minibatches(self._forward, rollout, generator)
+        while True:
+            with self._clock("train"):
+                batch = next(minibatches, None)
+            if batch is None:
+                return
+            yield batch, acted
+
+    def learned(self, priority: Tensor | None) -> None:
+        pass
+
+    def figures(self) -> dict[str, float]:
+        return {}
+
+    def counters(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, counters: Mapping[str, Any]) -> None:
+        pass
+
+
+class Replayed:
+    """See `Experience`: rollouts go into a replay memory, and as many batches come out as the training intensity says.
+
+    Updates are a function of steps, and not of phases: so many are done that each sampled transition has been used
+    `intensity` times on average since learning started.
+
+    Args:
+        target: the target network's forward pass.
+        noise: standard normal numbers an update takes.
+        note: tells the user a sentence.
+        rows: of the algorithm's batch, those that are drawn here.
+        starts: steps before the first update.
+        threads: for assembling batches.
+        edge: to those who share its batches.
+    """
+
+    def __init__(
+        self,
+        algorithm: OffPolicy,
+        forward: Forward,
+        target: Forward,
+        slot: Trajectory,
+        config: ReplayConfig,
+        device: torch.device,
+        run_seed: int,
+        clock: StageClock,
+        noise: int,
+        note: Callable[[str], None],
+        rows: int,
+        starts: int,
+        threads: int = 1,
+        *,
+        edge: GradientEdge,
+    ) -> None:
+        self._algorithm, self._forward, self._target = algorithm, forward, target
+        self._edge = edge
+        self._slot, self._config, self._device = slot, config, device
+        self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
+        self.memory = Replay(slot.spec, slot.width, config, algorithm.returns, threads)
+        self.updates = 0
+        self._updates_before = 0  # those done when learning (last) started
+        self._rows, self._starts, self._starts_at = rows, starts, starts
+        self._steps = 0
+        self._outside = 0
+        self._beta = config.importance_exponent
+        self._sample: Sample | None = None
+
+    def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
+        with self._clock("replay"):
+            self.memory.append(self._slot)
+        self._steps = steps
+        self._count_outside()
+        if steps <= self._starts_at or self._edge.largest(float(len(self.memory) < self._rows)):
+            # Also in mid-run, should the memory have become too small: nothing is made up for afterwards.
+            self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
+            return
+        self._beta = self._config.beta(progress)
+        while self.updates < self._due(steps):
+            with self._clock("replay"):
+                seed = derive_seed(self._run_seed, REPLAY, self.updates)
+                self._sample = self.memory.sample(self._rows, seed)
+                noise_seed = derive_seed(self._run_seed, REPLAY, self.updates, 1)
+                transitions = to_transitions(
+                    self._sample, self._slot.spec, self._beta, self._noise, noise_seed, self._device
+                )
+                if self._config.replay == "prioritised":
+                    # Everybody draws as many rows, whatever the sum of his masses.
+                    least_mass = float(self._sample.mass_N.min()) / self.memory.index.mass
+                    transitions = weighed_among_all(transitions, least_mass, self._beta, self._edge)
+            with self._clock("train"):
+                batch = self._algorithm.targets(self._forward, self._target, transitions)
+            self.updates += 1
+            yield batch, float(self._sample.version_N.mean())
+
+    def learned(self, priority: Tensor | None) -> None:
+        if priority is not None and self._sample is not None and self._config.replay == "prioritised":
+            with self._clock("replay"):
+                self.memory.update(self._sample.key_N, priority.cpu().numpy())
+
+    def refill(self, steps: int) -> int:
+        """Begins with an empty memory in mid-run: learning pauses for the steps returned, as it does at the start."""
+        self._updates_before, self._starts_at = self.updates, steps + self._starts
+        return self._starts
+
+    def figures(self) -> dict[str, float]:
+        learned = (self.updates - self._updates_before) * self._algorithm.batch
+        figures = {
+            "replay/transitions": float(len(self.memory)),
+            "training_intensity": learned / max(1, self._steps - self._starts_at),
+        }
+        if self._config.replay == "prioritised":
+            figures |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.memory.dropped)}
+        if self._algorithm.reward_range is not None:
+            figures["replay/rewards_outside_atoms"] = float(self._outside)
+        return figures
+
+    def counters(self) -> dict[str, Any]:
+        return {
+            "updates": self.updates,
+            "updates_before": self._updates_before,
+            "starts_at": self._starts_at,
+            "outside": self._outside,
+        }
+
+    def load(self, counters: Mapping[str, Any]) -> None:
+        self.updates, self._updates_before = counters["updates"], counters["updates_before"]
+        self._starts_at, self._outside = counters["starts_at"], counters["outside"]
+
+    def _due(self, steps: int) -> int:
+        used = (steps - self._starts_at) * self._algorithm.intensity
+        return self._updates_before + int(used // self._algorithm.batch)
+
+    def _count_outside(self) -> None:
+        if self._algorithm.reward_range is None:
+            return
+        low, high = self._algorithm.reward_range
+        reward = self._slot.reward[self._slot.valid]
+        if self._algorithm.returns.clip_rewards:
+            reward = reward.clip(-1.0, 1.0)
+        outside = int(np.count_nonzero((reward < low) | (reward > high)))
+        if outside and not self._outside:
+            self._note(
+                f"{outside} of the last {len(reward)} rewards lie outside the atoms' range, {low:g} to {high:g}, and "
+                "values beyond cannot be learned: widen --value-min and --value-max, or use --clip-rewards (metrics "
+                "count them on as replay/rewards_outside_atoms)"
+            )
+        self._outside += outside
+
+
+def to_transitions(
+    sample: Sample, spec: SimulatorSpec, beta: float, noise: int, seed: int, device: torch.device
+) -> Transitions:
+    """A sample as an algorithm learns from it, on `device`: weighed by β, with `noise` normal numbers of each kind."""
+
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    def observation(fields: Mapping[str, np.ndarray]) -> Observation:
+        tensors = {name: tensor(array) for name, array in fields.items()}
+        return tensors if spec.is_dict else tensors[""]
+
+    return Transitions(
+        observation=observation(sample.observation),
+        action=tensor(sample.action_N),
+        reward=tensor(sample.reward_N),
+        discount=tensor(sample.discount_N),
+        next_observation=observation(sample.next_observation),
+        weight=tensor(importance_weights(sample.mass_N, beta)),
+        noise=torch.randn(3, noise, generator=torch.Generator().manual_seed(seed)).to(device),
+    )

@@ -1,0 +1,121 @@
+"""Everything a synchronous run needs to continue as if it had never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from veldt.envs.action_replay import Unfinished
+from veldt.envs.in_process import Simulators
+from veldt.errors import CheckpointError
+from veldt.exchange.graph import Groups as Groups
+from veldt.learning.batch_sources import Experience, Replayed
+from veldt.learning.learner import Learner
+from veldt.replay.archive import NewRows, ReplayArchive
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.sampling.episodes import EpisodeBook
+from veldt.sampling.sampler import Sampler
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Groups of arrays, plain values, and a replay memory's new rows. Training leaves all of it as it is."""
+
+    groups: Groups
+    meta: dict[str, Any]
+    rows: NewRows | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The parts that have state. `archive` is None where there is no replay memory, or checkpoints do not hold it."""
+
+    learner: Learner
+    sampler: Sampler
+    simulators: Simulators
+    book: EpisodeBook
+    experience: Experience
+    archive: ReplayArchive | None
+
+    def take(self, states: Mapping[int, bytes]) -> Taken:
+        """A checkpoint's content as it is between two phases.
+
+        Schedules and random numbers are functions of counters, so counters are all that is kept of them. Simulators are
+        their first row and, where `states` has it, an emulator's state; the others are rebuilt from the actions of
+        their episodes.
+        """
+        slot = self.simulators.trajectory
+        rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
+        rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
+        if self.sampler.memory_BM.numel():
+            rows["memory"] = self.sampler.memory_BM.cpu().numpy()
+        emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
+        episodes, book_values = self.book.state()
+        groups = {
+            "weights": self.learner.weights(),
+            "optimiser": self.learner.rule_state(),
+            "target": self.learner.target_weights(),
+            "simulators": {name: array.copy() for name, array in rows.items()} | emulators,
+            "episodes": episodes,
+        }
+        meta = {
+            "updates": self.learner.updates,
+            "phase": self.sampler.phase,
+            "book": book_values,
+            "experience": self.experience.counters(),
+        }
+        new_rows = None
+        if self.archive is not None:
+            new_rows, groups["replay"] = self.archive.capture()
+        kept = {name: arrays for name, arrays in groups.items() if arrays}
+        return Taken(kept, meta, new_rows)
+
+    def restore(self, checkpoint: Checkpoint) -> list[str]:
+        """Puts everything back. Returns sentences about what could not be continued."""
+        groups, meta = checkpoint.groups, checkpoint.meta
+        self.learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+        self.learner.updates = meta["updates"]
+        self.sampler.phase = meta["phase"]
+        self.book.load(groups["episodes"], meta["book"])
+        self.experience.load(meta["experience"])
+        return [*self._restore_replay(checkpoint), *self._restore_simulators(groups["simulators"])]
+
+    def _restore_replay(self, checkpoint: Checkpoint) -> list[str]:
+        if not isinstance(self.experience, Replayed):
+            return []
+        segments = checkpoint.meta.get("replay")
+        if self.archive is not None and segments is not None:
+            self.archive.restore(segments, checkpoint.groups["replay"])
+            return []
+        refilled = self.experience.refill(checkpoint.step)
+        why = "the checkpoint holds none" if segments is None else "by --checkpoint-replay none"
+        return [
+            f"the replay memory is empty ({why}): the policy goes on, and learns again when {refilled:,} steps have "
+            "filled it anew"
+        ]
+
+    def _restore_simulators(self, saved: Mapping[str, np.ndarray]) -> list[str]:
+        slot = self.simulators.trajectory
+        try:
+            for name, array in slot.observation.items():
+                array[: slot.history + 1] = saved[f"observation/{name}"]
+            for name in ("age", "ended", "episode"):
+                getattr(slot, name)[0] = saved[name]
+            if self.sampler.memory_BM.numel():
+                self.sampler.memory_BM.copy_(torch.from_numpy(saved["memory"]))
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(f"the checkpoint's simulators are not this run's: {error}") from None
+        unfinished = {}
+        for b in range(slot.width):
+            state = saved.get(f"state/{b}")
+            if state is not None:
+                unfinished[b] = Unfinished(state=state.tobytes())
+            else:
+                actions = self.book.actions(b) if slot.age[0, b] else None
+                none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
+                unfinished[b] = Unfinished(actions=none if actions is None else actions)
+        return self.simulators.rebuild(unfinished)

@@ -1,0 +1,199 @@
+"""What a user has asked for by name: put into the configuration, recorded, and refused where nothing would read it.
+
+Networks are imported where they are needed, since the command line reads its flags with what is here, and mistyped ones
+are to be answered at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from veldt.config.ga3c_settings import Ga3cConfig
+from veldt.config.system_settings import ApexConfig, ImpalaConfig
+from veldt.config.train_config import TrainConfig
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import EnvSource
+from veldt.envs.spec import SimulatorSpec
+from veldt.errors import UsageError, did_you_mean
+from veldt.recipes import RECIPES
+from veldt.replay.settings import ReplayConfig, is_compressed
+from veldt.setting_metadata import flag
+
+if TYPE_CHECKING:
+    from torch import nn
+
+SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
+# A lost life is something that only an Atari game reports.
+_REPLAY = {field.name for field in dataclasses.fields(ReplayConfig)} | {"checkpoint_replay"}
+# How simulation and learning take turns in one process.
+_IN_PHASES = {
+    "simulators": "actors have their simulators in their own processes",
+    "processes": "--actors says how many processes act",
+    "alternate": "each actor has one group of simulators",
+    "resets": "actors do not pause for learning",
+    "horizon": "acting and learning do not take turns (--flush says how much an actor hands over at once)",
+}
+# The same, where agents act.
+_OF_AGENTS = {
+    "simulators": "agents have their simulators in their hosts' processes",
+    "processes": "--hosts says how many processes agents live in",
+    "alternate": "each agent goes on by itself",
+    "resets": "agents do not pause for learning",
+}
+_ACTORS = {field.name for cls in (ApexConfig, Ga3cConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
+# What other libraries call it.
+_ELSEWHERE = {
+    "batch_size": "batch",
+    "buffer_size": "replay_size",
+    "ent_coef": "entropy",
+    "env_id": "env",
+    "gamma": "discount",
+    "lr": "learning_rate",
+    "num_actors": "actors",
+    "num_envs": "num_simulators",
+    "num_learners": "learners",
+    "samples_per_insert": "training_intensity",
+    "total_timesteps": "steps",
+    "vf_coef": "value_weight",
+}
+_ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"life_loss_ends"}
+
+
+def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """`config` with settings replaced by name, in whichever section each belongs.
+
+    Raises:
+        UsageError: a name is no setting of this recipe, or a value is not allowed.
+    """
+    changes = by_section(config, settings)
+    replaced = {s: dataclasses.replace(getattr(config, s), **values) for s, values in changes.items()}
+    return dataclasses.replace(config, **replaced)
+
+
+def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Settings under the section of the configuration each belongs to. UsageError for one that belongs to none."""
+    sections = {section: part for section in SECTIONS if (part := getattr(config, section)) is not None}
+    fields = {section: {f.name for f in dataclasses.fields(part)} for section, part in sections.items()}
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        section = next((section for section in fields if name in fields[section]), None)
+        is_here = section is not None and not (config.replay is None and name in _REPLAY)
+        if not is_here and (why := why_no_setting(config, name)):
+            raise UsageError(why)
+        if section is None:
+            known = sorted(set().union(*fields.values()))
+            raise UsageError(
+                f"no setting '{name}'{did_you_mean(name, known)}: see `veldt recipes {config.recipe}`"
+            )
+        found.setdefault(section, {})[name] = value
+    return found
+
+
+def why_no_setting(config: TrainConfig, name: str) -> str | None:
+    """Why this recipe has no setting of a name that means something elsewhere; None if it means nothing."""
+    if (called := _ELSEWHERE.get(name)) is not None:
+        parts = [getattr(config, section) for section in SECTIONS]
+        if called == "env" or any(hasattr(part, called) for part in parts):
+            return f"{flag(name)} is called {flag(called)} here"
+        return f"{flag(name)} is called {flag(called)} in veldt, and {why_no_setting(config, called)}"
+    if config.replay is None and name in _REPLAY:
+        having = [recipe.name for recipe in RECIPES.values() if recipe.has("replay_size")]
+        why = f"about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps none"
+    else:
+        having = [recipe.name for recipe in RECIPES.values() if recipe.has(name)]
+        if not having:
+            return None
+        if config.in_phases and name in _ACTORS:
+            why = f"about actors and learners that come apart, and in {config.recipe} whoever acts learns"
+        else:
+            chosen = RECIPES[config.recipe].algorithm != config.algorithm
+            beside = f" with --algorithm {config.algorithm}" if chosen else ""
+            why = f"none of {config.recipe}'s settings{beside}"
+    return f"{flag(name)} is {why}: take a recipe that has it ({', '.join(having)}), or leave it out"
+
+
+def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource, own_network: bool) -> None:
+    """UsageError if one of the settings in `names` would have no effect in this run.
+
+    Recipes may set what an environment or network does not read; a user who sets it expects something of it.
+
+    Args:
+        own_network: whether the network is the user's own module.
+    """
+    if not source.is_atari and (unread := sorted(_ATARI_ONLY & set(names))):
+        raise UsageError(
+            f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
+            "environment its own settings with --env-kwargs"
+        )
+    in_phases = _OF_AGENTS if isinstance(config.roles, Ga3cConfig) else _IN_PHASES
+    unread_here = in_phases.keys() - ({"horizon"} if config.replay is None else set())
+    if not config.in_phases and (unread := sorted(unread_here & set(names))):
+        raise UsageError(
+            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {in_phases[unread[0]]}: leave "
+            "it out"
+        )
+    falls = hasattr(config.learn, "epsilon_steps") and "epsilon_steps" not in config.learn.unread()
+    if "anneal_by" in names and not falls:
+        raise UsageError(
+            f"--anneal-by is for exploration that falls with time, and that of {config.algorithm} does not here: leave "
+            "it out"
+        )
+    if config.in_one_process and "restarts" in names:
+        raise UsageError(
+            "--restarts would have no effect: a single learner works in this process, and ends with it; leave it out, "
+            "or take more --learners"
+        )
+    if isinstance(config.roles, ImpalaConfig) and not config.roles.replay_share and "replay_unrolls" in names:
+        raise UsageError(
+            "--replay-unrolls would have no effect: --replay-share is 0, so nothing is learned from twice; leave it "
+            "out, or give a share"
+        )
+    unread_beside = config.learn.unread() | config.roles.unread()
+    if unread := sorted(set(unread_beside) & set(names)):
+        raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
+    if config.replay is not None and config.replay.replay == "uniform":
+        exponents = {"priority_exponent", "importance_exponent", "importance_exponent_end"}
+        if unread := sorted(exponents & set(names)):
+            raise UsageError(
+                f"{flag(unread[0])} is for prioritised replay, and --replay is uniform: leave it out, or take "
+                "--replay prioritised"
+            )
+    if own_network and "precision" in names and config.run.precision == "bf16":
+        raise UsageError(
+            "--precision is bf16, and what your own network does with its inputs is not known, so it is computed in "
+            "fp32: leave --precision out, or convert inside your module"
+        )
+
+
+def refuse_unread_mlp(names: Collection[str], config: TrainConfig, network: nn.Module) -> None:
+    """UsageError if one of the settings in `names` is about MLPs, and no part of `network` is one."""
+    from veldt.networks.torsos import MLP
+
+    unread = sorted({"hidden", "layer_norm"} & set(names))
+    if unread and not any(isinstance(part, MLP) for part in network.modules()):
+        value = getattr(config.network, unread[0])
+        text = " ".join(map(str, value)) if isinstance(value, tuple) else "on" if value else "off"
+        raise UsageError(
+            f"{flag(unread[0])} is {text}, and no part of this network is an MLP: leave it out, or take --network mlp"
+        )
+
+
+def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
+    """UsageError if `--replay-share` was given, and batches come in pieces so large that it rounds to none of them."""
+    roles, simulators = config.roles, config.simulation.num_simulators
+    if "replay_share" not in names or not isinstance(roles, ImpalaConfig) or not roles.replay_share:
+        return
+    if not roles.drawn_slots(simulators):
+        raise UsageError(
+            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(simulators)}"
+        )
+
+
+def refuse_unread_compression(names: Collection[str], spec: SimulatorSpec) -> None:
+    """UsageError if `--compress-frames` was given, and there is nothing in the observations that it would compress."""
+    if "compress_frames" in names and not any(is_compressed(field) for field in spec.observation.values()):
+        raise UsageError(
+            "--compress-frames is for images, and this environment's observations have none: leave it out"
+        )

@@ -1,0 +1,135 @@
+"""Actor-critic recipes that learn from what was just sampled."""
+
+from __future__ import annotations
+
+from veldt.recipes.recipe import DEFAULT, EVALUATION, SA, From, Recipe
+
+A2C = Recipe(
+    name="a2c",
+    algorithm="a2c",
+    system="synchronous",
+    summary="Advantage actor-critic, one update per rollout of 5 steps (Mnih et al. 2016; Stooke & Abbeel 2018)",
+    atari={
+        "num_simulators": From(16, f"{SA}, A.3: base of the scaling"),
+        "horizon": From(5, "Mnih et al. 2016: t_max 5"),
+        "learning_rate": From(7e-4, f"{SA}, A.3: for 16 simulators"),
+        "scale_learning_rate": From("sqrt", f"{SA}, 5.2"),
+        "anneal_learning_rate": From(False, "accel_rl"),
+        "rmsprop_decay": From(0.99, "Mnih et al. 2016, by the authors' e-mail"),
+        "rmsprop_epsilon": From(1e-5, "OpenAI baselines a2c; pytorch-a2c-ppo-acktr"),
+        # Squared gradients are near 1e-8 at this batch: inside the root, ε would be all that is left of it.
+        "rmsprop_epsilon_inside": From(False, "pytorch-a2c-ppo-acktr (inside in OpenAI baselines)"),
+        "rmsprop_initial": From(0.0, "pytorch-a2c-ppo-acktr (1 in OpenAI baselines, by TensorFlow)"),
+        "discount": From(0.99, "Mnih et al. 2016"),
+        "entropy": From(0.01, "Mnih et al. 2016"),
+        "value_weight": From(0.25, "accel_rl; Mnih et al. 2016 (½ gradient of ½ error)"),
+        "gradient_clip": From(0.5, "OpenAI baselines a2c; accel_rl"),
+        "life_loss_ends": From(True, "accel_rl"),
+        "decorrelate": From(100, f"{SA}, 5.2: random number of random steps at the start"),
+        **EVALUATION,
+    },
+    small={
+        "steps": From(500_000, "RL Zoo, a2c CartPole-v1"),
+        "num_simulators": From(8, "RL Zoo, a2c CartPole-v1"),
+        "horizon": From(16, "measured here"),
+        "learning_rate": From(2e-3, "measured here"),
+        "scale_learning_rate": From("none", "measured here"),
+        "rmsprop_epsilon_inside": From(True, "RL Zoo (RMSpropTFLike)"),
+        "rmsprop_initial": From(0.0, "measured here (1 in RL Zoo's RMSpropTFLike)"),
+        "entropy": From(0.0, "RL Zoo, a2c CartPole-v1"),
+        "gae_lambda": From(0.95, "measured here"),
+        "discount": From(0.98, "measured here; RL Zoo, ppo CartPole-v1 (0.99 in its a2c)"),
+        "clip_rewards": From(False, "RL Zoo: no reward clipping outside Atari"),
+        "shared": From(False, "RL Zoo: separate policy and value networks"),
+        "checkpoint_every": From(100_000, DEFAULT),
+    },
+)
+
+PPO = Recipe(
+    name="ppo",
+    algorithm="ppo",
+    system="synchronous",
+    summary="Proximal policy optimisation with clipping (Schulman et al. 2017; Stooke & Abbeel 2018)",
+    atari={
+        "num_simulators": From(16, "measured here: two processes of eight"),
+        "batch": From(1024, "Schulman et al. 2017, table 5: 8 x 128; the horizon shrinks as simulators grow"),
+        "epochs": From(3, "Schulman et al. 2017, table 5"),
+        "minibatches": From(4, f"{SA}, 5.2"),
+        "clip": From(0.1, "Schulman et al. 2017, table 5"),
+        "anneal_clip": From(True, "Schulman et al. 2017, table 5"),
+        "learning_rate": From(
+            5e-4, "measured here, for A3C-Net; between the paper's 2.5e-4 and rlpyt's 1e-3"
+        ),
+        "anneal_learning_rate": From(True, "Schulman et al. 2017, table 5"),
+        "gae_lambda": From(0.95, "Schulman et al. 2017, table 5"),
+        "discount": From(0.99, "Schulman et al. 2017, table 5"),
+        "entropy": From(0.01, "Schulman et al. 2017, table 5"),
+        "value_weight": From(0.25, "OpenAI baselines ppo2 (½ · ½; the paper has 1)"),
+        "gradient_clip": From(0.5, "OpenAI baselines ppo2"),
+        "normalise_advantages": From(True, "OpenAI baselines ppo2"),
+        "clip_values": From(True, "OpenAI baselines ppo2"),
+        "adam_epsilon": From(1e-5, "OpenAI baselines ppo2"),
+        "life_loss_ends": From(True, "accel_rl"),
+        "decorrelate": From(100, f"{SA}, 5.2: random number of random steps at the start"),
+        **EVALUATION,
+    },
+    small={
+        "steps": From(500_000, "measured here"),
+        "num_simulators": From(32, "measured here: inference of 32 costs as much as of 8"),
+        "batch": From(2048, "measured here"),
+        "epochs": From(6, "measured here"),
+        "minibatches": From(8, "RL Zoo: 256 steps a minibatch"),
+        "clip": From(0.2, "RL Zoo, ppo CartPole-v1"),
+        "learning_rate": From(2e-3, "measured here"),
+        "anneal_learning_rate": From(False, "measured here"),
+        "gae_lambda": From(0.95, "measured here"),
+        "discount": From(0.99, "measured here"),
+        "entropy": From(0.0, "RL Zoo, ppo CartPole-v1"),
+        "value_weight": From(0.5, "RL Zoo"),
+        "gradient_clip": From(0.5, "RL Zoo"),
+        "clip_values": From(False, "RL Zoo"),
+        "clip_rewards": From(False, "RL Zoo: no reward clipping outside Atari"),
+        "shared": From(False, "RL Zoo: separate policy and value networks"),
+        "checkpoint_every": From(100_000, DEFAULT),
+    },
+)
+
+A3C = Recipe(
+    name="a3c",
+    algorithm="a2c",
+    system="asynchronous",
+    summary="A2C by learners that each bring gradients to a central store (Mnih et al. 2016; Stooke & Abbeel 2018)",
+    atari={
+        **A2C.atari,
+        "num_simulators": From(128, f"{SA}, 5.2: 16 of each learner"),
+    },
+    small={
+        **A2C.small,
+        "num_simulators": From(64, "measured here: 8 of each of 8 learners"),
+        "horizon": From(8, "measured here"),
+    },
+)
+
+APPO = Recipe(
+    name="appo",
+    algorithm="ppo",
+    system="asynchronous",
+    summary="PPO by learners on a central store, with multi-step asynchronous Adam (Stooke & Abbeel 2018)",
+    atari={
+        **PPO.atari,
+        "num_simulators": From(64, f"{SA}, 5.2: 8 of each learner"),
+        "batch": From(2048, f"{SA}, A.3: 8 simulators x 256 steps of each learner"),
+        "epochs": From(4, f"{SA}, 5.2"),
+        "learning_rate": From(1.25e-4, f"{SA}, A.3: a quarter of PPO's"),
+        "anneal_learning_rate": From(False, f"{SA}, A.3"),
+        "gradient_clip": From(0.5, f"{SA}, A.3 has one; OpenAI baselines ppo2"),
+        "local_steps": From(1, f"{SA}, 5.2: 1 to 4"),
+        "pull_every": From(64, f"{SA}, 5.2"),
+    },
+    small={
+        **PPO.small,
+        "num_simulators": From(64, "measured here: 8 of each of 8 learners"),
+        "batch": From(256, "measured here: 8 simulators x 32 steps of each learner"),
+        "minibatches": From(2, "measured here"),
+    },
+)

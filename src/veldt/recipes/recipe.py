@@ -1,0 +1,192 @@
+"""A recipe: algorithm x system x a paper's settings, each number with its source."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.algorithms.q_learning import QLearningConfig
+from veldt.config.train_config import (
+    ALGORITHMS,
+    SYSTEMS,
+    NetworkConfig,
+    RunConfig,
+    System,
+    TrainConfig,
+    check_fits,
+)
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.errors import UsageError, did_you_mean
+from veldt.replay.settings import ReplayConfig
+from veldt.setting_metadata import Unit
+
+SA = "Stooke & Abbeel 2018"
+DEFAULT = "veldt's default"
+# Sections of the configuration in which a setting is looked up by name.
+_SECTIONS: Mapping[str, type[Any]] = {
+    "run": RunConfig,
+    "replay": ReplayConfig,
+    "simulation": SimulationConfig,
+    "network": NetworkConfig,
+    "atari": AtariConfig,
+}
+
+
+@dataclass(frozen=True)
+class From:
+    """A value and where it comes from."""
+
+    value: Any
+    source: str
+
+
+Settings = Mapping[str, From]
+
+# Of every recipe on Atari.
+EVALUATION: Settings = {
+    "evaluate_every": From(1_000_000, f"{SA}, 5"),
+    "evaluate_steps": From(125_000, f"{SA}, 5"),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`atari` and `small` are settings by name, over the defaults of the configuration."""
+
+    name: str
+    algorithm: str
+    system: System
+    summary: str
+    atari: Settings
+    small: Settings
+
+    def settings(self, env: str, algorithm: str | None = None) -> Settings:
+        """What this recipe sets for `env`, by name, in the unit of each setting; for Atari if its name begins ALE/.
+
+        Everything else is at veldt's default. The name is not looked up, so an unknown one is no error. Another
+        algorithm than its own learns as the recipe says that is nearest to both.
+        """
+        settings = self.atari if env.startswith("ALE/") else self.small
+        if algorithm is None or algorithm == self.algorithm:
+            return settings
+        nearest, names = self._nearest(algorithm), _names(ALGORITHMS[algorithm][0])
+        if nearest is self:
+            # A variant learns by these settings, and by its own recipe's where only it has them.
+            names -= _names(ALGORITHMS[self.algorithm][0])
+            nearest = next(recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm)
+        else:
+            names |= _names(ReplayConfig)
+        learned = nearest.settings(env, algorithm)
+        known = set().union(*map(_names, self._sections(algorithm).values()))
+        return {name: value for name, value in settings.items() if name in known - names} | {
+            name: value for name, value in learned.items() if name in names
+        }
+
+    def _nearest(self, algorithm: str) -> Recipe:
+        """Of an algorithm whose settings mean the same, if possible of this system, and if possible its own."""
+        family = _family(algorithm)
+        alike = [recipe for recipe in (self, *RECIPES.values()) if _family(recipe.algorithm) is family]
+        return min(alike, key=lambda recipe: (recipe.system != self.system, recipe.algorithm != algorithm))
+
+    def config(self, env: str, algorithm: str | None = None) -> TrainConfig:
+        """The configuration with this recipe's values for `env`, and veldt's defaults for the rest.
+
+        Args:
+            algorithm: another than its own. UsageError where it does not fit the system.
+        """
+        algorithm = algorithm or self.algorithm
+        if algorithm not in ALGORITHMS:
+            raise UsageError(
+                f"--algorithm is '{algorithm}'{did_you_mean(algorithm, ALGORITHMS)}: known are "
+                f"{', '.join(ALGORITHMS)}"
+            )
+        check_fits(self.system, algorithm)
+        settings = self.settings(env, algorithm)
+        sections = self._sections(algorithm)
+        values: dict[str, dict[str, Any]] = {section: {} for section in sections}
+        for name, setting in settings.items():
+            values[_section_of(name, sections)][name] = setting.value
+        built: dict[str, Any] = {section: cls(**values[section]) for section, cls in sections.items()}
+        return TrainConfig(recipe=self.name, algorithm=algorithm, system=self.system, env=env, **built)
+
+    def _sections(self, algorithm: str) -> dict[str, type[Any]]:
+        learn, roles = ALGORITHMS[algorithm][0], SYSTEMS[self.system]
+        sections = {"learn": learn, **_SECTIONS, "roles": roles}
+        if not issubclass(learn, OffPolicyConfig):
+            del sections["replay"]
+        return sections
+
+    def has(self, name: str) -> bool:
+        """Whether it has a setting of that name."""
+        return any(name in _names(cls) for cls in self._sections(self.algorithm).values())
+
+    def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
+        """(setting, value, unit, source) of every value of this recipe's `config`, for `veldt recipes NAME`.
+
+        `given` are the names of settings that the user has changed in it.
+        """
+        settings, rows = self.settings(config.env, config.algorithm), []
+        for section in self._sections(config.algorithm):
+            part = getattr(config, section)
+            hints = typing.get_type_hints(type(part), include_extras=True)
+            for field in dataclasses.fields(part):
+                source = settings[field.name].source if field.name in settings else DEFAULT
+                if field.name in given:
+                    source = "given"
+                value = getattr(part, field.name)
+                rows.append((field.name, _show(value), _unit(hints[field.name]), source))
+        return rows
+
+
+# All of them, by name, in the order in which they are listed; the package fills it.
+RECIPES: dict[str, Recipe] = {}
+
+
+def find(name: str) -> Recipe:
+    """The recipe of that name; UsageError, with a suggestion, for an unknown one."""
+    if name not in RECIPES:
+        raise UsageError(f"no recipe '{name}'{did_you_mean(name, RECIPES)}: known are {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
+    """(what, value, unit, from what) of what follows from the settings: how they shape an optimisation phase."""
+    if not isinstance(config.learn, OffPolicyConfig):
+        return []
+    return config.learn.derived(config.simulation.num_simulators, config.in_phases)
+
+
+def _names(cls: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)}
+
+
+def _family(algorithm: str) -> type[Any]:
+    """Variants of Q-learning are one; between others even a step size is of another update rule, or batch."""
+    learn = ALGORITHMS[algorithm][0]
+    return QLearningConfig if issubclass(learn, QLearningConfig) else learn
+
+
+def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:
+    owners = [
+        section for section, cls in sections.items() if name in {f.name for f in dataclasses.fields(cls)}
+    ]
+    assert len(owners) == 1, f"the setting {name} belongs to {owners or 'no section'}"
+    return owners[0]
+
+
+def _unit(hint: Any) -> str:
+    return next((extra.name for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Unit)), "")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, tuple):
+        return " ".join(str(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,124 @@
+"""The replay memory beside the checkpoints: each writes what is new in it, and names what it needs of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.errors import CheckpointError
+from veldt.replay.buffer import Replay
+from veldt.replay.snapshot import oldest, restore_rows, restore_state, state, stored_rows
+from veldt.runs.own_names import SHARD
+from veldt.runs.segments import SegmentStore, segment_name
+from veldt.runs.tensor_file import Pieces
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows of a memory that are on their way to the disk; see `stored_rows`. Rows `first_B` to `end_B`, int64 [B]."""
+
+    first_B: np.ndarray
+    end_B: np.ndarray
+    arrays: Mapping[str, Pieces]
+
+
+class ReplayArchive:
+    """A memory's copy in directory `path`.
+
+    `capture` is for the thread that trains; `write` may go on beside training, which stops only where the memory would
+    overwrite what is still to be written (`would_overwrite`).
+    """
+
+    def __init__(self, path: Path, memory: Replay) -> None:
+        self._store, self._memory = SegmentStore(path), memory
+        self._saved_B = np.zeros_like(memory.ring.head)
+        self._segments: list[dict[str, Any]] = []
+        self._unwritten: NewRows | None = None
+
+    def capture(self) -> tuple[NewRows, dict[str, np.ndarray]]:
+        """The rows that are new since the last time, to be written before more are captured; and the rest, copied."""
+        assert self._unwritten is None, "only one set of rows is kept from being overwritten"
+        memory = self._memory
+        rows = NewRows(
+            oldest(memory, self._saved_B), memory.ring.head + 1, stored_rows(memory, self._saved_B)
+        )
+        self._saved_B, self._unwritten = memory.ring.head.copy(), rows
+        return rows, state(memory)
+
+    def write(self, rows: NewRows) -> list[dict[str, Any]]:
+        """Writes what was captured; returns the records of all segments that the memory then consisted of."""
+        if (rows.end_B > rows.first_B + 1).any():
+            place = {"first": rows.first_B.tolist(), "end": rows.end_B.tolist()}
+            self._segments = [*self._segments, self._store.write(rows.arrays) | place]
+        lost_B = rows.end_B - self._memory.ring.rows
+        self._segments = [segment for segment in self._segments if (np.array(segment["end"]) > lost_B).any()]
+        self._unwritten = None
+        return self._segments
+
+    def would_overwrite(self, steps: int) -> bool:
+        """Whether the memory might lose rows that are still to be written to a slot of `steps` steps."""
+        rows, ring = self._unwritten, self._memory.ring
+        if rows is None:
+            return False
+        most = steps + 1 + ring.history  # an episode that is joined late brings the frames before it
+        return bool((ring.head + 1 + most - ring.rows > rows.first_B).any())
+
+    def restore(self, segments: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> None:
+        """Fills the memory as it was. CheckpointError where something that was promised is not there, or damaged."""
+        try:
+            _check_covered(segments, arrays["head"] + 1, self._memory.ring.rows)
+            for segment in segments:
+                first_B = np.array(segment["first"])
+                self._store.read(segment, partial(restore_rows, self._memory, first_B))
+            restore_state(self._memory, arrays)
+        except (CheckpointError, KeyError, ValueError) as error:
+            raise CheckpointError(
+                f"the checkpoint's replay memory cannot be restored ({error}): put its files back, or go on with an "
+                "empty one by --checkpoint-replay none, which fills it anew before learning"
+            ) from None
+        self._segments = [dict(segment) for segment in segments]
+        self._saved_B = self._memory.ring.head.copy()
+
+
+def needed_segments(kept: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The names of the segments that checkpoints with these `meta` need."""
+    return {segment["file"] for meta in kept for segment in meta.get("replay", [])}
+
+
+def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]], shards: Collection[str]) -> None:
+    """Removes what checkpoints with the `meta` of `kept` do not need of these memories, and of those that they name.
+
+    Names that veldt does not give are passed over: a manifest with one was not written by veldt, and the name may lead
+    out of the run.
+    """
+    for shard in {shard for meta in kept for shard in meta.get("shards", {})} | set(shards):
+        if SHARD.fullmatch(shard):
+            files = {segment["file"] for meta in kept for segment in meta.get("shards", {}).get(shard, [])}
+            SegmentStore(replay / shard).keep(files)
+
+
+def refuse_other_segments(meta: Mapping[str, Any]) -> None:
+    """CheckpointError where a checkpoint with this `meta` names segments as veldt does not: outside the run, say."""
+    for shard, segments in {"": meta.get("replay", []), **meta.get("shards", {})}.items():
+        if shard and not SHARD.fullmatch(shard):
+            raise CheckpointError(
+                f"it names a part of the replay memory {shard!r}, and veldt calls them shard-0 or unit-0 and so on"
+            )
+        for segment in segments:
+            segment_name(segment)
+
+
+def _check_covered(segments: Sequence[Mapping[str, Any]], end_B: np.ndarray, rows: int) -> None:
+    """CheckpointError unless the segments have all of the last `rows` rows before `end_B`, with nothing between."""
+    reached_B = np.maximum(0, end_B - rows)
+    for segment in segments:
+        if (np.array(segment["first"]) > reached_B).any():
+            raise CheckpointError(f"rows before those of {segment['file']} are missing")
+        reached_B = np.maximum(reached_B, segment["end"])
+    if (reached_B < end_B).any() and (end_B > 1).any():
+        raise CheckpointError("its newest rows are missing")

@@ -1,0 +1,148 @@
+"""Line charts as SVG that belongs to the page: its font, its colours, light or dark with it.
+
+Matplotlib draws with stand-in colours, which are then replaced by the page's CSS variables.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from veldt import formatting
+from veldt.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SERIES_COLOURS = 8
+_STAND_INS = {f"#a0000{i}": f"var(--series-{i})" for i in range(SERIES_COLOURS)}
+_TEXT, _GRID = "#b00001", "#b00002"
+_STAND_INS |= {_TEXT: "var(--muted)", _GRID: "var(--grid)"}
+_FONT_SIZE = 10.5
+
+Curve = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: `strong` is read, `faint` ones lie behind it, `band` is (x, low, high). All float64 [points]."""
+
+    colour: int
+    strong: Curve
+    faint: Sequence[Curve] = field(default=())
+    band: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to see."""
+        return len(self.strong[0]) == 0 and all(len(x) == 0 for x, _ in self.faint)
+
+
+def line_chart(lines: Sequence[Line], x_label: str, width: int, height: int, identifier: str) -> str:
+    """An `<svg>` of `width` x `height` CSS pixels; `identifier`, unique on the page, keeps its element ids apart."""
+    try:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+    except ImportError as error:
+        raise UsageError("reports need the package matplotlib: pip install matplotlib") from error
+
+    # 72 points to the inch: one point of the drawing is one CSS pixel.
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    FigureCanvasSVG(figure)
+    left, right, bottom, top = 44, 10, 34, 8
+    axes = figure.add_axes(
+        (left / width, bottom / height, (width - left - right) / width, (height - bottom - top) / height)
+    )
+    for line in lines:
+        _draw(axes, line)
+    low, high = _limits(lines)
+    axes.set_ylim(low, high)
+    axes.margins(x=0.01)
+    axes.patch.set_visible(False)
+    figure.patch.set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(_GRID)
+    axes.grid(axis="y", color=_GRID, linewidth=1)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, pad=6, labelsize=_FONT_SIZE, labelcolor=_TEXT)
+    axes.set_xlabel(x_label, color=_TEXT, fontsize=_FONT_SIZE, labelpad=3)
+    axes.xaxis.set_major_locator(MaxNLocator(max(4, width // 70), steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(max(4, height // 38), steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    return _svg(figure, identifier)
+
+
+def clipped(lines: Sequence[Line]) -> float | None:
+    """The value farthest outside the axis of the chart of `lines`, if spikes were cut off to keep the rest legible."""
+    values = _values(lines)
+    low, high = _limits(lines)
+    outside = values[(values < low) | (values > high)]
+    return float(outside[np.abs(outside).argmax()]) if len(outside) else None
+
+
+def _draw(axes: Axes, line: Line) -> None:
+    colour = f"#a0000{line.colour % SERIES_COLOURS}"
+    if line.band is not None:
+        axes.fill_between(*line.band, color=colour, alpha=0.14, linewidth=0)
+    for x, y in line.faint:
+        axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.9)
+    x, y = line.strong
+    # One point makes no line.
+    axes.plot(x, y, color=colour, linewidth=2, marker="o" if len(x) == 1 else "", solid_joinstyle="round")
+
+
+def _values(lines: Sequence[Line]) -> np.ndarray:
+    curves = [y for line in lines for _, y in (line.strong, *line.faint)]
+    return np.concatenate([*curves, np.empty(0)])
+
+
+def _limits(lines: Sequence[Line]) -> tuple[float, float]:
+    """The y axis: all values, unless a few spikes would flatten the rest."""
+    values = _values(lines)
+    if not len(values):
+        return 0.0, 1.0
+    low, high = float(values.min()), float(values.max())
+    inner_low, inner_high = (float(value) for value in np.percentile(values, (2, 98)))
+    if len(values) >= 50 and high - low > 8 * (inner_high - inner_low) > 0:
+        low, high = inner_low, inner_high
+    margin = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+def _tick(value: float, _: object) -> str:
+    if abs(value) >= 1000:
+        return formatting.count(value)
+    return f"{value:.3g}".replace("-", "\u2212")
+
+
+def _svg(figure: Figure, identifier: str) -> str:
+    import matplotlib
+
+    text = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": identifier}):
+        figure.savefig(text, format="svg", metadata=nothing)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    # The page's CSS sizes it, and inside HTML it needs no name spaces.
+    svg = re.sub(r"<svg [^>]*?viewBox=\"([^\"]*)\"[^>]*>", r'<svg viewBox="\1" role="img">', svg, count=1)
+    # One `font` in older versions of matplotlib, size and family apart in newer ones.
+    svg = re.sub(
+        r"font: ([\d.]+)px [^;\"]*|font-family: [^;\"]*; ?",
+        lambda m: f"font-size: {m[1]}px" if m[1] else "",
+        svg,
+    )
+    svg = re.sub(r"\bid=\"", f'id="{identifier}-', svg)
+    svg = re.sub(r"(href=\"#|url\(#)", rf"\g<1>{identifier}-", svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    for colour, variable in _STAND_INS.items():
+        svg = svg.replace(colour, variable)
+    return re.sub(r"\n\s*", "\n", svg).strip()

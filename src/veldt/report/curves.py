@@ -1,0 +1,173 @@
+"""What is drawn as line charts: the return, throughput, and everything that tells how learning went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from veldt import formatting
+from veldt.report.charts import SERIES_COLOURS, Curve, Line, clipped, line_chart
+from veldt.report.data import RunData, envelope, smoothed
+from veldt.report.groups import Environment, Group
+
+# Title and unit; a loss or policy statistic that is not here goes by its key.
+_TITLES = {
+    "length_mean": ("Episode length", "agent steps"),
+    "gradient_norm": ("Gradient norm", ""),
+    "learning_rate": ("Learning rate", ""),
+    "sps": ("Throughput", "agent steps per second"),
+    "policy_lag_mean": ("Policy lag", "updates behind"),
+    "tps": ("Training", "rollouts per second"),
+    "pps": ("Prediction", "requests per second"),
+    "batch/predictions": ("Inference", "requests in one"),
+    "batch/rollouts": ("Update", "rollouts in one"),
+    "queue/predictions": ("Prediction queue", "requests that wait"),
+    "queue/rollouts": ("Training queue", "rollouts that wait"),
+    "tuner/predictors": ("Predictors", "threads"),
+    "tuner/trainers": ("Trainers", "threads"),
+    "tuner/agents": ("Agents", "that act"),
+    "loss/total": ("Total loss", ""),
+    "loss/policy": ("Policy loss", ""),
+    "loss/value": ("Value loss", ""),
+    "policy/entropy": ("Entropy", "of the policy, nats"),
+    "policy/kl": ("KL divergence", "from the policy that acted"),
+    "policy/clip_fraction": ("Clip fraction", "of the ratios"),
+    "loss/critic": ("Critic's loss", ""),
+    "vtrace/rho_mean": ("Importance ratio", "ρ, clipped, of the actions taken"),
+    "vtrace/rho_clipped": ("Clipped ratios", "share of the steps"),
+    "q/mean": ("Q", "of the actions taken"),
+    "q/policy": ("Q", "of the policy's actions"),
+    "q/td_error": ("TD error", "absolute"),
+    "q/divergence": ("Divergence", "from the target, nats"),
+    "epsilon": ("ε", "probability of a random action"),
+    "training_intensity": ("Training intensity", "uses of each step"),
+    "replay/transitions": ("Replay memory", "transitions"),
+    "replay/beta": ("β", "of importance weights"),
+    "replay/dropped_priorities": ("Priorities too late", "dropped so far"),
+    "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),
+    "evaluation/return_mean": ("Evaluation", "raw return of whole games"),
+}
+# What is drawn of learning: names, and families by how they begin.
+_LEARNING = (
+    "evaluation/return_mean",
+    "length_mean",
+    "loss/",
+    "policy/",
+    "vtrace/",
+    "q/",
+    "gradient_norm",
+    "learning_rate",
+)
+_EXPLORATION = ("epsilon", "training_intensity", "replay/")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An x axis: the metric, how many of its units make one of the axis', and what the axis is called."""
+
+    key: str
+    divisor: float
+    label: str
+
+    def curve(self, run: RunData, key: str) -> Curve:
+        """The metric `key` of `run` over this axis."""
+        x, y = run.curve(self.key, key)
+        return x / self.divisor, y
+
+
+STEPS = Axis("step", 1, "agent steps")
+
+
+def time_axis(environment: Environment) -> Axis:
+    """Minutes, or hours where a run took several."""
+    seconds = [run.figure("seconds") for run in environment.runs]
+    longest = max((value for value in seconds if value > 0), default=0.0)
+    return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
+
+
+def return_section(environment: Environment) -> str:
+    """Return over agent steps and over time."""
+    groups, charts = environment.groups, []
+    for axis, caption in ((STEPS, "Over agent steps"), (time_axis(environment), "Over time")):
+        lines = [_return_line(colour, group, axis) for colour, group in enumerate(groups)]
+        if all(line.is_empty() for line in lines):
+            continue
+        # A drawing shrunk to a phone cannot be read, so there is one of each size and the style sheet shows one.
+        identifier = f"{environment.prefix}return-{axis.key}"
+        wide = line_chart(lines, axis.label, 528, 320, f"{identifier}-wide")
+        narrow = line_chart(lines, axis.label, 344, 250, f"{identifier}-narrow")
+        drawings = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+        charts.append(f"<figure><h3>{caption}</h3>{drawings}</figure>")
+    if not charts:
+        return '<section><h2>Return</h2><p class="note">No game has been finished yet.</p></section>'
+    note = "Mean over the last 100 games; thin: mean over the games of each interval."
+    if any(len(group.runs) > 1 for group in groups):
+        note = "Mean over the last 100 games; thin: each seed; thick: mean of the seeds, from lowest to highest shaded."
+    parts = (f'<p class="note">{note}</p>', legend(groups), f'<div class="pair">{"".join(charts)}</div>')
+    return f"<section><h2>Return</h2>{''.join(parts)}</section>"
+
+
+def learning_section(environment: Environment) -> str:
+    """Evaluations, episode length, losses, statistics of policy, Q and replay, gradient norm and learning rate."""
+    keys = dict.fromkeys(key for run in environment.runs for key in run.metric_names())
+    wanted = [
+        key
+        for name in (*_LEARNING, *_EXPLORATION)
+        for key in ([key for key in keys if key.startswith(name)] if name.endswith("/") else [name])
+    ]
+    charts = "".join(small_chart(key, environment, STEPS) for key in wanted)
+    return (
+        f'<section><h2>Learning</h2>{legend(environment.groups)}<div class="grid">{charts}</div></section>'
+        if charts
+        else ""
+    )
+
+
+def small_chart(key: str, environment: Environment, axis: Axis) -> str:
+    """A `<figure>` of one metric, smoothed over the raw values; "" if no run has any value of it."""
+    groups = environment.groups
+    lines = [_line(colour, group, axis, key, len(groups) == 1) for colour, group in enumerate(groups)]
+    if all(line.is_empty() for line in lines):
+        return ""
+    title, unit = _TITLES.get(
+        key, (key.partition("/")[2].replace("_", " ").capitalize(), key.partition("/")[0])
+    )
+    identifier = f"{environment.prefix}{key.replace('/', '-').replace('_', '-')}-{axis.key}"
+    chart = line_chart(lines, axis.label, 344, 190, identifier)
+    spike = clipped(lines)
+    note = (
+        ""
+        if spike is None
+        else f"<p>Spikes beyond the axis, as far as {formatting.decimal(spike)}, are cut off.</p>"
+    )
+    small = f"<small>{escape(unit)}</small>" if unit else ""
+    return f"<figure><h3>{escape(title)}{small}</h3>{chart}{note}</figure>"
+
+
+def legend(groups: list[Group]) -> str:
+    """Which colour is what; nothing for a single group."""
+    if len(groups) < 2:
+        return ""
+    items = (
+        f'<li><i style="background:var(--series-{colour % SERIES_COLOURS})"></i>{escape(group.label)}</li>'
+        for colour, group in enumerate(groups)
+    )
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _return_line(colour: int, group: Group, axis: Axis) -> Line:
+    curves = [axis.curve(run, "return_mean_100") for run in group.runs]
+    if len(curves) == 1:
+        return Line(colour, curves[0], [axis.curve(group.runs[0], "return_mean")])
+    x, mean, low, high = envelope(curves)
+    return Line(colour, (x, mean), curves, (x, low, high) if len(x) else None)
+
+
+def _line(colour: int, group: Group, axis: Axis, key: str, alone: bool) -> Line:
+    raw = [axis.curve(run, key) for run in group.runs]
+    curves = [(x, smoothed(y)) for x, y in raw]
+    if len(curves) == 1:
+        # Raw values of several groups would bury the curves.
+        return Line(colour, curves[0], raw if alone else ())
+    x, mean, _, _ = envelope(curves)
+    return Line(colour, (x, mean), curves)

@@ -1,0 +1,146 @@
+"""What a report says about a run, read from its directory; gaps of running and killed runs are filled or left open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.formatting import as_float
+from veldt.report.state import State, state_of
+from veldt.runs.directory import RunDirectory
+from veldt.tracking.metrics import read_metrics
+from veldt.tracking.stages import STAGES
+
+_POINTS = 400
+_STAGE = "seconds/"
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One run: settings, final figures (empty unless it stopped in order), metrics, events, and whether it trains."""
+
+    name: str
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    rows: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    running: bool
+
+    @classmethod
+    def load(cls, path: Path) -> RunData:
+        """Read the run in `path`; UsageError if it is none."""
+        run = RunDirectory.open(path)
+        rows, running, summary = read_metrics(run.path), run.is_locked(), run.read_summary()
+        if summary is not None and (running or _goes_beyond(rows, summary)):
+            summary = None  # that of before the run was resumed
+        name = run.path.resolve().name
+        return cls(name, run.read_config(), summary or {}, rows, run.read_events(), running)
+
+    @property
+    def state(self) -> State:
+        """How it stands."""
+        reason = str(self.summary.get("reason") or "") if self.summary else None
+        target = as_float(self.settings().get("run.steps"))
+        return state_of(self.running, reason, self.figure("steps", "step"), target)
+
+    def setting(self, key: str) -> str:
+        """`recipe`, `env`, `seed` and the like as text, "" if unknown."""
+        resolved = self.config["resolved"]
+        for source in (self.summary, resolved, resolved.get("run")):
+            value = source.get(key) if isinstance(source, dict) else None
+            if value is not None:
+                return str(value)
+        return ""
+
+    def figure(self, *keys: str) -> float:
+        """The first of `keys` that is known, in the summary, else in the latest row that has it; NaN if none."""
+        for source in (self.summary, *reversed(self.rows)):
+            for key in keys:
+                number = as_float(source.get(key))
+                if np.isfinite(number):
+                    return number
+        return float("nan")
+
+    def curve(self, x_key: str, y_key: str) -> tuple[np.ndarray, np.ndarray]:
+        """(x, y), float64 [points] each, of the rows where both are finite; averaged down to a few hundred points."""
+        pairs = np.array([(as_float(row.get(x_key)), as_float(row.get(y_key))) for row in self.rows]).reshape(
+            -1, 2
+        )
+        pairs = pairs[np.isfinite(pairs).all(axis=1)]
+        if len(pairs) > _POINTS:
+            pairs = np.array([part.mean(axis=0) for part in np.array_split(pairs, _POINTS)])
+        return pairs[:, 0], pairs[:, 1]
+
+    def metric_names(self) -> list[str]:
+        """The keys that any row has, in the order in which they first appear."""
+        return list(dict.fromkeys(key for row in self.rows for key in row))
+
+    def stage_seconds(self) -> dict[str, float]:
+        """Seconds by stage, the known stages first; from the rows where there is no summary yet."""
+        seconds: dict[str, float] = {}
+        if isinstance(final := self.summary.get("seconds_per_stage"), dict):
+            seconds = {stage: as_float(value) for stage, value in final.items()}
+        else:
+            for row in self.rows:
+                for key, value in row.items():
+                    if key.startswith(_STAGE) and np.isfinite(as_float(value)):
+                        stage = key.removeprefix(_STAGE)
+                        seconds[stage] = seconds.get(stage, 0.0) + as_float(value)
+        known = [stage for stage in STAGES if stage in seconds]
+        ordered = [*known, *(stage for stage in seconds if stage not in STAGES)]
+        return {stage: seconds[stage] for stage in ordered if seconds[stage] > 0}
+
+    def actor_shares(self) -> dict[str, float]:
+        """Parts of actors' time by stage; empty where there are no actors."""
+        shares = {stage: self.figure(f"actors/{stage}_share") for stage in STAGES}
+        return {stage: share for stage, share in shares.items() if share > 0}
+
+    def settings(self) -> dict[str, Any]:
+        """The resolved settings, nested ones under dotted names."""
+        return _flat(self.config.get("resolved"), "")
+
+    def given(self) -> dict[str, Any]:
+        """The settings that were given rather than taken from the recipe, under dotted names."""
+        return _flat(self.config.get("given"), "")
+
+
+def envelope(
+    curves: list[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(x, mean, lowest, highest) of several curves, on the stretch of x that all of them cover; empty if none."""
+    empty = np.empty(0)
+    if any(len(x) == 0 for x, _ in curves):
+        return empty, empty, empty, empty
+    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if end <= start:
+        return empty, empty, empty, empty
+    grid = np.linspace(start, end, _POINTS // 2)
+    values = np.stack([np.interp(grid, x, y) for x, y in curves])
+    return grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+
+
+def smoothed(y: np.ndarray) -> np.ndarray:
+    """`y` without its noise: a moving median, which keeps spikes out, then a moving mean, which rounds its steps."""
+    half = len(y) // 60
+    if half == 0:
+        return y
+    for average in (np.median, np.mean):
+        windows = np.lib.stride_tricks.sliding_window_view(np.pad(y, half, mode="reflect"), 2 * half + 1)
+        y = np.asarray(average(windows, axis=1))
+    return y
+
+
+def _goes_beyond(rows: list[dict[str, Any]], summary: dict[str, Any]) -> bool:
+    return any(as_float(row.get("step")) > as_float(summary.get("steps")) for row in rows[-1:])
+
+
+def _flat(value: Any, prefix: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value} if prefix else {}
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        flat |= _flat(item, f"{prefix}.{key}" if prefix else str(key))
+    return flat

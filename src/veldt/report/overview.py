@@ -1,0 +1,135 @@
+"""The top of the report: what was trained, how it ended, and the figures that matter."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from veldt import formatting
+from veldt.report.charts import SERIES_COLOURS
+from veldt.report.data import RunData
+from veldt.report.groups import Environment
+
+
+def title(runs: list[RunData]) -> str:
+    """The title as plain text."""
+    what = _what(runs)
+    return what if len(runs) == 1 else f"{len(runs)} runs: {what}" if what else f"{len(runs)} runs"
+
+
+def heading(runs: list[RunData]) -> str:
+    """The header: the title, and for a single run its name, state, seed and date."""
+    if len(runs) > 1:
+        # How far each one came is in the table.
+        states = [run.state.text.partition(" at ")[0] for run in runs]
+        counted = [f"{state}: {states.count(state)}" for state in dict.fromkeys(states)]
+        parts = [f"{len(runs)} runs", *counted]
+        return f"<header><h1>{_heading(runs)}</h1>{_lead([escape(part) for part in parts])}</header>"
+    run = runs[0]
+    known = [
+        f'<span class="state {run.state.kind}">{run.state.text.capitalize()}</span>',
+        f"<span>{escape(run.name)}</span>",
+    ]
+    for key in ("algorithm", "system", "seed", "device", "precision"):
+        if run.setting(key) and run.setting(key) != run.setting("recipe"):
+            known.append(f"<span>{key} {escape(run.setting(key))}</span>")
+    if created := run.config.get("created"):
+        known.append(f"<span>{escape(str(created)[:16].replace('T', ' '))}</span>")
+    return f"<header><h1>{_heading(runs)}</h1>{_lead(known)}</header>"
+
+
+def headline(environments: list[Environment]) -> str:
+    """The main figures: large for a single run, a table for several."""
+    runs = [run for environment in environments for run in environment.runs]
+    return _figures(runs[0]) if len(runs) == 1 else _table(environments)
+
+
+def _lead(parts: list[str]) -> str:
+    return f'<p class="lead">{"".join(part if part.startswith("<") else f"<span>{part}</span>" for part in parts)}</p>'
+
+
+def _what(runs: list[RunData]) -> str:
+    recipes = list(dict.fromkeys(run.setting("recipe") or run.setting("algorithm") for run in runs))
+    environments = list(dict.fromkeys(run.setting("env") for run in runs))
+    names = (", ".join(filter(None, recipes)), ", ".join(filter(None, environments)))
+    return " on ".join(filter(None, names)) or (runs[0].name if len(runs) == 1 else "")
+
+
+def _heading(runs: list[RunData]) -> str:
+    left, on, right = (_what(runs) or f"{len(runs)} runs").partition(" on ")
+    return f"{escape(left)} <span>on</span> {escape(right)}" if on else escape(left)
+
+
+def _figures(run: RunData) -> str:
+    steps, frames = run.figure("steps", "step"), run.figure("frames")
+    lag = run.figure("policy_lag_mean")
+    figures = [
+        ("Return, last 100 games", formatting.decimal(run.figure("return_mean_100")), ""),
+        (
+            "Agent steps",
+            formatting.count(steps),
+            f"{formatting.count(frames)} frames" if frames > steps else "",
+        ),
+        ("Time", formatting.duration(run.figure("seconds")), _solved(run)),
+        ("Steps per second", formatting.whole(run.figure("sps")), _frames_per_second(run)),
+        ("Games", formatting.whole(run.figure("episodes")), ""),
+    ]
+    if math.isfinite(lag):
+        figures.append(("Policy lag", formatting.decimal(lag), "updates behind, mean"))
+    items = (
+        f"<div><dt>{name}</dt><dd>{escape(value)}{f'<small>{escape(below)}</small>' if below else ''}</dd></div>"
+        for name, value, below in figures
+    )
+    return f'<dl class="figures">{"".join(items)}</dl>'
+
+
+def _solved(run: RunData) -> str:
+    seconds = formatting.as_float(run.summary.get("solved_at_seconds"))
+    return f"solved after {formatting.duration(seconds)}" if math.isfinite(seconds) else ""
+
+
+def _frames_per_second(run: RunData) -> str:
+    frames, steps, rate = run.figure("frames"), run.figure("steps", "step"), run.figure("sps")
+    return f"{formatting.whole(rate * frames / steps)} frames/s" if frames > steps > 0 else ""
+
+
+def _table(environments: list[Environment]) -> str:
+    runs = [run for environment in environments for run in environment.runs]
+    # A column that would be empty in every row is left out.
+    several, target = len(environments) > 1, any(_has_target(run) for run in runs)
+    texts = ("Run", *(("Environment",) if several else ()), "State")
+    numbers = ("Seed", "Return", *(("Solved after",) if target else ()), "Steps", "Games", "Time", "Steps/s")
+    head = "".join(f"<th>{name}</th>" for name in texts)
+    head += "".join(f'<th class="number">{name}</th>' for name in numbers)
+    rows = []
+    for environment in environments:
+        for colour, group in enumerate(environment.groups):
+            for run in group.runs:
+                mark = f'<i style="background:var(--series-{colour % SERIES_COLOURS})"></i>'
+                cells = [
+                    f"{mark}{escape(run.name)}",
+                    f'<span class="state {run.state.kind}">{run.state.text}</span>',
+                ]
+                if several:
+                    cells.insert(1, escape(run.setting("env") or formatting.MISSING))
+                shown = "".join(f'<td class="nowrap">{cell}</td>' for cell in cells)
+                shown += "".join(f'<td class="number">{number}</td>' for number in _row(run, target))
+                rows.append(f"<tr>{shown}</tr>")
+    return f'<section><div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div></section>'
+
+
+def _row(run: RunData, target: bool) -> list[str]:
+    """The numbers of one run in the table."""
+    return [
+        escape(run.setting("seed") or formatting.MISSING),
+        formatting.decimal(run.figure("return_mean_100")),
+        *([formatting.duration(run.summary.get("solved_at_seconds"))] if target else []),
+        formatting.count(run.figure("steps", "step")),
+        formatting.whole(run.figure("episodes")),
+        formatting.duration(run.figure("seconds")),
+        formatting.whole(run.figure("sps")),
+    ]
+
+
+def _has_target(run: RunData) -> bool:
+    return run.settings().get("run.until") is not None or run.summary.get("solved_at_seconds") is not None

@@ -1,0 +1,43 @@
+"""The page: which sections there are, in which order, inside one HTML document that needs nothing else."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+
+from veldt.report.curves import learning_section, return_section
+from veldt.report.data import RunData
+from veldt.report.facts import events_section, reproduction_section, settings_section
+from veldt.report.groups import by_environment
+from veldt.report.overview import heading, headline, title
+from veldt.report.speed import speed_section
+from veldt.report.style import STYLE
+
+SIGNATURE = "Written by veldt on"  # in the footer, by which a report is known as one
+
+
+def render(runs: list[RunData]) -> str:
+    """The whole HTML document for `runs`, which must not be empty."""
+    environments = by_environment(runs)
+    sections = [headline(environments)]
+    for environment in environments:
+        if len(environments) > 1:
+            sections.append(
+                f'<h2 class="environment">{escape(environment.name or "Unknown environment")}</h2>'
+            )
+        sections += [return_section(environment), speed_section(environment), learning_section(environment)]
+    sections += [events_section(runs), settings_section(runs), reproduction_section(runs)]
+    return "\n".join(
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title(runs))}</title>",
+            f"<style>{STYLE}</style></head><body>",
+            heading(runs),
+            "<main>",
+            *(section for section in sections if section),
+            "</main>",
+            f"<footer>{SIGNATURE} {time.strftime('%d %B %Y at %H:%M')}</footer>",
+            "</body></html>\n",
+        )
+    )

@@ -1,0 +1,1 @@
+"""Sampling: rollouts by a policy from envs, their observations, episodes and unrolls."""

@@ -1,0 +1,154 @@
+"""From a trajectory slot to a network's input: views where possible, stacks made at use, bytes moved once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.algorithms.rollout import Observation
+from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.envs.trajectory import Trajectory
+from veldt.functional.frames import stack_frames
+
+
+class SlotObservations(ABC):
+    """The observations of a slot while it is filled, and when it is full; see `Observations`.
+
+    The kinds keep `_frames`, tensors by field [history + T + 1, B, ...], wherever these are.
+    """
+
+    _frames: dict[str, Tensor]
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._trajectory = trajectory
+        self._fields = trajectory.spec.observation
+
+    @abstractmethod
+    def row(self, t: int, part: slice) -> Observation:
+        """Observations [N, ...] of row `t`, simulators `part`, as the simulators have just written them.
+
+        In a rollout each row is asked for once, in order; the last one by `last`.
+        """
+
+    @abstractmethod
+    def rows(self, index_N: Tensor | None) -> Observation: ...
+
+    def last(self) -> Observation:
+        return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
+
+    def _first(self, field: ArraySpec) -> int:
+        """Index of the oldest frame in row 0's stack."""
+        return self._trajectory.history - field.stack + 1
+
+    def _single(self, name: str, index_N: Tensor | None) -> Tensor:
+        """Rows of a field that the network sees as it is."""
+        first, steps = self._first(self._fields[name]), self._trajectory.steps
+        flat = self._frames[name][first : first + steps].flatten(0, 1)
+        return flat if index_N is None else flat[index_N]
+
+    def _observation(self, fields: dict[str, Any]) -> Observation:
+        return fields if self._trajectory.spec.is_dict else fields[""]
+
+
+class OnCPU(SlotObservations):
+    """Everything is a view of the slot, or a stack that the simulators have made; others are made in one pass."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        super().__init__(trajectory)
+        self._frames = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
+        self._stacks = {name: torch.from_numpy(array) for name, array in trajectory.stacks.items()}
+        # A row is the same memory in every rollout: what is seen of it is made once.
+        self._views: dict[tuple[int, int, int], Observation] = {}
+
+    def row(self, t: int, part: slice) -> Observation:
+        key = t, part.start, part.stop
+        if key not in self._views:
+            self._views[key] = self._observation({name: self._view(name, t, part) for name in self._fields})
+        return self._views[key]
+
+    def rows(self, index_N: Tensor | None) -> Observation:
+        return self._observation({name: self._rows(name, index_N) for name in self._fields})
+
+    def _view(self, name: str, t: int, part: slice) -> Tensor:
+        if name in self._stacks:
+            stacks = self._stacks[name]
+            return stacks[t % len(stacks), part].permute(0, 3, 1, 2)
+        return self._frames[name][self._trajectory.history + t, part]
+
+    def _rows(self, name: str, index_N: Tensor | None) -> Tensor:
+        field, trajectory = self._fields[name], self._trajectory
+        if field.stack == 1:
+            return self._single(name, index_N)
+        stacks = self._stacks[name]
+        if index_N is None and len(stacks) > trajectory.steps:
+            return stacks[: trajectory.steps].flatten(0, 1).permute(0, 3, 1, 2)
+        from veldt.envs.stacks import slot_frames, write_stacks
+
+        frames = trajectory.observation[name][self._first(field) :].reshape(-1, *field.shape)
+        row_N = np.arange(trajectory.steps * trajectory.width) if index_N is None else index_N.numpy()
+        out = torch.empty((len(row_N), *field.shape, field.stack), dtype=torch.uint8)
+        frame_NK = slot_frames(trajectory.age, row_N, field.stack)
+        write_stacks(frames, frame_NK[None], out.numpy()[None], torch.get_num_threads())
+        return out.permute(0, 3, 1, 2)
+
+
+class OnAccelerator(SlotObservations):
+    """A copy of the slot on the device: each frame crosses the bus once, when its row is first asked for."""
+
+    def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
+        super().__init__(trajectory)
+        self._host = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
+        self._host_age = torch.from_numpy(trajectory.age)
+        self._frames = {name: torch.empty_like(array, device=device) for name, array in self._host.items()}
+        self._age = torch.empty_like(self._host_age, device=device)
+
+    def row(self, t: int, part: slice) -> Observation:
+        history = self._trajectory.history
+        fresh = slice(0 if t == 0 else history + t, history + t + 1)
+        self._age[t, part] = self._host_age[t, part].to(self._age.device)
+        for name, frames in self._frames.items():
+            frames[fresh, part] = self._host[name][fresh, part].to(frames.device)
+        return self._observation({name: self._row(name, t, part) for name in self._fields})
+
+    def rows(self, index_N: Tensor | None) -> Observation:
+        steps, width = self._trajectory.steps, self._trajectory.width
+        row_N = torch.arange(steps * width, device=self._age.device) if index_N is None else index_N
+        t_N, b_N = torch.div(row_N, width, rounding_mode="floor"), row_N % width
+        return self._observation(
+            {
+                name: self._single(name, index_N)
+                if field.stack == 1
+                else stack_frames(self._frames[name][self._first(field) :], self._age, field.stack, t_N, b_N)
+                for name, field in self._fields.items()
+            }
+        )
+
+    def _row(self, name: str, t: int, part: slice) -> Tensor:
+        field, frames = self._fields[name], self._frames[name]
+        if field.stack == 1:
+            return frames[self._trajectory.history + t, part]
+        b_N = torch.arange(part.start, part.stop, device=frames.device)
+        return stack_frames(
+            frames[self._first(field) :], self._age, field.stack, torch.full_like(b_N, t), b_N
+        )
+
+
+def slot_observations(trajectory: Trajectory, device: torch.device) -> SlotObservations:
+    """The kind for `device`."""
+    return OnCPU(trajectory) if device.type == "cpu" else OnAccelerator(trajectory, device)
+
+
+def blank_observation(spec: SimulatorSpec, rows: int, device: torch.device) -> Observation:
+    """Zeros as the network takes them, [rows, ...], in the memory layout that they have in training."""
+    fields = {}
+    for name, field in spec.observation.items():
+        fields[name] = torch.zeros(
+            rows, *field.network_shape, dtype=getattr(torch, field.dtype), device=device
+        )
+        if field.stack > 1:
+            fields[name] = fields[name].contiguous(memory_format=torch.channels_last)
+    return fields if spec.is_dict else fields[""]

@@ -1,0 +1,171 @@
+"""Synchronised sampling in alternating groups (Stooke & Abbeel, section 4.1 and figure 1).
+
+    group 0   act | step ........ | act | step ........ |
+    group 1             act | step ........ | act | step ...
+
+While one group steps, the other's actions are computed, so that the quicker of the two is hidden. The exchange is
+exact: which group acts first changes no action, because noise belongs to simulators and steps and not to batches. (A
+network's own arithmetic may round differently in batches of another size; the same arrangement repeats bit for bit.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Algorithm, Forward
+from veldt.algorithms.rollout import Memory, Observation, Rollout, after
+from veldt.envs.in_process import Simulators
+from veldt.envs.seeding import ACTION, uniform
+from veldt.envs.trajectory import STEP_FLAGS
+from veldt.errors import diverged
+from veldt.networks.recurrent import Memories
+from veldt.runtime.cores import taking_turns
+from veldt.sampling.observations import slot_observations
+from veldt.tracking.stage_clock import StageClock
+
+Act = Callable[[Forward, Observation, Tensor], tuple[Tensor, dict[str, Tensor]]]
+
+
+class Sampler:
+    """Fills trajectory slots by acting in all simulators.
+
+    Args:
+        forward: the network's forward pass.
+        noise: uniform numbers an action takes.
+        memory: numbers the network remembers of each simulator; see `memory_of`.
+        act: the algorithm's `act`, or another of its functions that acts and has more to remember.
+        phase: rollouts done before this run of the process (the noise goes on where it stopped).
+        inference: called before each rollout; gives inference its threads.
+        first: the number in the run of the first simulator.
+        beat: called before each step of a group.
+        cores: which inference takes in turn. Where simulators are fixed to all of them, inference on one alone would
+            hold up that one's simulators at every step, and all others would wait for them.
+    """
+
+    def __init__(
+        self,
+        simulators: Simulators,
+        algorithm: Algorithm,
+        forward: Forward,
+        device: torch.device,
+        run_seed: int,
+        clock: StageClock,
+        noise: int,
+        phase: int = 0,
+        inference: Callable[[], None] = lambda: None,
+        cores: Sequence[int] = (),
+        act: Act | None = None,
+        memory: int = 0,
+        first: int = 0,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
+        self._policy, self._beat, self._first = act or algorithm.act, beat, first
+        self.trajectory = simulators.trajectory
+        self._observations = slot_observations(self.trajectory, device)
+        self._device, self._run_seed, self._clock = device, run_seed, clock
+        self._inference, self._cores, self._noise_width = inference, cores, noise
+        self._extras: dict[str, Tensor] = {}
+        self._memories = Memories(forward, memory, self.trajectory.width, device)
+        self.memory_BM = self._memories.state_BM.clone()  # of the slot's first row
+        self.phase = phase
+        self.version = 0
+
+    @torch.no_grad()
+    def sample(self, steps: int | None) -> None:
+        """Fills the slot: T steps of every simulator from where the last rollout ended, after `steps` of training.
+
+        None: as a trained policy acts in evaluation.
+        """
+        trajectory, simulators = self.trajectory, self._simulators
+        groups = range(len(simulators.groups))
+        with self._clock("infer"):
+            self._inference()
+            noise_TBK = self._noise(steps)
+            self._last_noise = noise_TBK[-1]
+            self._memories.state_BM.copy_(self.memory_BM)
+        with taking_turns(self._cores) as next_core:
+            for group in groups:
+                next_core()
+                self._act(group, 0, noise_TBK)
+            for t in range(trajectory.steps):
+                for group in groups:
+                    with self._clock("simulate"):
+                        simulators.wait(group, t)
+                    if t + 1 < trajectory.steps:
+                        next_core()
+                        self._act(group, t + 1, noise_TBK)
+        self.phase += 1
+
+    def carry_over(self) -> None:
+        """Makes the slot's last row the first, with what is remembered there: the next rollout begins at it."""
+        self._simulators.carry_over()
+        self.memory_BM = self._memories.state_BM.clone()
+
+    def _noise(self, steps: int | None) -> Tensor:
+        rows, width = self.trajectory.steps, self.trajectory.width
+        step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
+        simulator_B = np.arange(self._first, self._first + width)
+        noise = uniform(self._run_seed, ACTION, simulator_B, step_T, self._noise_width)
+        return self._algorithm.prepare_noise(torch.from_numpy(noise), steps).to(self._device)
+
+    def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
+        part = self._simulators.groups[group]
+        self._beat()
+        with self._clock("infer"):
+            observation = self._observations.row(t, part)
+            forward = self._memories.at(part, self.trajectory.age[t, part])
+            action, extras = self._policy(forward, observation, noise_TBK[t, part])
+            self.trajectory.action[t, part] = as_chosen(action)
+            self.trajectory.version[t, part] = self.version
+        with self._clock("simulate"):
+            self._simulators.step(group, t)
+        for name, values in extras.items():  # after the step has begun: the simulators need not wait for this
+            if name not in self._extras:
+                self._extras[name] = self._empty(values)
+            self._extras[name][t, part] = values
+
+    def _empty(self, like: Tensor) -> Tensor:
+        shape = (self.trajectory.steps, self.trajectory.width, *like.shape[1:])
+        return torch.zeros(shape, dtype=like.dtype, device=self._device)
+
+    @torch.no_grad()
+    def said(self) -> dict[str, Tensor]:
+        """What the policy remembers of the last rollout's rows, and of the row after it: [(T + 1) B, ...]."""
+        forward = after(self._forward, self._memory())
+        _, last = self._policy(forward, self._observations.last(), self._last_noise)
+        return {name: torch.cat([rows.flatten(0, 1), last[name]]) for name, rows in self._extras.items()}
+
+    def rollout(self) -> Rollout:
+        """What the last `sample` filled, as an algorithm learns from it."""
+        trajectory = self.trajectory
+        flags: Mapping[str, Tensor] = {name: self._tensor(getattr(trajectory, name)) for name in STEP_FLAGS}
+        return Rollout(
+            observations=self._observations,
+            action=self._tensor(trajectory.action),
+            reward=self._tensor(trajectory.reward),
+            extras=self._extras,
+            memory=self._memory(),
+            **flags,
+        )
+
+    def _memory(self) -> Memory | None:
+        if not self.memory_BM.numel():
+            return None
+        begins_SB = self._tensor(self.trajectory.age == 0)
+        return Memory(self.memory_BM, begins_SB, last_BM=self._memories.state_BM)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+def as_chosen(action: Tensor) -> np.ndarray:
+    """A policy's actions as they are stored. VeldtError where they are not finite."""
+    chosen = action.cpu().numpy()
+    if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
+        raise diverged("the policy's actions are not finite", lower="--learning-rate")
+    return chosen

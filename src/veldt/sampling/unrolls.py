@@ -1,0 +1,152 @@
+"""Unrolls of several actors side by side: what a learner that is not the actor learns from.
+
+slot of actor 3 [T+1, W] ─┐
+slot of actor 0 [T+1, W] ─┼─► [T+1, B], B = W x slots
+slot of actor 3 [T+1, W] ─┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.algorithms.rollout import Memory, Observation, Rollout
+from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.envs.trajectory import STEP_FLAGS, Rows, row_layouts
+from veldt.functional.frames import stack_frames
+from veldt.runtime.shared import Layout
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def unroll_layouts(
+    spec: SimulatorSpec, steps: int, width: int, parameters: int, memory: int
+) -> dict[str, Layout]:
+    """The arrays of an unroll: those of `Rows`, the policy's parameters [T, B, P] as it acted, and, where the network
+    has one, its memory [B, M] before the first row."""
+    layouts = row_layouts(spec, steps, width) | {"policy": Layout((steps, width, parameters), "float32")}
+    return layouts | ({"memory": Layout((width, memory), "float32")} if memory else {})
+
+
+def simulators_axis(name: str) -> int:
+    """Which axis of an unroll's array is the simulators'."""
+    return {"flags": 2, "memory": 0, "last_memory": 0}.get(name, 1)
+
+
+class Unrolls:
+    """A batch of unrolls, [T+1, B, ...]; `rollout` is what an algorithm learns from.
+
+    Args:
+        arrays: of the whole batch, by the names of `unroll_layouts`. What acting said besides "policy" may be among
+            them, [T, B, ...] each, and "last_memory", the memory [B, M] after the last row.
+    """
+
+    def __init__(self, spec: SimulatorSpec, arrays: Arrays, device: torch.device) -> None:
+        self._arrays = arrays
+        self.rows = Rows(spec, arrays)
+        self._device = device
+        self._observations = _Observations(self.rows, device)
+        others = row_layouts(spec, 0, 0).keys() | {"memory", "last_memory"}
+        self._said = [name for name in arrays if name not in others]
+
+    @classmethod
+    def empty(cls, spec: SimulatorSpec, layouts: Mapping[str, Layout], device: torch.device) -> Unrolls:
+        """To be put together column by column."""
+        return cls(
+            spec, {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}, device
+        )
+
+    @classmethod
+    def joined(cls, spec: SimulatorSpec, slots: Sequence[Arrays], device: torch.device) -> Unrolls:
+        """Copies of all these slots side by side."""
+        arrays = {
+            name: np.concatenate([slot[name] for slot in slots], axis=simulators_axis(name))
+            for name in slots[0]
+        }
+        return cls(spec, arrays, device)
+
+    def put(self, first: int, slot: Arrays) -> None:
+        """Copies a slot of W simulators into columns `first` to first + W."""
+        for name, array in self._arrays.items():
+            axis, part = simulators_axis(name), slot[name]
+            where = (slice(None),) * axis + (slice(first, first + part.shape[axis]),)
+            np.copyto(array[where], part)
+
+    def rollout(self) -> Rollout:
+        """The batch, on the device; valid until the next `put`."""
+        rows = self.rows
+        self._observations.renew()
+        flags: dict[str, Any] = {name: self._tensor(getattr(rows, name)) for name in STEP_FLAGS}
+        memory = None
+        if "memory" in self._arrays:
+            last = self._arrays.get("last_memory")
+            memory = Memory(
+                self._tensor(self._arrays["memory"]),
+                self._tensor(rows.age == 0),
+                None if last is None else self._tensor(last),
+            )
+        return Rollout(
+            observations=self._observations,
+            action=self._tensor(rows.action),
+            reward=self._tensor(rows.reward),
+            extras={name: self._tensor(self._arrays[name]) for name in self._said},
+            memory=memory,
+            **flags,
+        )
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+
+class _Observations:
+    """See `Observations`. Frames cross to an accelerator once, single; stacks are made where they are used."""
+
+    def __init__(self, rows: Rows, device: torch.device) -> None:
+        self._rows, self._device = rows, device
+        self._frames: dict[str, Tensor] = {}
+        self._age = torch.from_numpy(rows.age)
+
+    def renew(self) -> None:
+        """Takes what the rows hold now."""
+        self._frames = {
+            name: torch.from_numpy(array).to(self._device) for name, array in self._rows.observation.items()
+        }
+        self._age = torch.from_numpy(self._rows.age).to(self._device)
+
+    def rows(self, index_N: Tensor | None) -> Observation:
+        return self._at(range(self._rows.steps * self._rows.width) if index_N is None else index_N)
+
+    def last(self) -> Observation:
+        steps, width = self._rows.steps, self._rows.width
+        return self._at(range(steps * width, (steps + 1) * width))
+
+    def _at(self, row_N: range | Tensor) -> Observation:
+        spec = self._rows.spec
+        fields = {name: self._field(name, field, row_N) for name, field in spec.observation.items()}
+        return fields if spec.is_dict else fields[""]
+
+    def _field(self, name: str, field: ArraySpec, row_N: range | Tensor) -> Tensor:
+        rows = self._rows
+        frames = self._frames[name][rows.history - field.stack + 1 :]
+        if field.stack == 1:
+            flat = frames.flatten(0, 1)
+            return (
+                flat[row_N.start : row_N.stop] if isinstance(row_N, range) else flat[row_N.to(self._device)]
+            )
+        if isinstance(row_N, range):
+            row_N = torch.arange(row_N.start, row_N.stop)
+        if self._device.type == "cpu":
+            from veldt.envs.stacks import slot_frames, write_stacks
+
+            out = torch.empty((len(row_N), *field.shape, field.stack), dtype=torch.uint8)
+            frame_NK = slot_frames(rows.age, row_N.numpy(), field.stack)
+            flat_frames = frames.numpy().reshape(-1, *field.shape)
+            write_stacks(flat_frames, frame_NK[None], out.numpy()[None], torch.get_num_threads())
+            return out.permute(0, 3, 1, 2)
+        row_N = row_N.to(self._device)
+        t_N, b_N = torch.div(row_N, rows.width, rounding_mode="floor"), row_N % rows.width
+        return stack_frames(frames, self._age, field.stack, t_N, b_N)

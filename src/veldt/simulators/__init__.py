@@ -1,1 +1,0 @@
-"""Simulators behind one interface: in this process, in worker processes, native Atari."""

@@ -1,0 +1,1 @@
+"""Ape-X (Horgan et al. 2018)."""

@@ -1,0 +1,31 @@
+"""Ape-X: actors, a replay memory in shards, and a learner that never waits for data (Horgan et al. 2018, figure 1).
+
+            +--------------------- weights ----------------------+
+            v                                                    |
+actors (simulators, policy) ==steps, first priorities==> shards ==batches==> learner
+                                                           ^                   |
+                                                           +--- priorities ----+
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from veldt.exchange.graph import Graph
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.roles.graph_parts import evaluators, learners, weights_edge
+from veldt.systems.roles.replay_learner import run_apex_learner
+from veldt.systems.roles.replay_topology import replay_topology
+
+
+def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
+
+    UsageError where its sizes cannot work.
+    """
+    topology = replay_topology(assembly, run, checkpoint)
+    edges = {"weights": weights_edge(assembly), **topology.edges}
+    learning = [("weights", name, "pace") for name in topology.batches]
+    learner = learners(assembly, run_apex_learner, run, learning)
+    return Graph((learner, topology.replay, topology.actors, *evaluators(assembly, checkpoint)), edges)

@@ -1,0 +1,356 @@
+"""Runs a graph of roles on this machine: supervises them, records what they say, and keeps checkpoints.
+
+    roles (processes) --games, figures, parts of snapshots--> this process --> the run's directory
+
+Nothing of acting or learning happens here. The edges between roles carry everything else; see the system's own file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.config.system_settings import ActorsConfig
+from veldt.errors import RoleError, VeldtError
+from veldt.evaluation.evaluator import Evaluation, play_steps
+from veldt.exchange.graph import Graph
+from veldt.exchange.rate_limiter import Pace
+from veldt.learning.learner import check_finite, load_weights
+from veldt.replay.archive import remove_unneeded
+from veldt.runs.background_writer import BackgroundWriter
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.runs.own_files import remove_own
+from veldt.runs.own_names import OF_MEETING
+from veldt.runtime.supervision import Message, Supervision
+from veldt.sampling.episodes import Scores
+from veldt.systems.driver.checkpoint_assembler import Parts
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.driver.monitor import Monitor
+from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_requested
+from veldt.systems.driver.role_metrics import RoleFigures
+from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.roles.episode_messages import heard_games
+from veldt.tracking.progress import Progress
+from veldt.tracking.stage_clock import StageClock
+
+_LOOK_S = 0.1
+_STOP_S = 30.0  # for roles to end by themselves
+_LAST_WORDS_S = 20.0  # the same, when the run has failed
+_PARTS_S = 300.0  # for all parts of a checkpoint to be there
+
+MakeGraph = Callable[[Assembly, Path, Checkpoint | None], Graph]
+Supervised = Callable[[Graph], tuple[Supervision, dict[str, Any]]]  # what runs a graph; not yet started
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What became of the roles before these, as a sentence, and how often roles were started again, these included."""
+
+    text: str
+    restarts: int
+
+
+class Decoupled:
+    """A run of the graph that `make_graph` makes.
+
+    Args:
+        checkpoint: where to go on from, or None to begin.
+        lost: why it goes on within the same call, if it does.
+    """
+
+    def __init__(
+        self,
+        make_graph: MakeGraph,
+        assembly: Assembly,
+        directory: RunDirectory,
+        progress: Progress,
+        checkpoint: Checkpoint | None,
+        supervised: Supervised = supervised_here,
+        lost: Lost | None = None,
+    ) -> None:
+        self._assembly, self._directory, self._config = assembly, directory, assembly.config
+        config, meta = self._config, checkpoint.meta if checkpoint else {}
+        self._graph = make_graph(assembly, directory.path.absolute(), checkpoint)
+        self._supervisor, edges = supervised(self._graph)
+        self._pace: Pace = edges["pace"]
+        self._pace.most = config.run.steps
+        roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
+        self._names = [role.named(index) for role, index in roles]
+        self._goes_on_from = [role.goes_on_from for role, _ in roles]
+        keeping = [number for number, (role, index) in enumerate(roles) if role.keeps_at(index)]
+        self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
+        self._scores = Scores()
+        self._clock = StageClock()
+        frames = assembly.spec.frames_per_step
+        counters = meta.get("monitor")
+        self._monitor = Monitor(config, directory, self._scores, self._clock, progress, frames, counters)
+        self._figures = RoleFigures(self._names, self._pace, self._clock)
+        self._representative = assembly.algorithm().representative(config.simulation.num_simulators)
+        self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
+        self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
+        self._writer, self._parts = BackgroundWriter(), Parts(keeping)
+        self._stop = threading.Event()
+        self._begins = checkpoint is None
+        self._saved_at = self._monitor.steps
+        self._kept_step = checkpoint.step if checkpoint else 0
+        self._evaluated_at = int(meta.get("evaluated_at", 0))
+        if checkpoint:
+            self._restore(checkpoint)
+        if lost:
+            self._figures.role_restarts = lost.restarts
+            self._monitor.note(lost.text, "restart")
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        """Whether somebody has asked for its end while it ran."""
+        return self._stop.is_set()
+
+    @property
+    def role_restarts(self) -> int:
+        """How often a role was started again, in the whole run."""
+        return self._figures.role_restarts
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        meta, pace = checkpoint.meta, self._pace
+        scores = meta["scores"]
+        self._scores.games = scores["games"]
+        self._scores.recent.extend(scores["recent"])
+        pace.steps_A[:], pace.updates_L[:] = meta["pace"]["steps"], meta["pace"]["updates"]
+        pace.excused_L[:], pace.starts = meta["pace"]["excused"], meta["pace"]["starts"]
+        self._figures.load(meta["figures"])
+        self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
+        if (
+            self._config.replay is not None
+            and not self._config.in_phases
+            and not (meta["shards"] and self._config.run.checkpoint_replay == "full")
+        ):
+            why = "the checkpoint holds none" if not meta["shards"] else "by --checkpoint-replay none"
+            assert isinstance(self._config.learn, OffPolicyConfig)
+            waits = self._config.learn.learning_starts
+            pace.starts, pace.excused_L[:] = pace.steps + waits, 0
+            pace.excused_L[0] = -int(pace.updates_L.sum()) * pace.batch
+            self._monitor.note(
+                f"the replay memory is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
+                "filled it anew",
+                kind="resume",
+            )
+
+    def run(self) -> Outcome:
+        """Runs until the steps are done, the score is reached, or a signal asks to stop."""
+        try:
+            with stop_requested() as stop:
+                self._stop = stop
+                self._supervisor.start()
+                if self._begins:
+                    self._begin_snapshot()  # from its end on there is always something to resume
+                reason = None
+                while reason is None:
+                    self._hear(self._supervisor.look(_LOOK_S))
+                    reason = reason_to_stop(self._config.run, self._monitor, self._scores, stop)
+                    self._log(force=False)
+                    self._see_to_snapshots()
+                self._end(reason, stop)
+            return Outcome(reason, self._monitor.summary(reason))
+        except RoleError as error:
+            self._save_what_is_left(error)
+            raise
+        except VeldtError:
+            self._finish_writing()
+            raise
+        finally:
+            self._supervisor.kill()
+            # Resolved, because a run may be reached through a link.
+            remove_own(self._directory.path.resolve(), OF_MEETING)
+            self._monitor.close()
+
+    def _hear(self, messages: list[Message]) -> None:
+        steps = self._pace.steps - self._monitor.steps
+        self._monitor.acted(steps, self._figures.new_phantoms(), self._figures.simulator_restarts)
+        for message in messages:
+            values, name = message.values, self._names[message.role]
+            match message.kind:
+                case "games":
+                    self._take_games(message)
+                case "actor":
+                    self._figures.actor(message.role, values)
+                case "figures":
+                    self._figures.learner(message.role, values)
+                    lags = values["lag_min"], values["lag_max"]
+                    self._monitor.update(values["sums"], values["lag_sum"], values["count"], lags)
+                    self._monitor.check_finite()
+                case "note":
+                    self._monitor.note(values["text"], values["about"])
+                case "evaluation":
+                    self._evaluated_at = values["step"]
+                    result = Evaluation(values["scores"], values["lengths"])
+                    self._monitor.evaluation(result, self._config.run.evaluate_steps)
+                case "part":
+                    self._parts.add(message)
+                case "restarted":
+                    self._lives[name] += 1
+                    self._figures.role_restarts += 1
+                    text = f"the {name} {values['why']}, and was started again"
+                    if goes_on_from := self._goes_on_from[message.role]:
+                        text += f" from {goes_on_from.format(step=self._kept_step)}"
+                    self._monitor.note(text, "restart")
+                    if message.role in self._parts.missing:
+                        self._begin_snapshot()  # its part of the one before is lost
+
+    def _take_games(self, message: Message) -> None:
+        counted = []
+        simulators = self._config.simulation.num_simulators
+        for game, seed in heard_games(message):
+            self._monitor.game(game, seed)
+            is_evaluators = game.simulator >= simulators
+            if is_evaluators or (not self._has_evaluator and game.simulator in self._representative):
+                counted.append(game)
+        self._scores.count(counted)
+
+    def _log(self, *, force: bool) -> None:
+        figures = self._figures
+        self._monitor.log(figures.learning_rate, figures.updates, figures.row(), force=force)
+
+    def _begin_snapshot(self) -> None:
+        self._parts.expect(self._supervisor.want_snapshot())
+
+    def _see_to_snapshots(self) -> None:
+        """Begins a checkpoint that is due, and writes one of which all parts are there."""
+        self._writer.check()
+        if self._parts.is_whole and self._writer.is_done:
+            self._write_parts()
+        # Only when the one before is on the disk: what it does not name is removed then, even what is being written.
+        can_begin = not self._parts.is_expected and self._writer.is_done
+        if can_begin and self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
+            self._begin_snapshot()
+            self._saved_at = self._monitor.steps
+
+    def _write_parts(self) -> None:
+        self._monitor.check_finite()
+        self._writer.finish()
+        parts = self._parts.taken()
+        self._supervisor.has_snapshot()
+        groups, segments = self._groups(parts)
+        pace = self._pace
+        # Those that the weights have, which were said before the memory was on the disk.
+        updates = {
+            part.values["rank"]: part.values["updates"] for part in parts.values() if "updates" in part.values
+        }
+        steps = {
+            part.values["rank"]: part.values["steps"] for part in parts.values() if "steps" in part.values
+        }
+        units = {part.values["rank"]: part.values["unit"] for part in parts.values() if "unit" in part.values}
+        meta = {
+            "monitor": self._monitor.counters(),
+            "recipe": self._config.recipe,
+            "evaluated_at": self._evaluated_at,
+            # Where it is resumed, every role lives once more.
+            "lives": {name: lives + 1 for name, lives in self._lives.items()},
+            "scores": {"games": self._scores.games, "recent": list(self._scores.recent)},
+            "pace": {
+                "steps": [steps.get(number, int(own)) for number, own in enumerate(pace.steps_A)],
+                "updates": [updates.get(rank, updates[0]) for rank in range(len(pace.updates_L))],
+                "excused": pace.excused_L.tolist(),
+                "starts": int(pace.starts),
+            },
+            "figures": self._figures.counters(),
+            "shards": segments,
+            "units": units,
+        }
+        score = self._scores.mean_return if self._scores.is_full else None
+        self._writer.start(partial(self._write, self._monitor.steps, groups, meta, score))
+
+    def _groups(
+        self, parts: Mapping[int, Message]
+    ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
+        """Arrays by group, and the segments of each shard."""
+        groups: dict[str, dict[str, np.ndarray]] = {}
+        segments = {}
+        for part in parts.values():
+            for name, array in part.arrays.items():
+                group, _, rest = name.partition(":")
+                groups.setdefault(group, {})[rest] = array
+            if "segments" in part.values:
+                segments[part.values["group"]] = part.values["segments"]
+        return self._graph.whole(groups), segments
+
+    def _write(self, step: int, groups: Any, meta: dict[str, Any], score: float | None) -> None:
+        try:
+            check_finite(step, groups)
+            self._store.save(step, groups, meta, score=score)
+            self._kept_step = step
+        finally:  # also of what a checkpoint that did not fit onto the disk has left there
+            remove_unneeded(self._directory.replay, self._store.newest_meta(), meta["shards"])
+
+    def _end(self, reason: str, stop: threading.Event) -> None:
+        """The last checkpoint, and then the last evaluation, for which all cores are free."""
+        self._pace.most = 0  # nobody acts while the rest of the checkpoint is awaited
+        if not self._parts.is_expected:
+            self._writer.finish()
+            self._begin_snapshot()
+        end = time.monotonic() + _PARTS_S
+        while not self._parts.is_whole:
+            if time.monotonic() > end:
+                missing = ", ".join(self._names[role] for role in sorted(self._parts.missing))
+                raise VeldtError(
+                    f"the last checkpoint lacks the part of the {missing}, which did not come in {_PARTS_S:g} s"
+                )
+            self._hear(self._supervisor.look(_LOOK_S))
+        self._hear(self._supervisor.stop(_STOP_S))
+        self._log(force=True)
+        if self._evaluation_is_due(reason):
+            self._evaluate(stop)
+        self._writer.finish()
+        self._write_parts()
+        self._writer.finish()
+
+    def _evaluation_is_due(self, reason: str) -> bool:
+        every = self._config.run.evaluate_every
+        return bool(every) and reason != "interrupted" and self._monitor.steps >= every
+
+    def _evaluate(self, stop: threading.Event) -> None:
+        weights = self._groups(self._parts.parts)[0]["weights"]
+        network, parameters = self._assembly.network()
+        load_weights(parameters, {name: array.copy() for name, array in weights.items()})
+        agent = self._assembly.agent(network, self._directory.path)
+        steps, seed = self._config.run.evaluate_steps, self._config.run.seed
+        result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
+        if not stop.is_set():
+            self._evaluated_at = self._monitor.steps
+            self._monitor.evaluation(result, steps)
+            self._log(force=True)
+
+    def _save_what_is_left(self, error: RoleError) -> None:
+        """A last checkpoint of a run that a role has ended, if those that have parts in it are still there."""
+        self._finish_writing()
+        self._begin_snapshot()
+        end = time.monotonic() + _LAST_WORDS_S
+        while self._parts.missing and time.monotonic() < end:
+            if any(self._supervisor.has_ended(role) for role in self._parts.missing):
+                break
+            with contextlib.suppress(RoleError):  # what ended one actor soon ends another
+                self._hear(self._supervisor.look(_LOOK_S))
+        try:
+            self._writer.finish()
+            if self._parts.is_whole:
+                self._write_parts()
+                self._writer.finish()
+        except VeldtError as also:
+            raise error from also
+
+    def _finish_writing(self) -> None:
+        """At the end of a run that failed: a checkpoint that could not be written is only mentioned."""
+        try:
+            self._writer.finish()
+        except VeldtError as error:
+            self._monitor.note(f"a checkpoint was not written: {error}")

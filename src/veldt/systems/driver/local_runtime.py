@@ -1,0 +1,38 @@
+"""A graph's roles as processes of this machine, and its edges in memory that they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veldt.errors import UsageError
+from veldt.exchange.graph import Graph, edge_bytes, made_here
+from veldt.runtime.processes import PRELOAD_ROLES, forkserver
+from veldt.runtime.supervision import RolePlan
+from veldt.runtime.supervisor import Supervisor
+from veldt.runtime.system_memory import available_memory
+
+_GIB = 2**30
+
+
+def supervised_here(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
+    """The supervisor of all roles, in the graph's order, not yet started; and the edges."""
+    _check_memory(graph)
+    context = forkserver(PRELOAD_ROLES)
+    edges = made_here(graph.edges, context)
+    plans = []
+    for role in graph.roles:
+        for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
+            arguments = (plan, *(edges[name] for name in names))
+            plans.append(RolePlan(arguments=arguments, **role.supervised(index)))
+    return Supervisor(context, plans), edges
+
+
+def _check_memory(graph: Graph) -> None:
+    """UsageError where what is under way between roles does not fit into this machine's memory."""
+    largest = max(graph.edges.values(), key=lambda edge: edge_bytes(edge.spec))
+    needed, available = sum(edge_bytes(edge.spec) for edge in graph.edges.values()), available_memory()
+    if needed > available:
+        raise UsageError(
+            f"what is under way between roles needs {needed / _GIB:.1f} GiB of memory, and {available / _GIB:.1f} GiB "
+            f"are available: most of it are {largest.carries}; take fewer of these, or smaller ones"
+        )

@@ -1,0 +1,258 @@
+"""Turns what happens in a run into rows: metrics, progress, episodes, summary."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from veldt.config.train_config import TrainConfig
+from veldt.errors import diverged
+from veldt.evaluation.evaluator import Evaluation
+from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import EpisodeLog
+from veldt.sampling.episodes import Game, Scores
+from veldt.tracking.metrics import MetricsLog
+from veldt.tracking.progress import Progress
+from veldt.tracking.stage_clock import StageClock
+from veldt.tracking.stages import STAGES
+
+_TOLD = 3  # notes of one kind at once; a process that is replaced may have one for each of its simulators
+
+
+class Monitor:
+    """Counts, times and records. `counters` is what a checkpoint keeps of it."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        directory: RunDirectory,
+        scores: Scores,
+        clock: StageClock,
+        progress: Progress,
+        frames_per_step: int,
+        counters: Mapping[str, Any] | None,
+    ) -> None:
+        self._config, self._directory, self._scores, self._clock = config, directory, scores, clock
+        self._progress, self._frames_per_step = progress, frames_per_step
+        counters = counters or {}
+        self.steps = int(counters.get("steps", 0))
+        self._seconds_before = float(counters.get("seconds", 0.0))
+        self._phantoms = int(counters.get("phantom_steps", 0))
+        self._restarts = int(counters.get("simulator_restarts", 0))
+        self.solved_at_seconds: float | None = counters.get("solved_at_seconds")
+        clock.seconds.update(counters.get("stages", {}))
+        resume_step = self.steps if counters else None
+        self._metrics = MetricsLog(directory.path, resume_step, on_warning=self.note)
+        position = tuple(counters["episode_log"]) if counters else None
+        self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
+        self._began = self._logged_at = time.perf_counter()
+        self._interval_steps, self._interval_began = self.steps, self._began
+        self._interval_games: list[Game] = []
+        self._stages_logged = self._stage_seconds()
+        self._figures: dict[str, Tensor | float] = {}
+        self._figure_count = 0
+        self._restarts_here = 0
+        self._lag_sum, self._lag_count = (
+            float(counters.get("lag_sum", 0.0)),
+            int(counters.get("lag_count", 0)),
+        )
+        self._interval_lag, self._interval_lags = 0.0, list[float]()
+        self._evaluation: dict[str, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds, those before a resume included."""
+        return self._seconds_before + time.perf_counter() - self._began
+
+    def acted(self, steps: int, phantoms: int, restarts: int) -> None:
+        """Takes more steps, more phantom steps, and the simulators' restarts since this process began."""
+        self.steps += steps
+        self._phantoms += phantoms
+        self._restarts_here = restarts
+
+    def game(self, game: Game, seed: int) -> None:
+        """Writes down a finished game; `seed` is what its reset was given."""
+        self._interval_games.append(game)
+        self._episodes.append(
+            simulator=game.simulator,
+            episode=game.episode,
+            seed=seed,
+            step=self.steps,
+            length=game.length,
+            score=game.score,
+            actions=game.actions,
+            prefix=game.prefix,
+        )
+
+    def update(
+        self,
+        figures: Mapping[str, Tensor | float],
+        lag: float,
+        count: int = 1,
+        lag_range: tuple[float, float] | None = None,
+    ) -> None:
+        """Takes the figures of an update, or the sums of `count`; they are averaged over the interval, without waiting
+        for the device.
+
+        `lag` is the mean number of updates between the parameters that acted and those that are updated, `lag_range`
+        the least and the most of all their rows, where they are known.
+        """
+        self._figure_count += count
+        self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + count
+        self._interval_lag += lag
+        self._interval_lags += lag_range or ()
+        for name, value in figures.items():
+            self._figures[name] = self._figures[name] + value if name in self._figures else value
+
+    def log(
+        self, learning_rate: float, updates: int, experience: Mapping[str, float], *, force: bool = False
+    ) -> None:
+        """Writes a row if the interval is over, and refreshes the display. `experience` has figures of its own."""
+        now = time.perf_counter()
+        if not force and now - self._logged_at < self._config.run.log_every:
+            return
+        row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
+        count = max(1, self._figure_count)
+        row |= {name: float(value) / count for name, value in self._figures.items()}
+        row |= {**experience, **self._evaluation}
+        self._metrics.append(row)
+        self.check_finite(row)
+        self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
+        self._logged_at = self._interval_began = now
+        self._interval_steps, self._interval_games = self.steps, []
+        self._figures, self._figure_count = {}, 0
+        self._interval_lag, self._interval_lags = 0.0, []
+        self._evaluation = {}
+
+    def evaluation(self, result: Evaluation, steps: int) -> None:
+        """Takes an evaluation's games: a sentence now, figures in the next row."""
+        if not result.scores:
+            self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
+            return
+        scores = np.array(result.scores)
+        self.note(
+            f"evaluation at step {self.steps:,}: {len(scores)} whole games, raw return {scores.mean():,.1f} "
+            f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
+            kind="evaluation",
+        )
+        self._evaluation = {
+            "evaluation/return_mean": float(scores.mean()),
+            "evaluation/return_std": float(scores.std()),
+            "evaluation/games": float(len(scores)),
+        }
+
+    def check_finite(self, figures: Mapping[str, Any] | None = None) -> None:
+        """VeldtError if training has diverged: nothing learned after that is worth a minute or a checkpoint."""
+        loss = float((figures or self._figures).get("loss/total", 0.0))
+        if not math.isfinite(loss):
+            raise diverged(f"the loss is {loss} at step {self.steps:,}")
+
+    def note(self, text: str, kind: str = "note") -> None:
+        """Tells the user, and the report."""
+        self._progress.note(text)
+        self._directory.write_event(self.steps, kind, text)
+
+    def notes(self, texts: Sequence[str], kind: str) -> None:
+        """Tells the user the first of several, and the report all."""
+        for text in texts[:_TOLD]:
+            self.note(text, kind)
+        for text in texts[_TOLD:]:
+            self._directory.write_event(self.steps, kind, text)
+        if len(texts) > _TOLD:
+            self._progress.note(f"... and {len(texts) - _TOLD} more like these (events.jsonl has them all)")
+
+    def counters(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        self._episodes.flush()
+        return {
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "phantom_steps": self._phantoms,
+            "simulator_restarts": self._restarts + self._restarts_here,
+            "solved_at_seconds": self.solved_at_seconds,
+            "lag_sum": self._lag_sum,
+            "lag_count": self._lag_count,
+            "stages": dict(self._clock.seconds),
+            "episode_log": list(self._episodes.position()),
+        }
+
+    def summary(self, reason: str) -> dict[str, Any]:
+        """Writes and returns the run's headline figures; `reason` is why it stopped (see `Outcome`)."""
+        config, seconds = self._config, self.seconds
+        summary = {
+            "recipe": config.recipe,
+            "algorithm": config.algorithm,
+            "system": config.system,
+            "env": config.env,
+            "seed": config.run.seed,
+            "device": config.run.device,
+            "precision": config.run.precision,
+            "reason": reason,
+            "steps": self.steps,
+            "frames": self.steps * self._frames_per_step,
+            "seconds": seconds,
+            "sps": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
+            "episodes": self._scores.games,
+            "return_mean_100": self._scores.mean_return,
+            "solved_at_seconds": self.solved_at_seconds,
+            "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
+            "seconds_per_stage": self._stage_seconds(),
+        }
+        self._directory.write_summary(summary)
+        return summary
+
+    def close(self) -> None:
+        self._metrics.close()
+        self._episodes.close()
+        self._progress.close()
+
+    def _row(self, now: float) -> dict[str, Any]:
+        stages = self._interval_stages()
+        training = now - self._interval_began - stages["seconds/evaluate"]
+        sps = (self.steps - self._interval_steps) / max(training, 1e-9)
+        games = self._interval_games
+        return {
+            "step": self.steps,
+            "frames": self.steps * self._frames_per_step,
+            "seconds": self.seconds,
+            "sps": sps,
+            "fps": sps * self._frames_per_step,
+            "episodes": self._scores.games,
+            "return_mean_100": self._scores.mean_return,
+            "return_mean": float(np.mean([game.score for game in games])) if games else None,
+            "length_mean": float(np.mean([game.length for game in games])) if games else None,
+            "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
+            "policy_lag_min": min(self._interval_lags, default=None),
+            "policy_lag_max": max(self._interval_lags, default=None),
+            "phantom_steps": self._phantoms,
+            "simulator_restarts": self._restarts + self._restarts_here,
+            **stages,
+        }
+
+    def _stage_seconds(self) -> dict[str, float]:
+        """Seconds by stage; `wait` is all that no other stage accounts for (checkpoints, logging, resets)."""
+        seconds = dict(self._clock.seconds)
+        seconds["wait"] = max(
+            0.0, self.seconds - sum(value for name, value in seconds.items() if name != "wait")
+        )
+        return seconds
+
+    def _interval_stages(self) -> dict[str, float]:
+        """Seconds by stage since the last row."""
+        now, before = self._stage_seconds(), self._stages_logged
+        self._stages_logged = now
+        # (Another process may book its time in lumps.)
+        return {f"seconds/{stage}": max(0.0, now[stage] - before[stage]) for stage in STAGES}
+
+    def _shares(self) -> dict[str, float]:
+        seconds = self._stage_seconds()
+        total = max(sum(seconds.values()), 1e-9)
+        return {f"share_{stage}": seconds[stage] / total for stage in STAGES}
+
+    def _eta(self, sps: float) -> float | None:
+        return (self._config.run.steps - self.steps) / sps if sps > 0 else None

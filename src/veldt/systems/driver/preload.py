@@ -1,0 +1,48 @@
+"""What the processes of a decoupled system have from the start: imported into the server that they are forked from.
+
+Loading the compiled parts of the replay memory takes each process a second, and a server only once: so they are used
+here, on almost nothing. Nothing of torch is: its threads would not survive a fork.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+
+import numpy as np
+
+from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.trajectory import Trajectory
+from veldt.replay.buffer import Replay
+from veldt.replay.n_step import NStep
+from veldt.replay.settings import ReplayConfig
+from veldt.replay.slot_returns import slot_returns
+
+_ROWS, _WIDTH = 8, 2
+
+
+def _use_replay() -> None:
+    spec = SimulatorSpec({"": ArraySpec((4,), "float32")}, ActionSpec("discrete", sizes=(2,), start=(0,)))
+    returns = NStep(3, 0.99, False, True)
+    slot = Trajectory(spec, _ROWS, _WIDTH, None)
+    slot.age[:] = np.arange(_ROWS + 1)[:, None]
+    slot.valid[:] = True
+    slot_returns(slot, returns)
+    settings = ReplayConfig(replay_size=_ROWS * _WIDTH, replay="prioritised")
+    for config in (settings, dataclasses.replace(settings, replay="uniform")):
+        memory = Replay(spec, _WIDTH, config, returns)
+        memory.append(slot, np.ones((_ROWS, _WIDTH)))
+        sample = memory.draw(4, 0)
+        memory.update(sample.key_N, np.ones(4))
+
+
+# What the simplest environments are made with.
+for name in (
+    "veldt.systems.apex.graph",
+    "veldt.systems.ga3c.graph",
+    "veldt.systems.impala.graph",
+    "gymnasium.envs.classic_control",
+    "veldt.envs.atari",
+):
+    importlib.import_module(name)
+_use_replay()

@@ -1,0 +1,92 @@
+"""What roles say of themselves, put together as rows of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from veldt.exchange.rate_limiter import Pace
+from veldt.tracking.stage_clock import StageClock
+
+_ACTOR_STAGES = ("simulate", "infer", "replay", "wait")
+_ADD_UP = frozenset({"gorila/outliers"})  # what each learner counts of its own, anew in every life
+
+
+class RoleFigures:
+    """The newest figures of all roles.
+
+    The clock gets the learner's time, which is the run's main line; actors' is given in shares of their own.
+    """
+
+    def __init__(self, names: Sequence[str], pace: Pace, clock: StageClock) -> None:
+        self._names, self._pace, self._clock = names, pace, clock
+        self._actors: dict[int, dict[str, Any]] = {}  # of each, its newest life's
+        self._former: list[dict[str, Any]] = []  # the last of lives before
+        self._phantoms_told = 0
+        self._learner_seconds: dict[str, float] = {}
+        self._experience: dict[int, dict[str, float]] = {}  # of each learner that says any
+        self._of_former_lives = dict.fromkeys(_ADD_UP, 0.0)
+        self.role_restarts = 0
+        self.updates, self.learning_rate = 0, 0.0
+
+    def actor(self, role: int, values: Mapping[str, Any]) -> None:
+        """Takes an actor's message."""
+        before = self._actors.get(role)
+        if before is not None and values["attempt"] != before["attempt"]:
+            self._former.append(before)
+        self._actors[role] = dict(values)
+
+    def learner(self, role: int, values: Mapping[str, Any]) -> None:
+        """Takes a learner's message. The time of the first of several counts."""
+        before, now = self._experience.get(role, {}), dict(values["experience"])
+        for name in _ADD_UP & before.keys() & now.keys():
+            if now[name] < before[name]:
+                self._of_former_lives[name] += before[name]
+        self._experience[role] = now
+        self.updates = max(self.updates, values["updates"])
+        if role > min(self._experience):
+            return
+        seconds = values["seconds"]
+        for stage, spent in seconds.items():
+            if stage != "wait":
+                self._clock.seconds[stage] += max(0.0, spent - self._learner_seconds.get(stage, 0.0))
+        self._learner_seconds = dict(seconds)
+        self.learning_rate = values["learning_rate"]
+
+    def new_phantoms(self) -> int:
+        """Phantom steps since the last call."""
+        total = self._sum("phantoms")
+        new, self._phantoms_told = total - self._phantoms_told, total
+        return new
+
+    @property
+    def simulator_restarts(self) -> int:
+        return self._sum("simulator_restarts")
+
+    def _sum(self, name: str) -> int:
+        """Over all lives of all actors."""
+        return sum(int(values[name]) for values in [*self._actors.values(), *self._former])
+
+    def row(self) -> dict[str, float]:
+        """What to log besides what every system does."""
+        row = {"role_restarts": float(self.role_restarts)}
+        if self._pace.batch:
+            row["training_intensity"] = self._pace.achieved
+        for name in sorted(set().union(*self._experience.values())):
+            said = [one[name] for one in self._experience.values() if name in one]
+            row[name] = sum(said) + self._of_former_lives[name] if name in _ADD_UP else float(np.mean(said))
+        seconds = [values["seconds"] for values in self._actors.values() if "seconds" in values]
+        if seconds:
+            total = max(1e-9, sum(sum(one.values()) for one in seconds))
+            for stage in _ACTOR_STAGES:
+                row[f"actors/{stage}_share"] = float(np.sum([one[stage] for one in seconds]) / total)
+        return row
+
+    def counters(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"role_restarts": self.role_restarts}
+
+    def load(self, counters: Mapping[str, Any]) -> None:
+        self.role_restarts = counters["role_restarts"]

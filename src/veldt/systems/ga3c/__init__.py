@@ -1,0 +1,1 @@
+"""GA3C (Babaeizadeh et al. 2017)."""

@@ -1,0 +1,253 @@
+"""A host of GA3C's agents: each plays in a simulator of its own, and asks for every action.
+
+    model ==answers==> host: agents (simulators) ==requests==> model
+                                                 ==rollouts==> training queue
+
+Agents go on each by itself, as soon as its answer is there (Babaeizadeh et al. 2017, section 2). A rollout is T steps
+of one agent with what the policy said of them; its last reward is in it, and an episode may end anywhere in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from veldt.config.train_config import TrainConfig
+from veldt.envs.arrangement import Plan, make_simulators
+from veldt.envs.env import StepperSettings
+from veldt.envs.seeding import ACTION, ACTOR, derive_seed, uniform
+from veldt.envs.source import EnvSource
+from veldt.envs.spec import SimulatorSpec
+from veldt.exchange.inference import InferenceClient, InferenceEdge
+from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.slots import SlotOut, Slots
+from veldt.runtime.roles import Control
+from veldt.runtime.shared import Layout
+from veldt.sampling.episodes import EpisodeBook, Game
+from veldt.systems.roles.episode_messages import say_games
+from veldt.tracking.stage_clock import StageClock
+
+_WAIT_S = 0.25  # seconds without a beat, while answers are awaited
+_POLL_S = 0.002  # the same, while agents wait for other things, too
+_SAY_S = 1.0  # seconds between messages about where the time went
+_SAY_GAMES_S = 0.1  # and about games: small ones end by the hundred
+# Steps that take more seconds are worth a wake-up of a predictor each.
+_SLOW_S = 100e-6
+_NOISE_ROWS = 128  # of an agent, made at once
+
+
+@dataclass(frozen=True)
+class AgentsPlan:
+    """Agents `first` up to `first + width` of the run are host `number`'s.
+
+    `said` are the arrays of what the policy says of one step, `noise` the numbers that an action takes, `memory` those
+    that the network remembers of an agent. `lives` is how often the host was started in the run before it was resumed:
+    every life plays episodes of its own.
+    """
+
+    config: TrainConfig
+    source: EnvSource
+    spec: SimulatorSpec
+    number: int
+    first: int
+    width: int
+    steps: int
+    said: Mapping[str, Layout]
+    noise: int
+    memory: int
+    lives: int = 0
+
+
+def run_agents(
+    control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, pace: Pace
+) -> None:
+    """The role: plays until it is told to stop."""
+    torch.set_num_threads(1)
+    agents = Agents(control, plan, inference.client(plan.number), slots.producer(plan.number), pace)
+    try:
+        while not control.stopping:
+            control.beat()
+            agents.turn()
+        agents.say_how_it_goes()
+    finally:
+        agents.close()
+
+
+class Agents:
+    """See the module's text."""
+
+    def __init__(
+        self, control: Control, plan: AgentsPlan, inference: InferenceClient, out: SlotOut, pace: Pace
+    ) -> None:
+        self._control, self._plan, self._inference = control, plan, inference
+        self._out, self._pace = out, pace
+        config, width, steps = plan.config, plan.width, plan.steps
+        self._algorithm = config.make_algorithm(plan.spec.action)
+        self._algorithm.acts_for(plan.first, config.simulation.num_simulators)
+        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, plan.lives + control.attempt)
+        simulation = dataclasses.replace(config.simulation, num_simulators=width, alternate="off")
+        settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
+        each_by_itself = Plan("in-process", 0, width, (), "agents")
+        self._simulators = make_simulators(settings, plan.spec, steps, each_by_itself, stacks=True)
+        self._slot = slot = self._simulators.trajectory
+        self._columns = [slot.part(slice(b, b + 1)) for b in range(width)]
+        prefixes = self._simulators.start()
+        self._books = [EpisodeBook(1, {0: prefixes[b]}) for b in range(width)]
+        self._said = {
+            name: np.zeros((steps, width, *layout.shape), layout.dtype) for name, layout in plan.said.items()
+        }
+        # What is remembered of each agent now, and before the first row of its rollout.
+        self._memory_WM, self._first_memory_WM = np.zeros((2, width, plan.memory), np.float32)
+        self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise), np.float32)
+        self._row_W, self._step_W = np.zeros(width, np.int64), np.zeros(width, np.int64)
+        self._slow = False
+        self._full: list[int] = []  # agents whose rollouts wait for room in the queue
+        self._idle = list(range(width))  # agents that are to begin rollouts when they may
+        self._games: list[Game] = []
+        self._clock, self._phantoms = StageClock(), 0
+        self._said_at = self._said_games_at = time.monotonic()
+
+    def turn(self) -> None:
+        """Whatever can go on goes on; a short wait if nothing can."""
+        self._hand_over()
+        self._begin()
+        with self._clock("wait" if self._is_blocked else "infer"):
+            if self._is_blocked:
+                self._wait_for_room()
+            agent_R = self._inference.answered(_POLL_S if self._full or self._idle else _WAIT_S)
+        if len(agent_R):
+            # A predictor may begin with the first while the others still step.
+            for part_R in np.split(agent_R, len(agent_R)) if self._slow else (agent_R,):
+                self._control.beat()
+                self._act(part_R)
+        self._say_now_and_then()
+
+    def close(self) -> None:
+        self._simulators.close()
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether nothing can go on before there is room in the queue."""
+        return len(self._full) + len(self._idle) == self._plan.width
+
+    def _wait_for_room(self) -> None:
+        if self._full:
+            self._out.slot(_WAIT_S / 10)
+        else:
+            self._control.sleep(_POLL_S)
+
+    def _begin(self) -> None:
+        """Asks for the first actions of new rollouts."""
+        if not self._idle or not self._pace.may_act():
+            return
+        active_W = self._inference.active_W
+        begins = [b for b in self._idle if active_W[b]]
+        if begins:
+            self._idle = [b for b in self._idle if not active_W[b]]
+            self._first_memory_WM[begins] = self._memory_WM[begins]
+            self._request(np.array(begins))
+
+    def _request(self, agent_R: np.ndarray) -> None:
+        row_R, slot, requests = self._row_W[agent_R], self._slot, self._inference.requests
+        for name, array in slot.observation.items():
+            if name in slot.stacks:
+                stacks = slot.stacks[name]
+                requests[f"observation/{name}"][agent_R] = stacks[row_R % len(stacks), agent_R]
+            else:
+                requests[f"observation/{name}"][agent_R] = array[slot.history + row_R, agent_R]
+        noise_R = self._step_W[agent_R] % _NOISE_ROWS
+        if not noise_R.all():
+            self._make_noise(agent_R[noise_R == 0])
+        requests["noise"][agent_R] = self._noise_RWK[noise_R, agent_R]
+        if self._plan.memory:
+            requests["memory"][agent_R] = self._memory_WM[agent_R]
+            requests["begins"][agent_R] = slot.age[row_R, agent_R] == 0
+        self._inference.request(agent_R)
+
+    def _make_noise(self, agent_R: np.ndarray) -> None:
+        """Of the next steps of these agents, by their own counts alone."""
+        for b in agent_R.tolist():
+            step_R = np.arange(self._step_W[b], self._step_W[b] + _NOISE_ROWS)
+            numbers = uniform(self._seed, ACTION, np.array([self._plan.first + b]), step_R, self._plan.noise)
+            prepared = self._algorithm.prepare_noise(torch.from_numpy(numbers), self._pace.steps)
+            self._noise_RWK[:, b] = prepared[:, 0].numpy()
+
+    def _act(self, agent_R: np.ndarray) -> None:
+        """One step of each of these agents, whose answers are there."""
+        row_R, answers, slot = self._row_W[agent_R], self._inference.answers, self._slot
+        slot.action[row_R, agent_R] = answers["action"][agent_R]
+        slot.version[row_R, agent_R] = answers["version"][agent_R]
+        for name, array in self._said.items():
+            array[row_R, agent_R] = answers[name][agent_R]
+        if self._plan.memory:
+            self._memory_WM[agent_R] = answers["memory"][agent_R]
+        with self._clock("simulate"):
+            begin = time.perf_counter()
+            for b, row in zip(agent_R.tolist(), row_R.tolist(), strict=True):
+                self._simulators.step(b, row)
+                self._simulators.wait(b, row)
+            self._slow = time.perf_counter() - begin > _SLOW_S * len(agent_R)
+        self._row_W[agent_R] += 1
+        self._step_W[agent_R] += 1
+        is_full_R = row_R + 1 == self._plan.steps
+        if is_full_R.any():
+            self._full += agent_R[is_full_R].tolist()
+            agent_R = agent_R[~is_full_R]
+        if len(agent_R):
+            self._request(agent_R)
+
+    def _hand_over(self) -> None:
+        """Hands over the rollouts that are full, as far as there is room."""
+        while self._full:
+            arrays = self._out.slot(0.0)
+            if arrays is None:
+                return
+            b = self._full.pop(0)
+            with self._clock("replay"):
+                column, part = self._columns[b], slice(b, b + 1)
+                column.copy_to(arrays)
+                for name, array in self._said.items():
+                    np.copyto(arrays[name], array[:, part])
+                if self._plan.memory:
+                    np.copyto(arrays["memory"], self._first_memory_WM[part])
+                    np.copyto(arrays["last_memory"], self._memory_WM[part])
+                self._out.commit()
+                steps = int(column.valid.sum())
+                self._pace.steps_A[self._plan.number] += steps
+                self._phantoms += column.valid.size - steps
+                self._games += [dataclasses.replace(game, simulator=b) for game in self._books[b].add(column)]
+                self._slot.carry_over(part)
+                self._row_W[b] = 0
+                self._idle.append(b)
+
+    def say_how_it_goes(self) -> None:
+        """Says where the time went, which games ended, and what happened to simulators."""
+        self._said_at = time.monotonic()
+        self._say_games()
+        for text in self._simulators.notes():
+            self._control.say("note", about="restart", text=text)
+        self._control.say(
+            "actor",
+            attempt=self._control.attempt,
+            seconds=self._clock.seconds,
+            phantoms=self._phantoms,
+            simulator_restarts=int(self._slot.restarts.sum()),
+        )
+
+    def _say_now_and_then(self) -> None:
+        now = time.monotonic()
+        if now - self._said_at > _SAY_S:
+            self.say_how_it_goes()
+        elif now - self._said_games_at > _SAY_GAMES_S:
+            self._say_games()
+
+    def _say_games(self) -> None:
+        self._said_games_at = time.monotonic()
+        if self._games:
+            say_games(self._control, self._games, self._seed, self._plan.first)
+            self._games = []

@@ -1,0 +1,163 @@
+"""GA3C: agents without a network, queues, and one model on one device (Babaeizadeh et al. 2017, section 2).
+
+     +------- prediction queue -------> predictors --+
+     |                                               |
+agents (simulators) <---- answers -------------------+-- model
+     |                                               |
+     +------- training queue ---------> trainers ----+
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from veldt.algorithms.base import OnPolicy
+from veldt.config.ga3c_settings import Ga3cConfig
+from veldt.envs.trajectory import row_layouts
+from veldt.errors import UsageError
+from veldt.exchange.graph import Edge, Graph, Role, SlotsSpec, role_name
+from veldt.exchange.inference import InferenceSpec
+from veldt.exchange.rate_limiter import PaceSpec
+from veldt.networks.recurrent import memory_of
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.shared import Layout
+from veldt.sampling.observations import blank_observation
+from veldt.systems.ga3c.agents import AgentsPlan, run_agents
+from veldt.systems.ga3c.model import ModelPlan, run_model
+from veldt.systems.planning.run_plan import Assembly, counted
+from veldt.systems.roles.graph_parts import evaluators, lives_of, unit_deadline_s, weights_edge
+
+_NICENESS = 10  # of hosts: their agents would only have to wait for the model
+_PUBLISH_EVERY = 16  # updates: only an evaluator reads what is published
+
+
+def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
+    config, spec, steps = assembly.config, assembly.spec, assembly.horizon
+    settings, agents = config.roles, config.simulation.num_simulators
+    assert isinstance(settings, Ga3cConfig)
+    width, lives = agents // settings.hosts, lives_of(checkpoint)
+    network, _ = assembly.network()
+    noise, memory = assembly.algorithm().action_noise(network), memory_of(network)
+    said = _said(assembly)
+    slot = row_layouts(spec, steps, 1)
+    slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in said.items()}
+    if memory:
+        slot |= {name: Layout((1, memory), "float32") for name in ("memory", "last_memory")}
+    least = -(-settings.training_rows // steps) or 1
+    queue = settings.training_queue or max(agents, least)
+    if queue < least:
+        raise UsageError(
+            f"--training-rows is {settings.training_rows:,}, which are {least:,} rollouts of {steps} steps, and "
+            f"--training-queue is {queue:,}: trainers would wait for ever; take room for at least as many"
+        )
+    depth = max(-(-queue // settings.hosts), least)
+    watching = evaluators(assembly, checkpoint)
+    edges = {
+        "inference": Edge(
+            "agents",
+            "model",
+            f"requests of {agents} agents one by one, answered by up to {settings.prediction_batch} at once",
+            InferenceSpec(
+                _requests(assembly, noise, memory), _answers(assembly, said, memory), settings.hosts, width
+            ),
+        ),
+        "rollouts": Edge(
+            "agents",
+            "model",
+            f"rollouts of {steps} steps with what the policy said, {depth} for each host, full ones block",
+            SlotsSpec(slot, settings.hosts, depth),
+        ),
+        "pace": Edge("model", "agents", "counts of steps and updates", PaceSpec.free(settings.hosts, 1, 0)),
+    }
+    if watching:
+        edges["weights"] = weights_edge(assembly, "evaluator", "model")
+    model = Role(
+        "model",
+        f"{counted(settings.predictors, 'predictor', 'predictors')} and "
+        f"{counted(settings.trainers, 'trainer', 'trainers')} on {config.run.device}",
+        run_model,
+        [
+            ModelPlan(
+                config=config,
+                spec=spec,
+                network=assembly.portable_network,
+                publish_every=_PUBLISH_EVERY,
+                run=run,
+                least=least,
+            )
+        ],
+        [tuple(edges)],
+        settings.restarts,
+        unit_deadline_s(config),
+        keeps=1,
+        goes_on_from="the checkpoint of step {step:,}",
+        gpus=int(assembly.device.type == "cuda"),
+    )
+    hosts = Role(
+        "agents",
+        f"{width} agents, each in a simulator of its own"
+        if width > 1
+        else "an agent in a simulator of its own",
+        run_agents,
+        [
+            AgentsPlan(
+                config,
+                assembly.source,
+                spec,
+                number=host,
+                first=host * width,
+                width=width,
+                steps=steps,
+                said=said,
+                noise=noise,
+                memory=memory,
+                lives=lives.get(role_name("agents", host, settings.hosts), 0),
+            )
+            for host in range(settings.hosts)
+        ],
+        [("inference", "rollouts", "pace")] * settings.hosts,
+        settings.restarts,
+        max(30.0, config.simulation.env_timeout),
+        niceness=_NICENESS,
+    )
+    return Graph((model, hosts, *watching), edges)
+
+
+def _requests(assembly: Assembly, noise: int, memory: int) -> dict[str, Layout]:
+    """What the forward pass takes of one agent; frames come stacked, since the model has seen none of them."""
+    layouts = {}
+    for name, field in assembly.spec.observation.items():
+        shape = (*field.shape, field.stack) if field.stack > 1 else field.shape
+        layouts[f"observation/{name}"] = Layout(shape, field.dtype)
+    layouts["noise"] = Layout((noise,), "float32")
+    return layouts | (
+        {"memory": Layout((memory,), "float32"), "begins": Layout((), "bool")} if memory else {}
+    )
+
+
+def _answers(assembly: Assembly, said: dict[str, Layout], memory: int) -> dict[str, Layout]:
+    action = assembly.spec.action
+    layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **said}
+    return layouts | ({"memory": Layout((memory,), "float32")} if memory else {})
+
+
+@torch.no_grad()
+def _said(assembly: Assembly) -> dict[str, Layout]:
+    """What the algorithm remembers of each action, besides the action: found out by acting once.
+
+    But for the value: whoever learns from it some updates later asks for it anew.
+    """
+    algorithm, (network, _) = assembly.algorithm(), assembly.network()
+    assert isinstance(algorithm, OnPolicy)
+    noise = algorithm.prepare_noise(torch.full((1, 1, algorithm.action_noise(network)), 0.5), 0)[0]
+    observation = blank_observation(assembly.spec, 1, assembly.device)
+    forward = network if not memory_of(network) else lambda seen: network(seen)[:2]
+    _, said = algorithm.act(forward, observation, noise.to(assembly.device))
+    return {
+        name: Layout(tuple(tensor.shape[1:]), str(tensor.dtype).removeprefix("torch."))
+        for name, tensor in said.items()
+        if name != "value"
+    }

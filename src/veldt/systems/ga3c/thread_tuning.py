@@ -1,0 +1,116 @@
+"""GA3C's threads and their tuner: what is measured of them, and how many of them there are by that."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from veldt.config.ga3c_settings import Ga3cConfig
+from veldt.config.train_config import TrainConfig
+from veldt.envs.seeding import ACTOR, derive_seed
+from veldt.exchange.inference import InferenceServer, Served
+from veldt.runtime.roles import Control
+from veldt.systems.ga3c.rollout_queue import Intake, TakenIn
+from veldt.systems.ga3c.tuner import Decision, Setting, Tuner
+from veldt.systems.ga3c.worker_pool import Crew
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What had been served and taken in at a moment."""
+
+    seconds: float
+    served: Served
+    taken: TakenIn
+
+
+class ThreadTuning:
+    """Counts what predictors and trainers do, says it, and moves their numbers when that is due.
+
+    Args:
+        kept: the setting that a former life had come to, if there was one.
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        config: TrainConfig,
+        server: InferenceServer,
+        intake: Intake,
+        predictors: Crew,
+        trainers: Crew,
+        kept: Mapping[str, int] | None,
+    ) -> None:
+        settings, agents = config.roles, config.simulation.num_simulators
+        assert isinstance(settings, Ga3cConfig)
+        self._control, self._server, self._intake = control, server, intake
+        self._predictors, self._trainers = predictors, trainers
+        self._interval_s, self._window_s = settings.tuner_interval, config.run.log_every
+        begin = {"predictors": settings.predictors, "trainers": settings.trainers, "agents": agents}
+        bounds = {"predictors": (1, settings.most_predictors), "trainers": (1, settings.most_trainers)}
+        if settings.tune_agents:
+            bounds["agents"] = (1, agents)
+        self._tuner = Tuner(begin | dict(kept or {}), bounds, derive_seed(config.run.seed, ACTOR))
+        self._set(self._tuner.setting)
+        self._began = self._counts(time.monotonic())
+        self._recent = deque([self._began])
+
+    def turn(self, now: float) -> None:
+        """Ends an interval of the tuner's, if it is over."""
+        if not self._began.taken.rollouts:
+            self._began = self._counts(now)  # nothing is measured before anything is learned from
+        if not self._interval_s or now - self._began.seconds < self._interval_s:
+            return
+        counts = self._counts(now)
+        decision = self._tuner.measured(
+            _rate(counts.taken.rollouts, self._began.taken.rollouts, self._began, counts)
+        )
+        if decision is not None:
+            self._control.say("note", about="tuner", text=_said(decision))
+        self._set(self._tuner.setting)
+        self._began = counts
+
+    def figures(self, now: float) -> dict[str, float]:
+        """Rates and means of the last seconds, and how many of each there are."""
+        counts = self._counts(now)
+        self._recent.append(counts)
+        while len(self._recent) > 2 and now - self._recent[1].seconds >= self._window_s:
+            self._recent.popleft()
+        before = self._recent[0]
+        served, taken = counts.served - before.served, counts.taken - before.taken
+        setting = self._tuner.setting
+        return {
+            "tps": _rate(counts.taken.rollouts, before.taken.rollouts, before, counts),
+            "pps": _rate(counts.served.requests, before.served.requests, before, counts),
+            "queue/predictions": served.waiting / max(1, served.batches),
+            "queue/rollouts": taken.waiting / max(1, taken.batches),
+            "batch/predictions": served.requests / max(1, served.batches),
+            "batch/rollouts": taken.rollouts / max(1, taken.batches),
+            **{f"tuner/{name}": float(number) for name, number in setting.items()},
+        }
+
+    def kept(self) -> dict[str, int]:
+        """What the tuner has come to."""
+        return dict(self._tuner.kept)
+
+    def _counts(self, now: float) -> _Counts:
+        return _Counts(now, self._server.served, self._intake.taken)
+
+    def _set(self, setting: Setting) -> None:
+        self._predictors.working, self._trainers.working = setting["predictors"], setting["trainers"]
+        self._server.activate(setting["agents"])
+
+
+def _rate(after: int, before: int, since: _Counts, now: _Counts) -> float:
+    return (after - before) / max(1e-9, now.seconds - since.seconds)
+
+
+def _said(decision: Decision) -> str:
+    name = next(name for name, number in decision.moved.items() if number != decision.kept[name])
+    moved, kept = (
+        ", ".join(f"{tps:,.1f}" for tps in each) for each in (decision.moved_tps, decision.kept_tps)
+    )
+    became = "kept" if decision.stays else "reverted"
+    return f"{decision.moved[name]} {name}: {moved} TPS, with {decision.kept[name]} {kept}: {became}"

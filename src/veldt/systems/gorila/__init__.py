@@ -1,0 +1,1 @@
+"""Gorila (Nair et al. 2015)."""

@@ -1,0 +1,109 @@
+"""Gorila: learners bring gradients to a parameter server in shards (Nair et al. 2015, figure 2).
+
+    bundle: simulators, memory, learner --gradient--> parameter shard 0: parameters, rule's state
+                                        --gradient--> parameter shard 1: ...
+                                       <--newest parameters--
+
+Without bundles (--actors), actors, the replay memory and learners come apart as in Ape-X; but each learner draws
+batches of its own, and actors take their weights from the shards, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.exchange.graph import Edge, Graph, Role
+from veldt.exchange.parameter_partition import GatheredWeights
+from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.exchange.slots import Slots
+from veldt.exchange.weights import Weights
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.roles import Control
+from veldt.systems.gorila.learner import run_gorila_learner
+from veldt.systems.gorila.parameter_server import ParameterServer, parameter_server
+from veldt.systems.gorila.worker import run_bundle
+from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.roles.actor import ActorPlan, run_actor
+from veldt.systems.roles.evaluator import EvaluatorPlan, run_evaluator
+from veldt.systems.roles.graph_parts import evaluators, learners, unit_deadline_s
+from veldt.systems.roles.independent_learner import independent_plans
+from veldt.systems.roles.replay_topology import replay_topology
+
+_GOES_ON_FROM = "the parameter server"
+
+
+def gorila(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
+
+    UsageError where its sizes cannot work.
+    """
+    settings = assembly.config.roles
+    assert isinstance(settings, GorilaConfig)
+    server = parameter_server(assembly, run, "actor" if settings.actors else "learner")
+    made = (_apart if settings.actors else _bundles)(assembly, run, checkpoint, server)
+    watching = [
+        dataclasses.replace(role, entry=run_gorila_evaluator, edges=[("pace", *server.pulls)])
+        for role in evaluators(assembly, checkpoint)
+    ]
+    learner, *acting = made.roles
+    roles = (learner, server.role, *acting, *watching)
+    return Graph(roles, {**server.edges, **made.edges}, server.whole)
+
+
+def _apart(
+    assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
+) -> Graph:
+    """Learners that each draw batches of their own from what actors have stored."""
+    settings = assembly.config.roles
+    assert isinstance(settings, GorilaConfig)
+    topology = replay_topology(assembly, run, checkpoint)
+    learning = [(batches, "pace", *server.pushes, *server.pulls) for batches in topology.batches]
+    learner = dataclasses.replace(
+        learners(assembly, run_gorila_learner, run, learning),
+        together=False,
+        keeps=settings.learners,
+        goes_on_from=_GOES_ON_FROM,
+    )
+    by_updates = settings.anneal_by == "updates"
+    actor = dataclasses.replace(
+        topology.actors,
+        entry=run_gorila_actor,
+        plans=[dataclasses.replace(plan, anneals_by_updates=by_updates) for plan in topology.actors.plans],
+        edges=[(slots, pace, *server.pulls) for _, slots, pace in topology.actors.edges],
+    )
+    return Graph((learner, topology.replay, actor), topology.edges)
+
+
+def _bundles(
+    assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
+) -> Graph:
+    """Learners that each act, and keep what they have seen, themselves."""
+    config = assembly.config
+    count, width = config.roles.learners, config.phase_width
+    rows = assembly.algorithm().update_rows(width)
+    pace = Edge("learner", "learner", "counts of steps and updates", PaceSpec.free(count, count, rows))
+    learner = Role(
+        "learner",
+        f"acts in {width} simulators, keeps what it has seen, and learns from batches of its own",
+        run_bundle,
+        independent_plans(assembly, run, checkpoint),
+        [("pace", *server.pushes, *server.pulls)] * count,
+        config.roles.restarts,
+        unit_deadline_s(config),
+        keeps=count,
+        goes_on_from=_GOES_ON_FROM,
+        gpus=int(assembly.device.type == "cuda"),
+    )
+    return Graph((learner,), {"pace": pace})
+
+
+def run_gorila_actor(control: Control, plan: ActorPlan, slots: Slots, pace: Pace, *parts: Weights) -> None:
+    """The role: acts by the shards' newest parameters until it is told to stop."""
+    run_actor(control, plan, GatheredWeights(parts), slots, pace)
+
+
+def run_gorila_evaluator(control: Control, plan: EvaluatorPlan, pace: Pace, *parts: Weights) -> None:
+    """The role: plays by the shards' newest parameters until it is told to stop."""
+    run_evaluator(control, plan, GatheredWeights(parts), pace)

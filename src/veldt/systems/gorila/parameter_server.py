@@ -1,0 +1,126 @@
+"""The parameter server in a graph: its shards, what goes to them and comes from them, and its part of checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.errors import UsageError
+from veldt.exchange.graph import Edge, Groups, KeptSpec, Role, SlotsSpec, WeightsSpec
+from veldt.exchange.parameter_partition import (
+    COUNTS,
+    PARAMETERS,
+    VERSION,
+    cut,
+    gradient_layouts,
+    part_layouts,
+)
+from veldt.learning.learner import named, named_state
+from veldt.networks.flat import FlatParameters
+from veldt.runtime.shared import Layout
+from veldt.systems.gorila.parameter_shard import ParameterShardPlan, run_parameter_shard
+from veldt.systems.planning.run_plan import Assembly
+
+_DEPTH = 2  # gradients of each learner under way to a shard: one is applied while the next is written
+_HUNG_S = 60.0
+_BEGIN_S = 300.0  # it may read a checkpoint
+
+
+@dataclass(frozen=True)
+class ParameterServer:
+    """`edges` are all of its own; `pushes` are the names of those to each shard, `pulls` of those from it, in order.
+
+    `whole` puts together what shards have in checkpoints, as one learner's would be.
+    """
+
+    role: Role
+    edges: dict[str, Edge]
+    pushes: list[str]
+    pulls: list[str]
+    whole: Callable[[Groups], Groups]
+
+
+def parameter_server(assembly: Assembly, run: Path | None, reader: str) -> ParameterServer:
+    """As many shards as the configuration says; `reader` is whom its parameters are drawn to go to.
+
+    UsageError where the network cannot be shared out so.
+    """
+    settings, parameters = assembly.config.roles, assembly.shared_parameters()
+    assert isinstance(settings, GorilaConfig)
+    total, shards = len(parameters.master), settings.parameter_shards
+    if shards > total:
+        raise UsageError(
+            f"--parameter-shards is {shards:,}, and the network has {total:,} parameters: take fewer shards"
+        )
+    state = assembly.algorithm().rule.state(parameters.master)
+    bounds, edges = cut(total, shards), {}
+    for shard, (first, end) in enumerate(bounds):
+        rule = {
+            name: Layout((end - first,) if value.ndim else (), "float32") for name, value in state.items()
+        }
+        edges[f"gradients {shard}"] = Edge(
+            "learner",
+            "server",
+            f"gradients of a part with the version they are of, {_DEPTH} for each learner, full ones block",
+            SlotsSpec(gradient_layouts(end - first), settings.learners, _DEPTH),
+        )
+        edges[f"part {shard}"] = Edge(
+            "server",
+            reader,
+            "a part of the parameters, two copies that none waits for",
+            WeightsSpec(part_layouts(end - first)),
+        )
+        edges[f"state {shard}"] = Edge(
+            "server", "server", "the rule's state of a part, kept for who comes after", KeptSpec(rule)
+        )
+    role = Role(
+        "server",
+        f"has {total // shards:,} parameters and the update rule's state, and applies gradients to them",
+        run_parameter_shard,
+        [
+            ParameterShardPlan(
+                assembly.config, assembly.spec, assembly.portable_network, shard, first, end, run
+            )
+            for shard, (first, end) in enumerate(bounds)
+        ],
+        [tuple(f"{what} {shard}" for what in ("gradients", "part", "state")) for shard in range(shards)],
+        settings.restarts,
+        _HUNG_S,
+        keeps=shards,
+        goes_on_from="what it had published",
+        begin_s=_BEGIN_S,
+    )
+    pushes, pulls = ([f"{what} {shard}" for shard in range(shards)] for what in ("gradients", "part"))
+    whole = partial(whole_checkpoint, parameters=parameters, shards=shards)
+    return ParameterServer(role, edges, pushes, pulls, whole)
+
+
+def whole_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:
+    """A checkpoint's groups with the shards' parts put together, as one learner's would be.
+
+    Args:
+        parameters: of a network like theirs, for its names.
+    """
+    rest = {name: group for name, group in groups.items() if not name.startswith("server-")}
+    parts = [groups[f"server-{number}"] for number in range(shards)]
+    state = {}
+    for name in parts[0].keys() - {PARAMETERS, COUNTS, VERSION}:
+        arrays = [part[name] for part in parts]
+        # What each counts for itself differs by what each has discarded.
+        joined = np.concatenate(arrays) if arrays[0].ndim else np.max(arrays)
+        state[name] = torch.from_numpy(np.asarray(joined, np.float32))
+    master = torch.from_numpy(np.concatenate([part[PARAMETERS] for part in parts]))
+    return rest | {
+        "weights": named(parameters, master),
+        "optimiser": named_state(parameters, state),
+        "server": {
+            VERSION: np.concatenate([part[VERSION] for part in parts]),
+            COUNTS: np.stack([part[COUNTS] for part in parts]),
+        },
+    }

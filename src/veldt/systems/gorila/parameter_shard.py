@@ -1,0 +1,197 @@
+"""The parameter shard: a part of the parameters, and the update rule's state of it (Nair et al. 2015, section 4).
+
+    learner 0 ==gradient, version==> ring 0 --+
+    learner 1 ==gradient, version==> ring 1 --+==> shard --publish(version)--> whoever learns, acts, or watches
+
+Its version is how many updates it has made. A gradient of parameters that are older than the threshold is discarded,
+and counted (section 4.2).
+
+What it has outlives it. A shard that is started again goes on from the parameters that it published last, and from the
+rule's state in memory that the runtime keeps for it; where that is lost with its machine, from the newest checkpoint's.
+At most the gradients between two publications are lost, or are in the rule's state alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.agent import make_network
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.config.train_config import TrainConfig
+from veldt.envs.spec import SimulatorSpec
+from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, VERSION, Counts
+from veldt.exchange.persistent_state import Kept
+from veldt.exchange.slots import Slots
+from veldt.exchange.weights import Weights
+from veldt.learning.learner import load_state, load_weights
+from veldt.learning.optimiser import ScaledRule
+from veldt.networks.build import TorsoFactory
+from veldt.networks.precision import apply_precision
+from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.roles import Control
+
+_WAIT_S = 0.05  # seconds without a beat, while no gradient comes
+_RECALL_S = 5.0  # for readers on other machines to say what was published by a former life
+_NONE = Counts()
+
+
+@dataclass(frozen=True)
+class ParameterShardPlan:
+    """Shard `number` has the parameters `first` up to `end` of all.
+
+    `run` is the run's directory, whose newest checkpoint it goes on from where nothing newer is left.
+    """
+
+    config: TrainConfig
+    spec: SimulatorSpec
+    network: TorsoFactory | None
+    number: int
+    first: int
+    end: int
+    run: Path | None
+
+    @property
+    def group(self) -> str:
+        """What its part of a checkpoint is called."""
+        return f"server-{self.number}"
+
+
+@subnormals_flushed()
+def run_parameter_shard(
+    control: Control, plan: ParameterShardPlan, gradients: Slots, part: Weights, kept: Kept
+) -> None:
+    """The role: applies gradients until it is told to stop."""
+    torch.set_num_threads(1)
+    settings = plan.config.roles
+    assert isinstance(settings, GorilaConfig)
+    shard = _begun(control, plan, part, kept)
+    part.publish(shard.version, shard.published())
+    incoming, published, said, any_stale = gradients.consumer(), shard.version, 0, False
+    while not control.stopping:
+        control.beat()
+        # A version that is due is published when nothing more has come, or when each learner may have brought one. Who
+        # brings what is too old needs a newer one at once: all that follows from there would be too old for ever.
+        ahead = shard.version - published
+        is_due = ahead >= settings.publish_every or (any_stale and ahead > 0)
+        taken = incoming.take(0.0 if is_due else _WAIT_S)
+        if taken is not None:
+            arrays = taken.arrays
+            gradient_N = torch.from_numpy(arrays["gradient"])
+            base, learning_rate = int(arrays["base"][0]), float(arrays["learning_rate"][0])
+            any_stale |= not shard.take(gradient_N, base, learning_rate)
+            incoming.release(taken.ring)
+        if is_due and (taken is None or any_stale or ahead >= settings.publish_every + settings.learners):
+            part.publish(shard.version, shard.published())
+            published, any_stale = shard.version, False
+        if (number := control.snapshot) not in (0, said):
+            said = number
+            arrays = {f"{plan.group}:{name}": array for name, array in shard.saved().items()}
+            control.say("part", arrays, number=number)
+
+
+class ParameterShard:
+    """See above. `version` counts updates.
+
+    Args:
+        rule: of all parameters, of which these begin at `first`.
+        parameters_N, state: float32 [N], and the rule's state of them; both are updated in place.
+        max_staleness: updates that may have been made since a gradient's parameters; 0: any number.
+    """
+
+    def __init__(
+        self,
+        rule: ScaledRule,
+        first: int,
+        parameters_N: Tensor,
+        state: dict[str, Tensor],
+        version: int = 0,
+        counts: Counts = _NONE,
+        max_staleness: int = 0,
+    ) -> None:
+        self._rule, self._first, self._most = rule, first, max_staleness
+        self._parameters_N, self._state = parameters_N, state
+        self._nothing = torch.empty(0, dtype=torch.bfloat16)
+        self.version, self.counts = version, counts
+
+    def take(self, gradient_N: Tensor, base: int, learning_rate: float) -> bool:
+        """One update by a gradient of version `base`; False if that is too old, and the gradient discarded.
+
+        The gradient may be overwritten.
+        """
+        # A life that began from a checkpoint may be behind its learners.
+        staleness = max(0, self.version - base)
+        is_stale = 0 < self._most < staleness
+        gradients, stale, total = self.counts
+        self.counts = Counts(gradients + 1, stale + is_stale, total + staleness)
+        if is_stale:
+            return False
+        self._rule.apply(
+            self._first, self._parameters_N, gradient_N, self._state, learning_rate, self._nothing
+        )
+        self.version += 1
+        return True
+
+    def published(self) -> dict[str, np.ndarray]:
+        """What its readers get."""
+        return {PARAMETERS: self._parameters_N.numpy(), COUNTS: np.array(self.counts, np.int64)}
+
+    def saved(self) -> dict[str, np.ndarray]:
+        """What a checkpoint has of it."""
+        state = {name: tensor.numpy() for name, tensor in self._state.items()}
+        return {**self.published(), **state, VERSION: np.array([self.version], np.int64)}
+
+
+def _begun(control: Control, plan: ParameterShardPlan, part: Weights, kept: Kept) -> ParameterShard:
+    """With what there is of a former life, of a checkpoint, or with a new network's parameters, in this order."""
+    config = plan.config
+    settings = config.roles
+    assert isinstance(settings, GorilaConfig)
+    algorithm = config.make_algorithm(plan.spec.action)
+    network = make_network(config, plan.spec, plan.network)
+    whole = apply_precision(network, config.run.precision, torch.device("cpu"))
+    state, saved = algorithm.rule.state(whole.master), {}
+    checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
+    if checkpoint is not None:
+        load_weights(whole, checkpoint.groups["weights"])
+        load_state(whole, state, checkpoint.groups["optimiser"])
+        saved = checkpoint.groups["server"]
+    version, counts = (
+        (int(saved[VERSION][plan.number]), saved[COUNTS][plan.number]) if saved else (0, (0, 0, 0))
+    )
+    published = {
+        PARAMETERS: whole.master[plan.first : plan.end].numpy().copy(),
+        COUNTS: np.array(counts, np.int64),
+    }
+    recalled = {name: array.copy() for name, array in published.items()}
+    # A part of a checkpoint may have been saved after what was published last.
+    if (newer := _recalled(control, part, recalled)) >= version:
+        version, published = newer, recalled
+    if not kept.is_filled:
+        own = {name: value[plan.first : plan.end] if value.ndim else value for name, value in state.items()}
+        kept.fill({name: value.numpy() for name, value in own.items()})
+    return ParameterShard(
+        ScaledRule(algorithm, whole),
+        plan.first,
+        torch.from_numpy(published[PARAMETERS]),
+        {name: torch.from_numpy(array) for name, array in kept.arrays.items()},
+        version,
+        Counts(*map(int, published[COUNTS])),
+        settings.max_staleness,
+    )
+
+
+def _recalled(control: Control, part: Weights, into: Mapping[str, np.ndarray]) -> int:
+    """The version of what a former life has published, if any of it is left, which is then in `into`; else -1."""
+    end = time.monotonic() + (_RECALL_S if control.attempt else 0.0)
+    while (version := part.pull_if_newer(-1, into)) < 0 and time.monotonic() < end:
+        control.beat()
+        control.sleep(0.02)
+    return version

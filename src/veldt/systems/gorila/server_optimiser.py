@@ -1,0 +1,182 @@
+"""From a learner's gradient to new parameters, by way of the parameter server (Nair et al. 2015, section 4).
+
+    learner --part of the gradient, version--> parameter shards --newest parts--> the same learner's network
+
+Nothing is applied here: the gradient goes to the shards, and what they have made of everybody's gradients comes back.
+The learner does not wait for that, so that its own last gradients may be missing in what it takes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from veldt.algorithms.base import Loss
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.errors import VeldtError, diverged
+from veldt.exchange.parameter_partition import Whole
+from veldt.exchange.slots import Arrays, SlotOut, Slots
+from veldt.exchange.weights import Weights
+from veldt.networks.flat import FlatParameters
+from veldt.runtime.roles import Control
+from veldt.systems.gorila.discard_monitor import Discards
+from veldt.systems.gorila.outliers import Outliers
+
+_LOOK_S = 0.25  # seconds without a beat, while a shard has no room
+_PAUSE_S = 0.01  # between looks whether all shards are there
+_DEADLINE_S = 300.0  # for a shard that was lost to be there again
+
+
+class ServerOptimiser:
+    """See `Optimiser`.
+
+    Args:
+        edges: those to each shard, in order, and then those from each.
+        rank: which learner it is.
+    """
+
+    def __init__(
+        self,
+        parameters: FlatParameters,
+        edges: Sequence[Slots | Weights],
+        settings: GorilaConfig,
+        control: Control,
+        rank: int,
+    ) -> None:
+        self.state: dict[str, Tensor] = {}  # the shards have it
+        self._parameters, self._control, self._rank = parameters, control, rank
+        self._fetch_every, self._since_fetch = settings.fetch_every, 0
+        shards = len(edges) // 2
+        gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
+        self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
+        # From and to an accelerator everything goes through these.
+        self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
+        self._whole = Whole(parts, self._pulled_P.numpy())
+        self._outliers = Outliers(settings.outlier_deviations)
+        self._stale_ones, self._outlying = Discards(self._warn_of_stale), Discards(self._warn_of_outliers)
+        self._settings, self._blocked_s = settings, 0.0
+
+    @property
+    def version(self) -> int:
+        """Of the parameters that it has: the updates in all of their parts."""
+        return self._whole.version
+
+    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
+        """Brings the gradient to the shards, unless its loss is an outlier, and takes what is new, when it is due.
+
+        VeldtError for a loss or a gradient that is not finite: it would spoil everybody's parameters.
+        """
+        value, norm = float(loss.total.detach()), float(loss.figures["gradient_norm"])
+        if not (math.isfinite(value) and math.isfinite(norm)):
+            raise diverged(f"the loss is {value} and its gradient's norm {norm}")
+        if not self._outliers.is_one(value):
+            self._push(gradient_P, learning_rate)
+        self._outlying.add(self._outliers.found, self._outliers.seen)
+        self._since_fetch += 1
+        if self._since_fetch >= self._fetch_every:
+            self.pull()
+            self._since_fetch = 0
+
+    def pull(self) -> None:
+        """Takes what is newer than it has of each part."""
+        if not self._whole.pull():
+            return
+        if self._pulled_P is not self._parameters.master:
+            self._parameters.master.copy_(self._pulled_P)
+        self._parameters.refresh()
+        if self._rank == 0:
+            self._stale_ones.add(self._whole.counts.stale, self._whole.counts.gradients)
+
+    def figures(self) -> dict[str, float]:
+        """What to log."""
+        counts = self._whole.counts
+        figures = {
+            "gorila/outlier_share": self._outlying.share,
+            "gorila/outliers": float(self._outliers.found),
+            "gorila/blocked_seconds": self._blocked_s,
+        }
+        if self._rank == 0:
+            figures |= {
+                "gorila/stale_share": self._stale_ones.share,
+                "gorila/stale": float(counts.stale),
+                "gorila/staleness_mean": counts.staleness / max(1, counts.gradients),
+            }
+        return {name: value for name, value in figures.items() if value is not None}
+
+    def _push(self, gradient_P: Tensor, learning_rate: float) -> None:
+        if gradient_P is not self._pushed_P:
+            self._pushed_P.copy_(gradient_P)
+        gradient = self._pushed_P.numpy()
+        shards = len(self._out)
+        for place in range(shards):  # not all from the same one on, or they would stay behind each other
+            shard = (self._rank + place) % shards
+            slot = self._room(shard)
+            if slot is None:
+                return
+            first, end = self._whole.bounds[shard]
+            np.copyto(slot["gradient"], gradient[first:end])
+            slot["base"][0], slot["learning_rate"][0] = self._whole.version_S[shard], learning_rate
+            self._out[shard].commit()
+
+    def _room(self, shard: int) -> Arrays | None:
+        """A free slot of this shard; None when it is time to end."""
+        out = self._out[shard]
+        if (slot := out.slot(0.0)) is not None:
+            return slot
+        began = time.monotonic()
+        while not self._control.stopping:
+            self._control.beat()
+            slot, waited_s = out.slot(_LOOK_S), time.monotonic() - began
+            if slot is not None:
+                self._blocked_s += waited_s
+                return slot
+            if waited_s > _DEADLINE_S:
+                raise VeldtError(f"the parameter shard {shard} took no gradient in {_DEADLINE_S:g} s")
+        return None
+
+    def begin(self) -> None:
+        """Takes the parameters of all shards, when they are there. VeldtError if one is not in five minutes."""
+        began = time.monotonic()
+        self.pull()
+        while self.version < 0 and not self._control.stopping:
+            if time.monotonic() - began > _DEADLINE_S:
+                missing = ", ".join(map(str, np.flatnonzero(self._whole.version_S < 0)))
+                raise VeldtError(
+                    f"no parameters came from the parameter shards {missing} in {_DEADLINE_S:g} s"
+                )
+            self._control.beat()
+            self._control.sleep(_PAUSE_S)
+            self.pull()
+
+    def _warn_of_stale(self, share: float) -> None:
+        settings = self._settings
+        self._control.say(
+            "note",
+            about="note",
+            text=f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
+            f"updates old, and those of {settings.learners} learners mostly are: raise --max-staleness (0: none is "
+            "discarded), or take fewer --learners",
+        )
+
+    def _warn_of_outliers(self, share: float) -> None:
+        settings = self._settings
+        self._control.say(
+            "note",
+            about="note",
+            text=f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "
+            f"{settings.outlier_deviations:g} standard deviations above their mean: raise --outlier-deviations (0: "
+            "none is discarded)",
+        )
+
+
+def _on_host(vector_P: Tensor) -> Tensor:
+    """The vector itself where it is in the host's memory, else room for a copy of it there."""
+    if vector_P.device.type == "cpu":
+        return vector_P
+    return torch.empty(vector_P.shape, pin_memory=vector_P.is_cuda)

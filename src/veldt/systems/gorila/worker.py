@@ -1,0 +1,87 @@
+"""The bundle of Gorila: an actor, a memory and a learner in one (Nair et al. 2015, section 4).
+
+    unit: simulators, sampler, experience, learner --gradient--> parameter shards
+                                                  <--newest parameters--
+
+Bundles have nothing in common but the parameters. One that dies takes nothing with it but its games and its memory: it
+begins anew from the parameter server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from veldt.algorithms.base import Algorithm, OffPolicy
+from veldt.config.gorila_settings import GorilaConfig
+from veldt.exchange.graph import Groups
+from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.slots import Slots
+from veldt.exchange.weights import Weights
+from veldt.networks.flat import FlatParameters
+from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.processes import may_have_children
+from veldt.runtime.roles import Control
+from veldt.systems.gorila.server_optimiser import ServerOptimiser
+from veldt.systems.roles.independent_learner import IndependentPlan, IndependentUnit
+from veldt.systems.roles.sampler_learner import Ties
+
+
+@subnormals_flushed()
+def run_bundle(control: Control, plan: IndependentPlan, pace: Pace, *edges: Slots | Weights) -> None:
+    """The role: samples and learns until it is told to stop. `edges` are those to all shards, and those from them."""
+    may_have_children()
+    _Bundle(control, plan, pace, edges).run()
+
+
+class _Bundle(IndependentUnit):
+    def __init__(
+        self,
+        control: Control,
+        plan: IndependentPlan,
+        pace: Pace,
+        edges: Sequence[Slots | Weights],
+    ) -> None:
+        settings = plan.assembly.config.roles
+        assert isinstance(settings, GorilaConfig)
+        self._settings, self._edges, self._acted = settings, edges, 0
+        ties = Ties(
+            optimiser=self._optimiser_of,
+            version_of=lambda own: self._optimiser.version,
+            beat=self._beat,
+            schedule=self._annealing_steps,
+        )
+        super().__init__(control, plan, pace, ties)
+        self._optimiser.begin()
+        self.take_up()
+
+    def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> ServerOptimiser:
+        self._optimiser = ServerOptimiser(parameters, self._edges, self._settings, self._control, self._rank)
+        return self._optimiser
+
+    def _annealing_steps(self, steps: int) -> int:
+        algorithm = self._unit.algorithm
+        if self._settings.anneal_by == "updates" and isinstance(algorithm, OffPolicy):
+            return algorithm.annealing_steps(steps, self._optimiser.version)
+        return steps
+
+    def _beat(self) -> None:
+        """Before each step of a group of simulators."""
+        self._control.beat()
+        slot, groups = self._unit.slot, len(self._unit.simulators.groups)
+        self._acted += slot.width
+        if self._acted >= self._settings.pull_every * groups:
+            self._acted = 0
+            self._optimiser.pull()
+            self._unit.acts_by_newest()
+
+    def after_phase(self) -> None:
+        """What it has learned is with the shards."""
+
+    def before_part(self) -> None:
+        """Nobody keeps anything to himself."""
+
+    def common(self, groups: Groups) -> Groups:
+        return {}
+
+    def exchange_figures(self) -> dict[str, float]:
+        return self._optimiser.figures()

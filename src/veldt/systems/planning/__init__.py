@@ -1,0 +1,1 @@
+"""Planning: measures the machine and decides what was left to `auto`."""

@@ -1,0 +1,255 @@
+"""From a configuration to the parts of a system: what every system needs, decided once and said."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import torch
+from torch import nn
+
+from veldt.agent import Agent, make_network
+from veldt.algorithms.base import Algorithm, Forward, OffPolicy
+from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.config.ga3c_settings import Ga3cConfig
+from veldt.config.system_settings import ActorsConfig, RolesConfig
+from veldt.config.train_config import TrainConfig
+from veldt.envs.action_replay import ActionsUntil
+from veldt.envs.arrangement import Plan, make_simulators, plan, probe_spec
+from veldt.envs.env import StepperSettings
+from veldt.envs.in_process import Simulators
+from veldt.envs.source import EnvSource
+from veldt.envs.spec import SimulatorSpec
+from veldt.errors import UsageError
+from veldt.networks.build import TorsoFactory
+from veldt.networks.flat import FlatParameters
+from veldt.networks.precision import CompiledForward, Network, apply_precision
+from veldt.replay.size import transitions_each
+from veldt.runtime.cores import allowed_cores
+from veldt.runtime.devices import choose_device, inference_threads
+from veldt.sampling.observations import blank_observation
+from veldt.systems.planning.autotune import choose_arithmetic
+
+
+class _ByValue:
+    """Arrives in this run's own processes as the function itself, even if it is one of a script."""
+
+    def __init__(self, function: TorsoFactory) -> None:
+        self._function = function
+
+    def __call__(self, shape: tuple[int, ...]) -> nn.Module:
+        return self._function(shape)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return cloudpickle.loads, (cloudpickle.dumps(self._function),)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user."""
+
+    config: TrainConfig
+    source: EnvSource
+    spec: SimulatorSpec
+    plan: Plan
+    device: torch.device
+    network_factory: TorsoFactory | None
+    decisions: tuple[str, ...]
+
+    @property
+    def portable(self) -> Assembly:
+        """This, for roles."""
+        return dataclasses.replace(self, network_factory=self.portable_network)
+
+    @property
+    def portable_network(self) -> TorsoFactory | None:
+        """`network_factory` for roles, which the script that it may be defined in is unknown to."""
+        return None if self.network_factory is None else _ByValue(self.network_factory)
+
+    @property
+    def horizon(self) -> int:
+        return self.algorithm().horizon(self.config.phase_width)
+
+    def algorithm(self) -> Algorithm:
+        return self.config.make_algorithm(self.spec.action)
+
+    def network(self) -> tuple[Network, FlatParameters]:
+        """The network on its device in its precision, and its flat parameters."""
+        network = make_network(self.config, self.spec, self.network_factory)
+        return network, apply_precision(network, self.config.run.precision, self.device)
+
+    def shared_parameters(self) -> FlatParameters:
+        """The parameters of a network like all learners', on the CPU.
+
+        UsageError where a network has anything else, which each of several learners would have for itself.
+        """
+        network = make_network(self.config, self.spec, self.network_factory)
+        parameters = apply_precision(network, self.config.run.precision, torch.device("cpu"))
+        if others := sorted(parameters.tensors().keys() - set(parameters.names)):
+            raise UsageError(
+                f"the network has the buffer '{others[0]}', and learners share parameters only: take a network without "
+                "(layer normalisation instead of batch normalisation, say), or a recipe with one learner"
+            )
+        return parameters
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The weights as they begin, by name: what their edge carries."""
+        return self.network()[1].arrays()
+
+    def agent(self, network: Network, path: Path) -> Agent:
+        """The policy of a network that goes on learning."""
+        return Agent(self.config, self.source, self.spec, network, path=path, step=0, device=self.device)
+
+    def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
+        return CompiledForward(network, on_fallback) if self.config.run.compile else network
+
+    def train_threads(self) -> None:
+        """Gives training its threads."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(self.config.run.threads)
+
+    def infer_threads(self) -> None:
+        """Gives inference its threads."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(self._infer_threads)
+
+    @property
+    def inference_cores(self) -> Sequence[int]:
+        """The cores that inference takes in turn; none if it has one of its own, or several at once."""
+        cores = sorted(set(self.plan.cores))
+        alone = self.device.type == "cpu" and self.plan.groups > 1 and self._infer_threads == 1
+        return cores if alone and cores == allowed_cores() else ()
+
+    @property
+    def _infer_threads(self) -> int:
+        return inference_threads(self.config.run.threads, self.plan.groups, self.plan.backend == "workers")
+
+    def simulators(
+        self, settings: StepperSettings, steps: int, actions_until: ActionsUntil = lambda b, t: None
+    ) -> Simulators:
+        """The simulators of the plan, with a slot of `steps` rows; see `make_simulators`.
+
+        On the CPU they stack frames; an accelerator does it itself.
+        """
+        stacks = self.device.type == "cpu"
+        return make_simulators(settings, self.spec, steps, self.plan, stacks, actions_until)
+
+
+def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> Assembly:
+    """Decides everything that `config` leaves to `auto`, by measuring where it depends on the machine.
+
+    A configuration that has been through here comes out the same, without measuring: so a resumed run is arranged as
+    it was.
+    """
+    device = choose_device(config.run.device)
+    decisions = []
+    spec = probe_spec(source, config.atari)
+    algorithm = config.make_algorithm(spec.action)
+    phase_width = config.phase_width
+    horizon = algorithm.horizon(phase_width)
+    accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
+    if isinstance(algorithm, OffPolicy) and config.replay is not None:
+        # Before anything is written or started: the size must fit.
+        transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
+    if isinstance(config.roles, ActorsConfig | Ga3cConfig) and not config.in_phases:
+        chosen = Plan("in-process", 0, 1, (), "in the processes that act")
+        config = _shared_out(config, config.roles, accelerators)
+        decisions.append(_say_roles(config, accelerators))
+    else:
+        units = config.roles.learners
+        width = config.simulation.num_simulators // units
+        one = dataclasses.replace(config.simulation, num_simulators=width)
+        chosen = plan(source, one, config.atari, accelerators, units)
+        said = _say(chosen, width, horizon, "this" if config.in_one_process else "its own")
+        decisions.append(said if units == 1 else f"{units} learners, each with {said}")
+        if isinstance(config.learn, OffPolicyConfig):
+            decisions.append(_say_phase(config.learn, phase_width))
+        if units > 1:
+            threads = max(1, (len(allowed_cores()) - accelerators) // units)
+            config = _replace_run(config, threads=config.run.threads or threads)
+    config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
+    config = _replace_run(config, device=str(device))
+    rows = algorithm.update_rows(phase_width) // config.batch_shares
+    arithmetic = choose_arithmetic(
+        lambda: make_network(config, spec, network),
+        blank_observation(spec, rows, device),
+        device,
+        config.run.precision,
+        config.run.threads,
+    )
+    config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
+    decisions += arithmetic.reasons
+    assembly = Assembly(config, source, spec, chosen, device, network, tuple(decisions))
+    if config.roles.learners > 1:
+        assembly.shared_parameters()  # which refuses what could not be shared
+    return assembly
+
+
+def _shared_out(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerators: int) -> TrainConfig:
+    """With as many processes that act as there are cores, if that is left open, and half of the cores for learning on
+    the CPU."""
+    cores = max(1, len(allowed_cores()) - accelerators)
+    simulators = config.simulation.num_simulators
+    count = max(n for n in range(1, min(cores, simulators) + 1) if simulators % n == 0)
+    shared_out: RolesConfig
+    if isinstance(roles, Ga3cConfig):
+        shared_out = dataclasses.replace(roles, hosts=roles.hosts or count)
+    else:
+        shared_out = dataclasses.replace(roles, actors=roles.actors or count)
+    threads = config.run.threads or (1 if accelerators else max(1, cores // 2))
+    return _replace_run(dataclasses.replace(config, roles=shared_out), threads=threads)
+
+
+def _say_roles(config: TrainConfig, accelerators: int) -> str:
+    roles, threads = config.roles, config.run.threads
+    cores, simulators = len(allowed_cores()), config.simulation.num_simulators
+    where = "on the accelerator" if accelerators else f"with {counted(threads, 'thread', 'threads')}"
+    if isinstance(roles, Ga3cConfig):
+        return (
+            f"{counted(simulators, 'agent', 'agents')} in {counted(roles.hosts, 'process', 'processes')}, a model "
+            f"{where} each for {counted(roles.predictors, 'predictor', 'predictors')} and "
+            f"{counted(roles.trainers, 'trainer', 'trainers')}, on {counted(cores, 'core', 'cores')}"
+        )
+    assert isinstance(roles, ActorsConfig)
+    actors = roles.actors
+    width = simulators // actors
+    learners = "a learner" if roles.learners == 1 else f"{roles.learners} learners, each"
+    return (
+        f"{counted(actors, 'actor', 'actors')} x {counted(width, 'simulator', 'simulators')}, {learners} {where}, on "
+        f"{counted(cores, 'core', 'cores')}"
+    )
+
+
+def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, **changes))
+
+
+def _say(chosen: Plan, simulators: int, horizon: int, whose: str) -> str:
+    if chosen.backend == "in-process":
+        each = counted(simulators, "simulator", "simulators")
+        return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
+    groups = "two alternating groups" if chosen.groups == 2 else "one group"
+    cores = sorted(set(chosen.cores))
+    where = f"{counted(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"
+    return (
+        f"{counted(simulators, 'simulator', 'simulators')} x {horizon} steps, in {where} "
+        f"{', '.join(map(str, cores))}, {groups} ({chosen.reason})"
+    )
+
+
+def _say_phase(learn: OffPolicyConfig, simulators: int) -> str:
+    updates = learn.updates_per_phase(simulators)
+    return (
+        f"after each {learn.steps_per_phase(simulators) * simulators:,} steps {updates:g} "
+        f"{'update' if updates == 1 else 'updates'} of {learn.batch:,} transitions (each step is used "
+        f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate():g}"
+    )
+
+
+def counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,0 +1,1 @@
+"""Roles that several systems share: actor, learner, replay shard, evaluator, sampler-learner."""

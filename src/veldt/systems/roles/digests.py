@@ -1,0 +1,30 @@
+"""Short numbers by which learners see whether they have the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from veldt.config.train_config import TrainConfig, to_dict
+from veldt.networks.flat import FlatParameters
+from veldt.runs.machine import versions
+
+
+def digests_of(config: TrainConfig) -> dict[str, int]:
+    """Of all settings, and of the versions of what a run's numbers depend on: an int64 each, by what it is of."""
+    return {"settings": _of_values(to_dict(config)), "versions": _of_values(versions())}
+
+
+def digest_of_weights(parameters: FlatParameters) -> int:
+    """Of every bit of the parameters, an int64; it waits for the device."""
+    return _digest(parameters.master.cpu().numpy().tobytes())
+
+
+def _of_values(values: Mapping[str, Any]) -> int:
+    return _digest(json.dumps(values, sort_keys=True).encode())
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)

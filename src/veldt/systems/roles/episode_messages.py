@@ -1,0 +1,40 @@
+"""Finished games on their way from whoever played them to the run's records."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veldt.envs.seeding import episode_seed
+from veldt.runtime.roles import Control
+from veldt.runtime.supervision import Message
+from veldt.sampling.episodes import Game
+
+
+def say_games(control: Control, games: list[Game], run_seed: int, first: int) -> None:
+    """Sends games of a role whose simulators begin at `first` of the run and were seeded from `run_seed`."""
+    control.say(
+        "games",
+        {"actions": np.concatenate([game.actions for game in games])},
+        games=[
+            {
+                "simulator": first + game.simulator,
+                "episode": game.episode,
+                "seed": episode_seed(run_seed, game.simulator, game.episode),
+                "prefix": game.prefix,
+                "score": game.score,
+                "length": game.length,
+            }
+            for game in games
+        ],
+    )
+
+
+def heard_games(message: Message) -> list[tuple[Game, int]]:
+    """The games of such a message, and the seed of each."""
+    games, end = [], 0
+    for values in message.values["games"]:
+        begin, end = end, end + values["length"]
+        actions = message.arrays["actions"][begin:end]
+        game = Game(values["simulator"], values["episode"], values["prefix"], values["score"], actions)
+        games.append((game, values["seed"]))
+    return games

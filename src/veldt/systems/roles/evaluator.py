@@ -1,0 +1,174 @@
+"""The evaluator as a role: plays by the newest weights beside training, as a trained policy is evaluated.
+
+weights ==> evaluator ==games, evaluations==> the run's records
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from veldt.agent import Agent, make_network
+from veldt.config.train_config import TrainConfig
+from veldt.envs.arrangement import Plan, make_simulators
+from veldt.envs.env import StepperSettings
+from veldt.envs.seeding import EVALUATION, derive_seed
+from veldt.envs.settings import SimulationConfig
+from veldt.envs.source import EnvSource
+from veldt.envs.spec import SimulatorSpec
+from veldt.evaluation.evaluator import play_steps
+from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.weights import Weights
+from veldt.networks.build import TorsoFactory
+from veldt.networks.precision import apply_precision
+from veldt.networks.recurrent import memory_of
+from veldt.runtime.roles import Control
+from veldt.sampling.episodes import EpisodeBook
+from veldt.sampling.sampler import Sampler
+from veldt.systems.roles.episode_messages import say_games
+from veldt.tracking.stage_clock import StageClock
+
+_ROWS = 16  # steps between looks for newer weights
+_WAIT_S = 0.1
+
+
+@dataclass(frozen=True)
+class EvaluatorPlan:
+    """Its `width` simulators are numbered from `first`. `evaluated_at` are the steps of the last evaluation."""
+
+    config: TrainConfig
+    source: EnvSource
+    spec: SimulatorSpec
+    network: TorsoFactory | None
+    first: int
+    width: int
+    share: float
+    evaluated_at: int = 0
+    lives: int = 0
+
+
+def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace: Pace) -> None:
+    """The role: plays as much of the time as its share is, and evaluates by the protocol when that is due."""
+    torch.set_num_threads(1)
+    policy = _NewestPolicy(plan, weights)
+    player = _Player(control, plan, policy) if plan.share else None
+    every, evaluated_at = plan.config.run.evaluate_every, plan.evaluated_at
+    try:
+        while not control.stopping:
+            control.beat()
+            if not policy.renew():
+                control.sleep(_WAIT_S)
+                continue
+            if every and pace.steps // every > evaluated_at // every:
+                evaluated_at = pace.steps
+                _evaluate(control, plan, policy, evaluated_at)
+            if player is None:
+                control.sleep(_WAIT_S)
+            else:
+                began, worked = time.monotonic(), time.thread_time()
+                player.play()
+                # Where cores are short, what it waits for one is part of its rest.
+                due = began + (time.thread_time() - worked) / plan.share
+                _rest_until(control, due)
+    finally:
+        if player is not None:
+            player.close()
+
+
+def _rest_until(control: Control, end: float) -> None:
+    while (left := end - time.monotonic()) > 0 and not control.stopping:
+        control.beat()
+        control.sleep(min(left, _WAIT_S))
+
+
+def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step: int) -> None:
+    """Plays by the protocol of `veldt evaluate`."""
+    config = dataclasses.replace(plan.config, simulation=_in_process(plan))
+    agent = Agent(
+        config,
+        plan.source,
+        plan.spec,
+        policy.network,
+        path=Path(),
+        step=step,
+        device=torch.device("cpu"),
+    )
+
+    def stopped() -> bool:
+        control.beat()
+        return control.stopping
+
+    steps, seed = config.run.evaluate_steps, config.run.seed
+    result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stopped)
+    if not control.stopping:
+        control.say("evaluation", step=step, scores=result.scores, lengths=result.lengths)
+
+
+def _in_process(plan: EvaluatorPlan) -> SimulationConfig:
+    return dataclasses.replace(
+        plan.config.simulation,
+        num_simulators=plan.width,
+        simulators="in-process",
+        processes=0,
+        alternate="off",
+        decorrelate=0,
+    )
+
+
+class _NewestPolicy:
+    """A network with the newest weights; `version` is theirs, -1 before there are any."""
+
+    def __init__(self, plan: EvaluatorPlan, weights: Weights) -> None:
+        self.network = make_network(plan.config, plan.spec, plan.network)
+        precision = plan.config.run.precision
+        self._parameters = apply_precision(self.network, precision, torch.device("cpu"))
+        self._arrays, self._weights, self.version = self._parameters.arrays(), weights, -1
+        weights.check(self._arrays)
+
+    def renew(self) -> bool:
+        """Takes newer weights, if there are any; False while there have never been any."""
+        version = self._weights.pull_if_newer(self.version, self._arrays)
+        if version != self.version:
+            self.version = version
+            self._parameters.refresh()
+        return version >= 0
+
+
+class _Player:
+    """Games that are played by whatever policy is the newest, one after another."""
+
+    def __init__(self, control: Control, plan: EvaluatorPlan, policy: _NewestPolicy) -> None:
+        self._control, self._plan, self._policy = control, plan, policy
+        config = plan.config
+        algorithm = config.make_algorithm(plan.spec.action)
+        self._seed = derive_seed(config.run.seed, EVALUATION, plan.lives + control.attempt)
+        settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari, plan.first)
+        here = Plan("in-process", 0, 1, (), "an evaluator's own")
+        self._simulators = make_simulators(settings, plan.spec, _ROWS, here, stacks=True)
+        self._book = EpisodeBook(plan.width, self._simulators.start())
+        self._sampler = Sampler(
+            self._simulators,
+            algorithm,
+            policy.network,
+            torch.device("cpu"),
+            self._seed,
+            StageClock(),
+            noise=algorithm.action_noise(policy.network),
+            memory=memory_of(policy.network),
+            beat=control.beat,
+        )
+
+    def play(self) -> None:
+        """A few steps of every game."""
+        self._sampler.version = self._policy.version
+        self._sampler.sample(None)
+        if games := self._book.add(self._sampler.trajectory):
+            say_games(self._control, games, self._seed, self._plan.first)
+        self._sampler.carry_over()
+
+    def close(self) -> None:
+        self._simulators.close()

@@ -1,0 +1,155 @@
+"""Parts of graphs that systems with actors share."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from veldt.config.system_settings import ActorsConfig
+from veldt.config.train_config import TrainConfig
+from veldt.exchange.graph import Edge, Role, WeightsSpec, role_name
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.own_names import MEETING
+from veldt.runtime.shared import Layout
+from veldt.systems.planning.run_plan import Assembly, counted
+from veldt.systems.roles.actor import ActorPlan, run_actor
+from veldt.systems.roles.evaluator import EvaluatorPlan, run_evaluator
+from veldt.systems.roles.learner import LearnerPlan
+
+_COMPILE_S = 300.0  # an update may compile the network
+_UPDATE_S = 60.0  # a large one, of a large network, beside other work
+_MEET_S = 300.0  # learners wait for each other
+# Where cores are short, the learner goes before actors, which must wait for it anyway.
+_ACTOR_NICENESS = 10
+
+
+def weights_edge(assembly: Assembly, target: str = "actor", source: str = "learner") -> Edge:
+    """From whoever learns to all who act, of whom `target` is drawn."""
+    layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in assembly.weights().items()}
+    return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts))
+
+
+def meeting_of(run: Path | None) -> Path:
+    """A file of its own for learners to find each other by."""
+    return (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
+
+
+def learners(
+    assembly: Assembly,
+    entry: Callable[..., None],
+    run: Path | None,
+    edges: Sequence[Sequence[str]],
+    make_plan: Callable[..., LearnerPlan] = LearnerPlan,
+) -> Role:
+    """As many as the configuration says; `make_plan` gets what all learners' plans have by name."""
+    config = assembly.config
+    assert isinstance(config.roles, ActorsConfig)
+    count, threads, meeting = config.roles.learners, config.run.threads, meeting_of(run)
+    plans = [
+        make_plan(
+            config=config,
+            spec=assembly.spec,
+            network=assembly.portable_network,
+            publish_every=config.roles.publish_every,
+            run=run,
+            rank=rank,
+            learners=count,
+            meeting=meeting,
+        )
+        for rank in range(count)
+    ]
+    return Role(
+        "learner",
+        f"learns on {config.run.device}, {counted(threads, 'thread', 'threads')}",
+        entry,
+        plans,
+        edges,
+        config.roles.restarts,
+        _COMPILE_S if config.run.compile else _UPDATE_S,
+        keeps=1,  # all have the same
+        goes_on_from="the checkpoint of step {step:,}",
+        together=True,
+        begin_s=_MEET_S,
+        gpus=int(assembly.device.type == "cuda"),
+    )
+
+
+def actors(
+    assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None, least: int = 1
+) -> Role:
+    """As many as the configuration says, which hand over `steps` rows at once to the edges `slots` in turn.
+
+    The others cannot work without `least` of them.
+    """
+    config = assembly.config
+    assert isinstance(config.roles, ActorsConfig)
+    simulators, count = config.simulation.num_simulators, config.roles.actors
+    width, lives = simulators // count, lives_of(checkpoint)
+    plans = [
+        ActorPlan(
+            config,
+            assembly.source,
+            assembly.spec,
+            assembly.portable_network,
+            number=number,
+            ring=number // len(slots),
+            first=number * width,
+            width=width,
+            steps=steps,
+            pull_every=config.roles.pull_every,
+            lives=lives.get(role_name("actor", number, count), 0),
+        )
+        for number in range(count)
+    ]
+    return Role(
+        "actor",
+        f"acts in {width} simulators with a policy of its own",
+        run_actor,
+        plans,
+        [("weights", slots[number % len(slots)], "pace") for number in range(count)],
+        config.roles.restarts,
+        max(30.0, config.simulation.env_timeout),
+        niceness=_ACTOR_NICENESS,
+        least=least,
+    )
+
+
+def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
+    """One, if the configuration asks for any evaluation."""
+    config = assembly.config
+    share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
+    if share == 0 and config.run.evaluate_every == 0:
+        return ()
+    plan = EvaluatorPlan(
+        config,
+        assembly.source,
+        assembly.spec,
+        assembly.portable_network,
+        first=config.simulation.num_simulators,
+        width=config.simulation.num_simulators,
+        share=share,
+        evaluated_at=checkpoint.meta["evaluated_at"] if checkpoint else 0,
+        lives=lives_of(checkpoint).get("evaluator", 0),
+    )
+    role = Role(
+        "evaluator",
+        "plays games by the newest weights",
+        run_evaluator,
+        [plan],
+        [("weights", "pace")],
+        config.roles.restarts,
+        max(30.0, config.simulation.env_timeout),
+        least=0,
+    )
+    return (role,)
+
+
+def unit_deadline_s(config: TrainConfig) -> float:
+    """Seconds after which a unit that gives no sign of life counts as hung: it may wait for another's simulators."""
+    return config.simulation.env_timeout + (_COMPILE_S if config.run.compile else _UPDATE_S)
+
+
+def lives_of(checkpoint: Checkpoint | None) -> dict[str, int]:
+    return checkpoint.meta["lives"] if checkpoint else {}

@@ -1,0 +1,209 @@
+"""What learners of decoupled systems share: weights published, figures said, a part of every checkpoint."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from veldt.agent import make_network
+from veldt.algorithms.base import Forward, Loss
+from veldt.config.train_config import TrainConfig
+from veldt.envs.spec import SimulatorSpec
+from veldt.errors import PeerLost
+from veldt.exchange.gradients import AllReduce, GradientEdge, OneLearner
+from veldt.exchange.graph import Groups
+from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.weights import Weights
+from veldt.learning.learner import Learner
+from veldt.networks.build import TorsoFactory
+from veldt.networks.flat import FlatParameters
+from veldt.networks.precision import CompiledForward, Network, apply_precision
+from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runtime.devices import nth_device
+from veldt.runtime.roles import Control
+from veldt.runtime.system_memory import keep_freed_memory
+from veldt.systems.roles.digests import digest_of_weights, digests_of
+from veldt.systems.roles.update_metrics import UpdateFigures
+from veldt.tracking.stage_clock import StageClock
+
+_AGREE_EVERY = 16  # updates between agreements of several learners on how far the run is
+
+
+@dataclass(frozen=True)
+class LearnerPlan:
+    """`publish_every` counts updates. `run` is the run's directory, whose newest checkpoint it goes on from.
+
+    Of several learners the one of rank 0 publishes and keeps; they meet at a file whose name begins with `meeting`.
+    """
+
+    config: TrainConfig
+    spec: SimulatorSpec
+    network: TorsoFactory | None
+    publish_every: int
+    run: Path | None = None
+    rank: int = 0
+    learners: int = 1
+    meeting: Path | None = None
+
+
+class LearnerRole(ABC):
+    """Owns network and target network; the kinds say where batches come from.
+
+    `weights` is None where nobody acts by a copy of them.
+    """
+
+    def __init__(self, control: Control, plan: LearnerPlan, weights: Weights | None, pace: Pace) -> None:
+        keep_freed_memory()
+        self._control, self._plan, self._weights, self._pace = control, plan, weights, pace
+        config = plan.config
+        torch.set_num_threads(max(1, config.run.threads))
+        self._device = nth_device(config.run.device, plan.rank)
+        self._algorithm = config.make_algorithm(plan.spec.action)
+        self._network, self._parameters = self._made()
+        target, target_parameters = self._made() if self._algorithm.target else (None, None)
+        self._forward = self._compiled(self._network)
+        self._target = None if target is None else self._compiled(target)
+        edge = self._gradient_edge()
+        self._learner = self._made_learner(edge, target_parameters)
+        self._clock, self._figures, self._said_snapshot = StageClock(), UpdateFigures(), 0
+        checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
+        if checkpoint is not None:
+            groups = checkpoint.groups
+            self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+        edge.agree({**digests_of(config), "weights": digest_of_weights(self._parameters)})
+        self._learner.updates = self._updates_before(edge)
+        pace.updates_L[plan.rank] = self._learner.updates
+        self._edge, self._shared_progress, self._first_update = edge, 0.0, self._learner.updates
+        self._publish()
+
+    def run(self) -> None:
+        """Learns until it is told to stop."""
+        try:
+            while not self._control.stopping:
+                if self.goes_on():
+                    self._control.beat()
+                self._say_part()
+                self.step()
+                self._say_how_it_goes(is_due=self._figures.is_due)
+            self._say_how_it_goes(is_due=self._figures.has_any)
+        except PeerLost:
+            if not self._control.stopping:  # else another learner has ended already
+                raise
+
+    @abstractmethod
+    def step(self) -> None:
+        """One update, or a short wait for what it needs."""
+
+    def goes_on(self) -> bool:
+        """Whether all that works here has gone on since this last said so."""
+        return True
+
+    @abstractmethod
+    def experience(self) -> dict[str, float]:
+        """Figures of its own to log."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it says figures: those of one of several are those of all."""
+        return self._plan.rank == 0
+
+    def _made_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
+        return Learner(self._algorithm, self._forward, self._parameters, edge, target)
+
+    def _updates_before(self, edge: GradientEdge) -> int:
+        """Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
+        none of the versions that are there."""
+        lived = 1 if self._control.attempt else 0
+        return int(edge.largest(float(self._pace.updates_L.max()))) + lived
+
+    @property
+    def progress(self) -> float:
+        return min(1.0, self._pace.steps / self._plan.config.run.steps)
+
+    def _common_progress(self) -> float:
+        """As far as the learners have agreed now and then: steps of different sizes would part them for good."""
+        if self._plan.learners == 1:
+            return self.progress
+        if (self._learner.updates - self._first_update) % _AGREE_EVERY == 0:
+            self._shared_progress = self._edge.largest(self.progress)
+        return self._shared_progress
+
+    def update(self, batch: Any, version_N: np.ndarray, rows: int) -> Loss:
+        """Learns from what the algorithm makes a loss of; `version_N` are the policy versions that acted in it.
+
+        An accelerator may still be at it; `publish` waits for it.
+        """
+        rate = self._algorithm.learning_rate(self._common_progress(), rows)
+        lag_N = self._learner.version - version_N
+        with self._clock("train"):
+            loss = self._learner.update(batch, self.progress, rate)
+        self._figures.add(loss.figures, lag_N, rate)
+        self._pace.updates_L[self._plan.rank] += 1
+        return loss
+
+    def publish(self) -> None:
+        """Says what the weights are after the last updates, when one of these was due to be said."""
+        every = self._plan.publish_every
+        if self._learner.updates // every > self._published // every:
+            self._publish()
+
+    def _publish(self) -> None:
+        self._published = self._learner.updates
+        if self._weights is not None and self._plan.rank == 0:
+            self._weights.publish(self._learner.updates, self._parameters.arrays())
+
+    def _say_how_it_goes(self, *, is_due: bool) -> None:
+        if self.speaks and is_due:
+            self._control.say(
+                "figures",
+                **self._figures.taken(),
+                updates=self._learner.version,
+                seconds=self._clock.seconds,
+                experience=self.experience(),
+            )
+
+    def _say_part(self) -> None:
+        """Its part of a snapshot that is wanted."""
+        number = self._control.snapshot
+        if number in (0, self._said_snapshot) or not self.speaks:
+            return
+        self._said_snapshot = number
+        groups = self._kept()
+        arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
+        values = {"rank": self._plan.rank, "updates": self._learner.updates, **self._kept_values()}
+        self._control.say("part", arrays, number=number, **values)
+
+    def _kept(self) -> Groups:
+        """What a checkpoint has of it."""
+        return {
+            "weights": self._learner.weights(),
+            "optimiser": self._learner.rule_state(),
+            "target": self._learner.target_weights(),
+        }
+
+    def _kept_values(self) -> dict[str, Any]:
+        """What of its own a checkpoint keeps besides, JSON values: "unit", if there is any."""
+        return {}
+
+    def _gradient_edge(self) -> GradientEdge:
+        plan = self._plan
+        if plan.learners == 1:
+            return OneLearner()
+        assert plan.meeting is not None
+        # They are all started again together, and meet anew.
+        meeting = plan.meeting.with_name(f"{plan.meeting.name}-{self._control.attempt}")
+        return AllReduce(plan.rank, plan.learners, meeting, self._device, self._control.beat)
+
+    def _made(self) -> tuple[Network, FlatParameters]:
+        network = make_network(self._plan.config, self._plan.spec, self._plan.network)
+        return network, apply_precision(network, self._plan.config.run.precision, self._device)
+
+    def _compiled(self, network: Network) -> Forward:
+        if not self._plan.config.run.compile:
+            return network
+        return CompiledForward(network, lambda text: self._control.say("note", about="note", text=text))

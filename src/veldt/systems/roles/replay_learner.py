@@ -1,0 +1,119 @@
+"""The learner of Ape-X: batches from shards, weights to actors (Horgan et al. 2018, algorithm 2)."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.transitions import Transitions
+from veldt.envs.seeding import REPLAY, derive_seed
+from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.replay import ReplayEnds, ReplayIn
+from veldt.exchange.weights import Weights
+from veldt.learning.batch_sources import to_transitions
+from veldt.learning.replay_batches import Batches
+from veldt.replay.buffer import Sample
+from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.roles import Control
+from veldt.systems.roles.learner import LearnerPlan, LearnerRole
+
+_WAIT_S = 0.25  # seconds without a beat, while a batch is awaited
+_EMPTY_S = 2.0  # until a memory without rows counts as empty
+_SLEEP_S = 0.002  # seconds between looks whether learning may go on
+
+
+@subnormals_flushed()
+def run_apex_learner(
+    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: Pace
+) -> None:
+    """The role: learns until it is told to stop."""
+    ApexLearner(control, plan, weights, edge.client(), pace).run()
+
+
+class ApexLearner(LearnerRole):
+    """Learns from what it orders of shards."""
+
+    def __init__(
+        self, control: Control, plan: LearnerPlan, weights: Weights | None, client: ReplayIn, pace: Pace
+    ) -> None:
+        super().__init__(control, plan, weights, pace)
+        assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None
+        self._off_policy, self._replay, self._client = self._algorithm, plan.config.replay, client
+        self._is_prioritised = self._replay.replay == "prioritised"
+        self._noise = self._off_policy.update_noise(self._network)
+        self._ordered = self._taken = self._learner.updates
+        self._empty_since = time.monotonic()
+        self._batches = Batches(
+            client,
+            self._transitions,
+            self._beta,
+            plan.spec,
+            self._device,
+            self._clock,
+            ahead=self._device.type != "cpu",
+        )
+
+    def step(self) -> None:
+        self._order()
+        if self._pace.may_learn(self._plan.rank):
+            self._learn()
+        else:  # acting is to catch up first
+            with self._clock("wait"):
+                self._control.sleep(_SLEEP_S)
+
+    def experience(self) -> dict[str, float]:
+        return {
+            "replay/transitions": float(self._client.rows),
+            "replay/dropped_priorities": float(self._client.dropped),
+            "replay/beta": self._beta(),
+        }
+
+    def _order(self) -> None:
+        with self._clock("replay"):
+            while self._client.order(self._seed(0, self._ordered), 0.0):
+                self._ordered += 1
+
+    def _seed(self, purpose: int, number: int) -> int:
+        return derive_seed(self._plan.config.run.seed, REPLAY, number, purpose, self._plan.rank)
+
+    def _learn(self) -> None:
+        taken = self._batches.take(_WAIT_S)
+        if taken is None:
+            self._see_to_nothing()
+            return
+        self._empty_since = time.monotonic()
+        with self._clock("train"):
+            assert self._target is not None
+            transitions = taken.transitions
+            if self._plan.learners > 1 and self._is_prioritised:
+                transitions = taken.weighed_among_all(self._edge)
+            targets = self._off_policy.targets(self._forward, self._target, transitions)
+        loss = self.update(targets, taken.version_N, len(taken.version_N))
+        self._batches.fetch()
+        self.publish()
+        if loss.priority is not None and self._is_prioritised:
+            with self._clock("replay"):
+                self._client.update(taken.batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
+
+    def _see_to_nothing(self) -> None:
+        """Where actors wait for this one, which has nothing to learn from until they go on, what is due is excused.
+
+        Only when it has been so for a while: a shard that begins says what it has read a moment after it is there.
+        """
+        now = time.monotonic()
+        if self._plan.rank or self._pace.may_act() or not self._client.is_empty:
+            self._empty_since = now
+        elif now - self._empty_since > _EMPTY_S:
+            self._pace.excuse()
+        if not self._client.rows:  # then there is no batch to wait for, either
+            with self._clock("wait"):
+                self._control.sleep(_SLEEP_S)
+
+    def _transitions(self, sample: Sample, beta: float) -> Transitions:
+        seed, self._taken = self._seed(1, self._taken), self._taken + 1
+        return to_transitions(sample, self._plan.spec, beta, self._noise, seed, self._device)
+
+    def _beta(self) -> float:
+        return self._replay.beta(self.progress)

@@ -1,0 +1,122 @@
+"""Actors that fill a replay buffer in shards, from which learners sample: what Ape-X and Gorila share.
+
+actors ==steps, first priorities==> replay shards ==batches==> learners
+                                          ^                       |
+                                          +------ priorities -----+
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from veldt.algorithms.base import OffPolicy
+from veldt.config.system_settings import ApexConfig
+from veldt.envs.trajectory import row_layouts
+from veldt.exchange.graph import Edge, ReplaySpec, Role, SlotsSpec
+from veldt.exchange.rate_limiter import PaceSpec, check_slack, least_slack
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.shared import Layout
+from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.roles.graph_parts import actors
+from veldt.systems.roles.replay_shard import ShardPlan, batch_layouts, run_shard
+
+_DEPTH = 3  # slots of each actor: one is written, one is stored, and one is ready
+_RESTORE_S = 300.0  # a shard that begins in mid-run reads its memory from the disk
+_HUNG_S = 30.0
+
+
+@dataclass(frozen=True)
+class ReplayTopology:
+    """The actors, the replay shards and the edges around them, without the learners and the weights edge.
+
+    `batches` are the names of the edges that the learners sample from, `edges` all edges but the weights.
+    """
+
+    edges: dict[str, Edge]
+    batches: list[str]
+    replay: Role
+    actors: Role
+
+
+def replay_topology(assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None) -> ReplayTopology:
+    """See `ReplayTopology`; UsageError where its sizes cannot work."""
+    config, spec, algorithm = assembly.config, assembly.spec, assembly.algorithm()
+    settings = config.roles
+    assert isinstance(settings, ApexConfig) and isinstance(algorithm, OffPolicy) and config.replay is not None
+    simulators, count, shards = config.simulation.num_simulators, settings.actors, settings.shards
+    width = simulators // count
+    rows = settings.rows(width, algorithm.returns.steps)
+    members = [range(shard, count, shards) for shard in range(shards)]
+    keeps = run if config.run.checkpoint_replay == "full" else None
+    share = algorithm.batch // config.batch_shares
+    least = least_slack(
+        intensity=algorithm.intensity,
+        batch=share * settings.learners,
+        steps_at_once=simulators * rows,
+        steps_kept_back=simulators * (algorithm.returns.steps + rows * _DEPTH),
+    )
+    if settings.insert_slack:
+        check_slack(settings.insert_slack, least)
+    slot = row_layouts(spec, rows, width) | {"priority": Layout((rows, width), "float64")}
+    edges = {
+        "pace": Edge(
+            "learner",
+            "actor",
+            f"counts of steps and samples: {algorithm.intensity:g} samples for each step",
+            PaceSpec(
+                count,
+                settings.learners,
+                algorithm.intensity,
+                algorithm.learning_starts,
+                share,
+                settings.insert_slack or 2 * least,
+                together=settings.together,
+            ),
+        ),
+    }
+    for shard in range(shards):
+        edges[f"steps {shard}"] = Edge(
+            "actor",
+            "replay",
+            f"slots of {rows} x {width} steps with first priorities, {_DEPTH} for each actor, full ones block",
+            SlotsSpec(slot, len(members[shard]), _DEPTH),
+        )
+    batches = [f"batches {rank}" for rank in range(settings.learners)]
+    for name in batches:
+        edges[name] = Edge(
+            "replay",
+            "learner",
+            f"batches of {share:,}, {settings.batches_ahead} ahead; new priorities back",
+            ReplaySpec(
+                batch_layouts(spec, share),
+                share,
+                settings.batches_ahead,
+                tuple(f"steps {shard}" for shard in range(shards)),
+            ),
+        )
+    replay = Role(
+        "replay",
+        f"stores {config.replay.replay_size // shards:,} transitions, draws, renews priorities",
+        run_shard,
+        [
+            ShardPlan(
+                config,
+                spec,
+                algorithm.returns,
+                shard,
+                shards,
+                width * len(members[shard]),
+                [width * place for place in range(len(members[shard]))],
+                keeps,
+            )
+            for shard in range(shards)
+        ],
+        [(f"steps {shard}", *batches) for shard in range(shards)],
+        settings.restarts,
+        _HUNG_S,
+        keeps=0 if keeps is None else shards,
+        begin_s=_RESTORE_S,
+    )
+    acting = actors(assembly, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
+    return ReplayTopology(edges, batches, replay, acting)

@@ -1,0 +1,266 @@
+"""The sampler-learner: what the synchronous system is once, and others repeat (Stooke & Abbeel, section 4.2).
+
+    simulators ==rows==> sampler ==slot==> experience ==batches==> learner ==gradient==> others, if there are any
+        ^                   |              (fresh rollouts            |
+        |                   |               or a replay memory)       |
+        +------actions------+ <-----------same parameters-------------+
+
+The policy that acts is the one that has just been updated; how old its lessons are is the experience's: one phase for
+rollouts, any age for a replay memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
+from veldt.envs.env import StepperSettings
+from veldt.envs.seeding import ACTOR, derive_seed
+from veldt.exchange.gradients import GradientEdge, OneLearner
+from veldt.learning.batch_sources import Experience, FreshRollouts, Replayed
+from veldt.learning.learner import Learner
+from veldt.learning.optimiser import LocalOptimiser, Optimiser
+from veldt.learning.snapshot import Snapshot
+from veldt.networks.flat import FlatParameters
+from veldt.networks.precision import Network
+from veldt.networks.recurrent import memory_of
+from veldt.replay.archive import ReplayArchive
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.system_memory import keep_freed_memory
+from veldt.sampling.episodes import EpisodeBook, Game
+from veldt.sampling.sampler import Sampler
+from veldt.systems.planning.run_plan import Assembly
+from veldt.tracking.stage_clock import StageClock
+
+# Called after each update with its loss, the updates since the versions that had acted, and the step size.
+Updated = Callable[[Loss, float, float], None]
+
+
+@dataclass(frozen=True)
+class UnitPlace:
+    """Which of how many units it is.
+
+    Args:
+        seed: from which its randomness derives.
+        joint: whether all learn from their parts of the same batches, and have the same parameters. Else each has
+            batches of its own.
+    """
+
+    seed: int
+    rank: int = 0
+    units: int = 1
+    joint: bool = True
+
+    @property
+    def draw_seed(self) -> int:
+        """Of draws from its own experience, which are to be unlike other units'."""
+        return derive_seed(self.seed, ACTOR, self.rank) if self.rank else self.seed
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What a unit has to do with others: by default, nothing.
+
+    Args:
+        edge: through which gradients go before they are applied.
+        optimiser: makes what applies them.
+        version_of: how many updates of the same parameters there are, when so many are this unit's own.
+        beat: called before each step of a group of simulators.
+        schedule: of the steps that all units have done, those that exploration is annealed by.
+    """
+
+    edge: GradientEdge = field(default_factory=OneLearner)
+    optimiser: Callable[[Algorithm, FlatParameters], Optimiser] = LocalOptimiser
+    version_of: Callable[[int], int] = lambda own: own
+    beat: Callable[[], None] = lambda: None
+    schedule: Callable[[int], int] = lambda steps: steps
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What happened in one: steps, those that were no steps of an episode, and games that ended."""
+
+    steps: int
+    phantoms: int
+    games: list[Game]
+    learning_rate: float
+
+
+class Unit:
+    """The parts, wired.
+
+    Args:
+        assembly: the run's; its plan of simulators is one unit's.
+        place: which of several it is.
+        clock: adds up where its time goes.
+        archive: where the replay memory's part of checkpoints is, if they are to hold it.
+        note: tells the user a sentence.
+        ties: to other units.
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        place: UnitPlace,
+        clock: StageClock,
+        archive: Path | None,
+        note: Callable[[str], None],
+        ties: Ties = Ties(),
+    ) -> None:
+        keep_freed_memory()
+        config = assembly.config
+        self._config, self._assembly, self._place, self._clock = config, assembly, place, clock
+        self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
+        total = config.simulation.num_simulators
+        self._width = total // place.units
+        self._sharing = place.units if place.joint else 1  # units that share a batch
+        self.first = place.rank * self._width
+        self.algorithm = assembly.algorithm()
+        if place.units > 1:
+            self.algorithm.acts_for(self.first, total)
+        self.network, self.parameters = assembly.network()
+        forward = assembly.forward(self.network, note)
+        target, target_parameters = assembly.network() if self.algorithm.target else (None, None)
+        optimiser = ties.optimiser(self.algorithm, self.parameters)
+        self.learner = Learner(
+            self.algorithm, forward, self.parameters, ties.edge, target_parameters, optimiser, ties.version_of
+        )
+        settings = StepperSettings(
+            assembly.source,
+            place.seed,
+            dataclasses.replace(config.simulation, num_simulators=self._width),
+            config.atari,
+            self.first,
+        )
+        steps = self.algorithm.horizon(self._width * self._sharing)
+        self.simulators = assembly.simulators(
+            settings, steps, lambda b, t: self.book.actions_until(self.slot, b, t)
+        )
+        try:
+            self.slot = self.simulators.trajectory
+            self.book = EpisodeBook(self._width, {})
+            self._sampler = Sampler(
+                self.simulators,
+                self.algorithm,
+                forward,
+                assembly.device,
+                place.seed,
+                clock,
+                noise=self.algorithm.action_noise(self.network),
+                memory=memory_of(self.network),
+                inference=assembly.infer_threads,
+                cores=assembly.inference_cores,
+                first=self.first,
+                beat=ties.beat,
+            )
+            self._experience = self._make_experience(forward, target)
+            self.archive = None
+            if isinstance(self._experience, Replayed) and archive is not None:
+                self.archive = ReplayArchive(archive, self._experience.memory)
+            self.snapshot = Snapshot(
+                self.learner, self._sampler, self.simulators, self.book, self._experience, self.archive
+            )
+        except BaseException:
+            self.simulators.close()
+            raise
+
+    def _make_experience(self, forward: Forward, target: Network | None) -> Experience:
+        algorithm, seed, replay = self.algorithm, self._place.draw_seed, self._config.replay
+        if isinstance(algorithm, OnPolicy):
+            return FreshRollouts(algorithm, forward, self._sampler, seed, self._clock)
+        assert isinstance(algorithm, OffPolicy) and target is not None and replay is not None
+        units = self._place.units
+        return Replayed(
+            algorithm,
+            forward,
+            self._assembly.forward(target, self._note),
+            self.slot,
+            dataclasses.replace(replay, replay_size=replay.replay_size // units),
+            self._assembly.device,
+            seed,
+            self._clock,
+            noise=algorithm.update_noise(self.network),
+            note=self._note,
+            rows=algorithm.batch // self._sharing,
+            starts=algorithm.learning_starts // (units // self._sharing),
+            threads=self._config.run.threads,
+            edge=self._edge,
+        )
+
+    def begin(self, checkpoint: Checkpoint | None, done: int = 0) -> list[str]:
+        """Begins its simulators, or goes on from a checkpoint. Returns sentences about what could not be continued.
+
+        Args:
+            done: where there is no checkpoint, the steps that were done before it, if it is not the first.
+        """
+        if checkpoint is not None:
+            lost = self.snapshot.restore(checkpoint)
+            self.acts_by_newest()
+            return lost
+        self.book.begins(self.simulators.start())
+        if done and isinstance(self._experience, Replayed):
+            self._experience.refill(done)
+        return []
+
+    def phase(
+        self,
+        steps: int,
+        done: int,
+        updated: Updated,
+        finish_writing: Callable[[], None] = lambda: None,
+    ) -> Phase:
+        """One rollout and the optimisation on it.
+
+        Args:
+            steps: of training before it, by all units.
+            done: the same, by those who share its batches.
+            finish_writing: called before rows are overwritten that are on their way to the disk.
+        """
+        slot, progress = self.slot, min(1.0, steps / self._config.run.steps)
+        self._sampler.sample(self._schedule(steps))
+        waits = self._config.simulation.resets == "wait"
+        if waits:
+            self.simulators.reset_ended()  # goes on in the workers while this process learns
+        made = int(slot.valid.sum())
+        rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
+        self._assembly.train_threads()
+        if self.archive is not None and self.archive.would_overwrite(slot.steps):
+            finish_writing()
+        if isinstance(self._experience, Replayed) and self._sharing > 1:
+            made_by_all = int(self._edge.total([made])[0])  # all make as many updates
+        else:
+            made_by_all = made
+        for batch, acted in self._experience.batches(done + made_by_all, progress):
+            with self._clock("train"):
+                loss = self.learner.update(batch, progress, rate)
+            lag = self.learner.updated_version - acted
+            self._experience.learned(loss.priority)
+            updated(loss, lag, rate)
+        self.acts_by_newest()
+        games = self.book.add(slot)
+        self._sampler.carry_over()
+        if waits:
+            self.simulators.finish_resets()
+        return Phase(made, slot.valid.size - made, games, rate)
+
+    def acts_by_newest(self) -> None:
+        """Says that the parameters have changed: from here on it acts by the learner's version."""
+        self._sampler.version = self.learner.version
+
+    @property
+    def restarts(self) -> int:
+        """Of simulators, as the last rollout has it."""
+        return int(self.slot.restarts.sum())
+
+    def figures(self, steps: int) -> dict[str, float]:
+        """What to log besides losses, after `steps` of training."""
+        figures = self._experience.figures()
+        if isinstance(self.algorithm, OffPolicy):
+            figures |= self.algorithm.exploration(self._schedule(steps))
+        return figures
+
+    def close(self) -> None:
+        self.simulators.close()

@@ -1,0 +1,106 @@
+"""From an assembly to the system that trains it: its graph, what runs the graph, and the run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+import torch
+
+from veldt.config.train_config import System, TrainConfig
+from veldt.errors import UsageError, VeldtError
+from veldt.exchange.graph import Graph
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.directory import RunDirectory
+from veldt.runs.resume_hint import how_to_go_on
+from veldt.runtime.activity import training_in
+from veldt.runtime.devices import choose_device
+from veldt.systems.apex.graph import apex
+from veldt.systems.asynchronous.graph import asynchronous
+from veldt.systems.driver.distributed_run import Decoupled, Lost, Supervised
+from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.driver.outcome import Outcome
+from veldt.systems.driver.restart_policy import run_together
+from veldt.systems.ga3c.graph import ga3c
+from veldt.systems.gorila.graph import gorila
+from veldt.systems.impala.graph import impala
+from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.synchronous.one_learner import Synchronous
+from veldt.systems.synchronous.several_learners import units
+from veldt.tracking.progress import Progress
+
+_GRAPHS: Mapping[System, Callable[..., Graph]] = {
+    "synchronous": units,
+    "asynchronous": asynchronous,
+    "ga3c": ga3c,
+    "gorila": gorila,
+    "apex": apex,
+    "impala": impala,
+}
+
+
+def graph_of(assembly: Assembly) -> Graph:
+    """The roles of a run that begins, and their edges."""
+    return _GRAPHS[assembly.config.system](assembly)
+
+
+@contextlib.contextmanager
+def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
+    """What runs a graph: processes of this machine, or a cluster that is there until the block ends."""
+    if cluster is None:
+        devices = torch.cuda.device_count() if choose_device(config.run.device).type == "cuda" else 0
+        if 0 < devices < config.roles.learners and config.batch_shares > 1:
+            raise UsageError(
+                f"--learners is {config.roles.learners}, and there are {devices} accelerators: learners that exchange "
+                "gradients need one each; take fewer, or --device cpu"
+            )
+        yield supervised_here
+        return
+    if config.in_one_process:
+        raise UsageError(
+            f"--cluster is '{cluster}', and {config.recipe} learns and acts in one process: take more --learners, or a "
+            "recipe of several processes (gorila, apex-dqn, apex-ddpg, impala), or leave it out"
+        )
+    if config.system == "asynchronous":
+        raise UsageError(
+            f"--cluster is '{cluster}', and the learners of {config.recipe} share memory, which machines do not: leave "
+            "it out"
+        )
+    if config.system == "ga3c":
+        raise UsageError(
+            f"--cluster is '{cluster}', and the agents of {config.recipe} ask its model for every action through "
+            "memory that machines do not share: leave it out"
+        )
+    from veldt.runtime.on_ray.cluster import connected
+
+    with connected(cluster) as joined:
+        from veldt.systems.driver.ray_runtime import supervised_on
+
+        yield partial(supervised_on, joined)
+
+
+def run_system(
+    assembly: Assembly,
+    directory: RunDirectory,
+    progress: Progress,
+    checkpoint: Checkpoint | None,
+    supervised: Supervised,
+) -> Outcome:
+    """Trains until it is done; `checkpoint` is what it goes on from. An error notes how to go on, if that can be."""
+    config = assembly.config
+
+    def begin(checkpoint: Checkpoint | None, lost: Lost | None = None) -> Decoupled:
+        return Decoupled(_GRAPHS[config.system], assembly, directory, progress, checkpoint, supervised, lost)
+
+    try:
+        with training_in(str(directory.path)):
+            if config.in_one_process:
+                return Synchronous(assembly, directory, progress, checkpoint).run()
+            if config.system == "synchronous":
+                return run_together(begin, checkpoint, directory.path, config.roles.restarts)
+            return begin(checkpoint).run()
+    except VeldtError as error:
+        if note := how_to_go_on(directory.path):
+            error.add_note(note)
+        raise

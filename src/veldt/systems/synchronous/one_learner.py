@@ -1,0 +1,182 @@
+"""The synchronous system of one learner: sample, optimise, sample (Stooke & Abbeel, sections 4.1 and 4.2).
+
+One unit in this process, its simulators in it or beside it, and the run's records and checkpoints around its phases.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from veldt.envs.seeding import episode_seed
+from veldt.errors import SimulatorError, VeldtError
+from veldt.evaluation.evaluator import play_steps
+from veldt.learning.learner import check_finite
+from veldt.learning.snapshot import Taken
+from veldt.replay.archive import needed_segments
+from veldt.runs.background_writer import BackgroundWriter
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.runs.segments import SegmentStore
+from veldt.systems.driver.monitor import Monitor
+from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_requested
+from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.roles.sampler_learner import Unit, UnitPlace
+from veldt.tracking.progress import Progress
+from veldt.tracking.stage_clock import StageClock
+
+T = TypeVar("T")
+
+
+class Synchronous:
+    """A run of one unit, in this process. `checkpoint` is where to go on from, or None to begin."""
+
+    def __init__(
+        self, assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
+    ) -> None:
+        self._config = config = assembly.config
+        self._assembly, self._directory = assembly, directory
+        self._clock = StageClock()
+        keeps = config.run.checkpoint_replay == "full"
+        self._note: Callable[[str], None] = progress.note  # until there is a monitor
+        self._unit = unit = Unit(
+            assembly,
+            UnitPlace(config.run.seed),
+            self._clock,
+            directory.replay if keeps else None,
+            self._say,
+        )
+        try:
+            lost = unit.begin(checkpoint)
+            # From here on the run's records are cut back to the checkpoint, and written.
+            counters = checkpoint.meta["monitor"] if checkpoint else None
+            frames = assembly.spec.frames_per_step
+            self._monitor = Monitor(config, directory, unit.book, self._clock, progress, frames, counters)
+            self._note = self._monitor.note
+            if checkpoint:
+                self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
+                self._monitor.notes(lost, kind="resume")
+            self._agent = assembly.agent(unit.network, directory.path)
+            self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
+            self._writer = BackgroundWriter()
+            self._begins = checkpoint is None
+            self._saved_at = self._monitor.steps
+            self._evaluated_at = int(checkpoint.meta["evaluated_at"]) if checkpoint else 0
+        except BaseException:
+            unit.close()
+            raise
+
+    def _say(self, text: str) -> None:
+        self._note(text)
+
+    def run(self) -> Outcome:
+        """Trains until the steps are done, the score is reached, or a signal asks to stop."""
+        try:
+            with stop_requested() as stop:
+                reason = self._reason(stop)
+                if self._begins:
+                    self._save()
+                    self._writer.finish()  # from here on there is always something to resume
+                while reason is None:
+                    self._writer.check()
+                    # Without emulators' states, which have gone on by then.
+                    learning_rate = self._or_save(self._phase, {})
+                    reason = self._reason(stop)
+                    if self._evaluation_is_due(reason):
+                        self._or_save(lambda: self._evaluate(stop))
+                        reason = reason or self._reason(stop)
+                    figures = self._unit.figures(self._monitor.steps)
+                    updates = self._unit.learner.updates
+                    self._monitor.log(learning_rate, updates, figures, force=reason is not None)
+                    if reason or self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
+                        self._save()
+                self._writer.finish()
+            return Outcome(reason, self._monitor.summary(reason))
+        except Exception:
+            self._finish_writing()
+            raise
+        finally:
+            try:
+                self._unit.close()
+            finally:
+                self._monitor.close()
+
+    def _reason(self, stop: threading.Event) -> str | None:
+        return reason_to_stop(self._config.run, self._monitor, self._unit.book, stop)
+
+    def _or_save(self, work: Callable[[], T], states: Mapping[int, bytes] | None = None) -> T:
+        """Does `work`; if an environment fails in it, the state before it is kept for when that is mended."""
+        try:
+            return work()
+        except SimulatorError as error:
+            if self._monitor.steps > self._saved_at:
+                try:
+                    self._save(states)
+                    self._writer.finish()
+                except VeldtError as also:
+                    raise error from also
+            raise
+
+    def _phase(self) -> float:
+        """One rollout and the optimisation on it. Returns the learning rate used."""
+        unit, steps = self._unit, self._monitor.steps
+        phase = unit.phase(
+            steps, steps, lambda loss, lag, _: self._monitor.update(loss.figures, lag), self._writer.finish
+        )
+        self._monitor.acted(phase.steps, phase.phantoms, unit.restarts)
+        for game in phase.games:
+            seed = episode_seed(self._config.run.seed, game.simulator, game.episode)
+            self._monitor.game(game, seed)
+        self._monitor.notes(unit.simulators.notes(), kind="restart")
+        return phase.learning_rate
+
+    def _evaluation_is_due(self, reason: str | None) -> bool:
+        every, steps = self._config.run.evaluate_every, self._monitor.steps
+        if not every or reason == "interrupted":
+            return False
+        at_the_end = reason is not None and steps >= every
+        return at_the_end or steps // every > self._evaluated_at // every
+
+    def _evaluate(self, stop: threading.Event) -> None:
+        """A pause in training, to play by the protocol of `evaluate`; nothing of training is touched."""
+        steps, seed = self._config.run.evaluate_steps, self._config.run.seed
+        with self._clock("evaluate"):
+            self._assembly.infer_threads()
+            result = play_steps(self._agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
+        if not stop.is_set():  # else it is done when the run goes on
+            self._evaluated_at = self._monitor.steps
+            self._monitor.evaluation(result, steps)
+
+    def _save(self, states: Mapping[int, bytes] | None = None) -> None:
+        """A checkpoint, written beside training; `states` of emulators, if they are not to be asked for."""
+        self._monitor.check_finite()
+        self._writer.finish()  # before anything new is taken
+        unit = self._unit
+        taken = unit.snapshot.take(unit.simulators.save() if states is None else states)
+        meta = taken.meta | {
+            "monitor": self._monitor.counters(),
+            "recipe": self._config.recipe,
+            "evaluated_at": self._evaluated_at,
+        }
+        score = unit.book.mean_return if unit.book.is_full else None  # not the best by a few lucky games
+        self._writer.start(partial(self._write, self._monitor.steps, taken, meta, score))
+        self._saved_at = self._monitor.steps
+
+    def _finish_writing(self) -> None:
+        """At the end of a run that failed: a checkpoint that could not be written is only mentioned."""
+        try:
+            self._writer.finish()
+        except VeldtError as error:
+            self._monitor.note(f"a checkpoint was not written: {error}")
+
+    def _write(self, step: int, taken: Taken, meta: dict[str, Any], score: float | None) -> None:
+        try:
+            check_finite(step, taken.groups)
+            if self._unit.archive is not None and taken.rows is not None:
+                meta["replay"] = self._unit.archive.write(taken.rows)
+            self._store.save(step, taken.groups, meta, score=score)
+        finally:  # also of what a checkpoint that did not fit onto the disk has left there
+            SegmentStore(self._directory.replay).keep(needed_segments(self._store.newest_meta()))

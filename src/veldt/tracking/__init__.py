@@ -1,0 +1,1 @@
+"""Tracking: metrics, TensorBoard, progress on the screen, and where the time goes."""

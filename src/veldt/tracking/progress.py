@@ -1,0 +1,130 @@
+"""Progress of a run on the screen: a live panel on a terminal, a plain line now and then anywhere else.
+
+Drawing happens inside `update`, a few times a second at most: a refresh thread would take time from training. A
+screen that goes away (closed terminal, broken pipe) makes it quiet; it never stops the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+from veldt.tracking.progress_views import panel, plain_line
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+_PANEL_SECONDS = 0.25
+_LINE_SECONDS = 5.0
+
+
+class Progress:
+    """Shows rows of metrics.
+
+    `total_steps` is the agent steps planned, `until` the return at which training stops earlier (None: it does not).
+    Rows have the keys `step frames seconds sps fps return_mean_100 episodes share_simulate share_infer share_train
+    share_wait eta_seconds`; shares are of the wall time, 0..1; what is absent or None is shown as unknown.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        total_steps: int,
+        until: float | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._title, self._total_steps, self._until = title, max(1, total_steps), until
+        self._stream = sys.stderr if stream is None else stream
+        self._quiet = False
+        self._shown_at = -float("inf")
+        self._live: Live | None = None
+        self._safely(self._start_panel)
+
+    def update(self, row: Mapping[str, Any]) -> None:
+        """Show `row`, unless something was shown a moment ago. Costs next to nothing when it does not show."""
+        now = time.monotonic()
+        if self._quiet or now - self._shown_at < (_LINE_SECONDS if self._live is None else _PANEL_SECONDS):
+            return
+        self._shown_at = now
+        self._safely(lambda: self._show(row))
+
+    def note(self, text: str) -> None:
+        """Print a line above the panel (a restarted simulator, a saved checkpoint)."""
+        self._safely(lambda: self._print(text))
+
+    def close(self) -> None:
+        """Give the screen back; closing twice is allowed."""
+        live, self._live = self._live, None
+        if live is not None:
+            self._safely(live.stop)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start_panel(self) -> None:
+        encoding = (getattr(self._stream, "encoding", None) or "").lower()
+        if (
+            not self._stream.isatty()
+            or os.environ.get("TERM", "") in ("", "dumb")
+            or not encoding.startswith("utf")
+        ):
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        live = Live(console=Console(file=self._stream), auto_refresh=False)
+        live.start()
+        self._live = live
+
+    def _show(self, row: Mapping[str, Any]) -> None:
+        if self._live is None:
+            self._print(plain_line(row, self._total_steps, self._until))
+        else:
+            self._live.update(panel(self._title, row, self._total_steps, self._until), refresh=True)
+
+    def _print(self, text: str) -> None:
+        if self._live is None:
+            # A dash that the stream cannot encode must not look like a closed terminal.
+            encoding = getattr(self._stream, "encoding", None) or "utf-8"
+            self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+            self._stream.flush()
+        else:
+            # `text` may hold what rich would take for markup.
+            self._live.console.print(text, markup=False, highlight=False)
+
+    def _safely(self, write: Callable[[], None]) -> None:
+        if self._quiet:
+            return
+        try:
+            write()
+        except (OSError, ValueError):  # ValueError: the stream was closed in this process.
+            self._go_quiet()
+
+    def _go_quiet(self) -> None:
+        self._quiet = True
+        live, self._live = self._live, None
+        if live is not None:
+            # Gives back standard output and error, which the panel had redirected.
+            with contextlib.suppress(OSError, ValueError):
+                live.stop()
+        if self._stream in (sys.stderr, sys.stdout):
+            # Else what is still buffered fails once more at exit and turns a finished run into exit code 120.
+            with contextlib.suppress(OSError, ValueError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._stream.fileno())
+                os.close(null)
+
+
+class Silent(io.StringIO):
+    """A stream that shows nothing and keeps nothing."""
+
+    def write(self, text: str) -> int:
+        return len(text)

@@ -1,0 +1,126 @@
+"""How progress looks: one line of plain text, or a compact panel on a terminal. No state, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from veldt import formatting
+from veldt.tracking.stages import STAGES, TERMINAL_COLOURS
+
+if TYPE_CHECKING:
+    from rich.panel import Panel
+    from rich.text import Text
+
+# Three lines that fit the 80 columns of a terminal nobody has resized.
+_BAR = 26
+_WIDTH = 80
+_FAINT = "#5a606b"
+
+
+def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) -> str:
+    """The row as one line of plain text; figures that it lacks are left out."""
+    step = formatting.as_float(row.get("step"))
+    done = formatting.percent(_done(row, total_steps))
+    parts = [f"step {formatting.whole(step)}/{formatting.whole(total_steps)} ({done})"]
+    if row.get("return_mean_100") is not None:
+        target = "" if until is None else f" (until {formatting.decimal(until)})"
+        parts.append(f"return {formatting.decimal(row['return_mean_100'])}{target}")
+    named = (("episodes", formatting.whole), ("sps", formatting.whole), ("fps", formatting.whole))
+    parts += [f"{key} {form(row[key])}" for key, form in named if row.get(key) is not None]
+    shares = [f"{stage} {formatting.percent(share)}" for stage, share in _shares(row).items()]
+    if shares:
+        parts.append(" ".join(shares))
+    if row.get("seconds") is not None:
+        parts.append(f"time {formatting.duration(row['seconds'])}")
+    if _left(row):
+        parts.append(f"left {_left(row)}")
+    return "  ".join(parts)
+
+
+def panel(title: str, row: Mapping[str, Any], total_steps: int, until: float | None) -> Panel:
+    """The row as a panel of three lines for a terminal."""
+    from rich.panel import Panel
+    from rich.text import Text
+
+    text = Text("\n", no_wrap=True, overflow="ellipsis").join(
+        (_steps(row, total_steps), _figures(row, until), _stages(row))
+    )
+    # Of one width, so that it does not jump as the figures grow; rich narrows it to the terminal.
+    return Panel(
+        text,
+        title=Text(title, "bold default"),
+        title_align="left",
+        border_style=_FAINT,
+        padding=(0, 2),
+        width=_WIDTH,
+    )
+
+
+def _steps(row: Mapping[str, Any], total_steps: int) -> Text:
+    from rich.text import Text
+
+    done = _done(row, total_steps)
+    text = Text.assemble(
+        *_bar([(done, TERMINAL_COLOURS["simulate"])]), (f"  {formatting.percent(done)}", "bold")
+    )
+    text.append(f"  {formatting.count(row.get('step'))} of {formatting.count(total_steps)} steps")
+    if row.get("seconds") is not None:
+        text.append(f"  {formatting.duration(row['seconds'])}", "dim")
+    if _left(row):
+        text.append(f", {_left(row)} left", "dim")
+    return text
+
+
+def _figures(row: Mapping[str, Any], until: float | None) -> Text:
+    from rich.text import Text
+
+    text = Text.assemble(("return ", "dim"), (formatting.decimal(row.get("return_mean_100")), "bold green"))
+    if until is not None:
+        text.append(f" of {formatting.decimal(until)}", "dim")
+    # Columns, so that a figure that gains a digit does not push the others about.
+    for column, name, key in ((24, "SPS", "sps"), (38, "FPS", "fps"), (54, "episodes", "episodes")):
+        text.append(" " * max(2, column - len(text)))
+        text.append(f"{name} ", "dim")
+        text.append(formatting.whole(row.get(key)))
+    return text
+
+
+def _stages(row: Mapping[str, Any]) -> Text:
+    from rich.text import Text
+
+    shares = _shares(row)
+    text = Text.assemble(*_bar([(share, TERMINAL_COLOURS[stage]) for stage, share in shares.items()]))
+    for stage, share in shares.items():
+        text.append(f"  {stage}", TERMINAL_COLOURS[stage])
+        text.append(f" {formatting.percent(share)}")
+    return text
+
+
+def _done(row: Mapping[str, Any], total_steps: int) -> float:
+    """The share of the steps that is done, 0..1: a run ends with the batch in which it reaches its steps."""
+    return min(1.0, max(0.0, formatting.as_float(row.get("step")) / total_steps))
+
+
+def _left(row: Mapping[str, Any]) -> str:
+    """The time that is left; "" if that is unknown, or if the steps are already done."""
+    seconds = formatting.as_float(row.get("eta_seconds"))
+    return formatting.duration(seconds) if seconds > 0 else ""
+
+
+def _shares(row: Mapping[str, Any]) -> dict[str, float]:
+    """The stages whose share of the time (0..1) is known."""
+    shares = {stage: formatting.as_float(row.get(f"share_{stage}")) for stage in STAGES}
+    return {stage: share for stage, share in shares.items() if 0 <= share <= 1}
+
+
+def _bar(parts: list[tuple[float, str]]) -> list[tuple[str, str]]:
+    """`parts` (share, colour) as pieces of a bar, `_BAR` characters in all; what they leave over is faint."""
+    pieces, start, total = [], 0, 0.0
+    for share, colour in parts:
+        total += share
+        # Ends are rounded, not lengths, so that rounding errors do not add up.
+        end = max(start, min(_BAR, round(total * _BAR)))
+        pieces.append(("━" * (end - start), colour))
+        start = end
+    return [*pieces, ("━" * (_BAR - start), _FAINT)]

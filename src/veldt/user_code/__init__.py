@@ -1,0 +1,1 @@
+"""The code of a user: found by its name, imported, and remembered as trusted."""

@@ -1,0 +1,283 @@
+"""The configuration: no setting is dead, bad values are refused with the value, and a stored one comes back."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import veldt
+from veldt.algorithms.a2c import A2CConfig
+from veldt.algorithms.policy_gradient import PolicyGradientConfig
+from veldt.algorithms.ppo import PPOConfig
+from veldt.algorithms.rmsprop import RMSPropConfig
+from veldt.algorithms.vtrace import VTraceConfig
+from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig, from_dict, to_dict
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.errors import CheckpointError, UsageError
+from veldt.recipes import RECIPES
+from veldt.recipes.overrides import with_settings
+from veldt.setting_metadata import Unit
+
+CONFIGS: list[type[Any]] = [
+    TrainConfig,
+    RunConfig,
+    NetworkConfig,
+    PolicyGradientConfig,
+    RMSPropConfig,
+    A2CConfig,
+    PPOConfig,
+    VTraceConfig,
+    SimulationConfig,
+    AtariConfig,
+]
+# The names under which source code holds a configuration.
+HOLDERS = {"config", "_config", "run", "learn", "network", "simulation", "atari"}
+
+
+def own_fields(cls: type[Any]) -> list[dataclasses.Field[Any]]:
+    """Fields that the class itself declares."""
+    return [field for field in dataclasses.fields(cls) if field.name in cls.__annotations__]
+
+
+def settings_read() -> set[str]:
+    """Names read as attributes of a configuration anywhere in the package, outside the configurations' own checks."""
+    names = {cls.__name__ for cls in CONFIGS}
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.ClassDef) and node.name in names:
+            # Methods other than the check use settings like anyone else.
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef) and part.name != "__post_init__":
+                    found.update(
+                        inner.attr
+                        for inner in ast.walk(part)
+                        if isinstance(inner, ast.Attribute) and ast.unparse(inner.value) == "self"
+                    )
+            return
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            holder = ast.unparse(node.value).rpartition(".")[2]
+            if holder in HOLDERS:
+                found.add(node.attr)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    for path in Path(veldt.__file__).parent.rglob("*.py"):
+        visit(ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def test_no_setting_is_dead() -> None:
+    read = settings_read()
+    dead = [f"{cls.__name__}.{f.name}" for cls in CONFIGS for f in own_fields(cls) if f.name not in read]
+    assert dead == []
+
+
+def test_every_setting_says_what_it_is() -> None:
+    """A docstring for the command line's help, and a unit for every number (a seed has none)."""
+    for cls in CONFIGS[1:]:
+        source = Path(typing.cast(str, __import__(cls.__module__, fromlist=["_"]).__file__)).read_text(
+            "utf-8"
+        )
+        body = next(
+            n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef) and n.name == cls.__name__
+        )
+        hints = typing.get_type_hints(cls, include_extras=True)
+        for field in own_fields(cls):
+            at = next(
+                i
+                for i, part in enumerate(body.body)
+                if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == field.name
+            )
+            said = body.body[at + 1]
+            assert isinstance(said, ast.Expr), f"{cls.__name__}.{field.name} has no docstring"
+            if type(field.default) in (int, float) and field.name != "seed":
+                extras = getattr(hints[field.name], "__metadata__", ())
+                assert any(isinstance(extra, Unit) for extra in extras), f"{field.name} has no unit"
+
+
+REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
+    (RunConfig, {"steps": 0}),
+    (RunConfig, {"steps": -5}),
+    (RunConfig, {"checkpoint_every": 0}),
+    (RunConfig, {"keep_checkpoints": 0}),
+    (RunConfig, {"seed": -1}),
+    (RunConfig, {"threads": -2}),
+    (RunConfig, {"log_every": -0.5}),
+    (RunConfig, {"precision": "fp8"}),
+    (NetworkConfig, {"hidden": ()}),
+    (NetworkConfig, {"hidden": 64}),
+    (NetworkConfig, {"hidden": ("64",)}),
+    (NetworkConfig, {"hidden": (64, 0)}),
+    (NetworkConfig, {"lstm": -1}),
+    (NetworkConfig, {"lstm": 0.5}),
+    (SimulationConfig, {"num_simulators": 0}),
+    (SimulationConfig, {"processes": -1}),
+    (SimulationConfig, {"processes": 17}),
+    (SimulationConfig, {"env_timeout": 0.0}),
+    (SimulationConfig, {"decorrelate": -1}),
+    (SimulationConfig, {"simulators": "threads"}),
+    (SimulationConfig, {"alternate": "yes"}),
+    (SimulationConfig, {"resets": "waits"}),
+    (SimulationConfig, {"on_env_error": "restrat"}),
+    (AtariConfig, {"frame_skip": 0}),
+    (AtariConfig, {"frame_stack": 0}),
+    (AtariConfig, {"max_episode_steps": 0}),
+    (AtariConfig, {"no_ops": -1}),
+    (AtariConfig, {"sticky_actions": 1.0}),
+    (AtariConfig, {"sticky_actions": -0.25}),
+    (AtariConfig, {"preprocessing": "84x48"}),
+    *((cls, {"discount": value}) for cls in (A2CConfig, PPOConfig) for value in (-0.1, 1.01)),
+    *((cls, {"gae_lambda": 1.5}) for cls in (A2CConfig, PPOConfig)),
+    *((cls, {"learning_rate": 0.0}) for cls in (A2CConfig, PPOConfig)),
+    *((cls, {"entropy": -0.01}) for cls in (A2CConfig, PPOConfig)),
+    *((cls, {"value_weight": -0.5}) for cls in (A2CConfig, PPOConfig)),
+    *((cls, {"gradient_clip": -1.0}) for cls in (A2CConfig, PPOConfig)),
+    (A2CConfig, {"horizon": 0}),
+    (A2CConfig, {"rmsprop_decay": 1.0}),
+    (A2CConfig, {"rmsprop_decay": -0.5}),
+    (A2CConfig, {"rmsprop_epsilon": 0.0}),
+    (A2CConfig, {"scale_learning_rate": "linear"}),
+    (VTraceConfig, {"gae_lambda": 1.01}),
+    (VTraceConfig, {"horizon": 0}),
+    (VTraceConfig, {"rho_bar": 0.0}),
+    (VTraceConfig, {"c_bar": -1.0}),
+    (VTraceConfig, {"optimiser": "sgd"}),
+    (VTraceConfig, {"adam_epsilon": 0.0}),
+    (VTraceConfig, {"rmsprop_decay": 1.0}),
+    (PPOConfig, {"batch": 0}),
+    (PPOConfig, {"epochs": 0}),
+    (PPOConfig, {"minibatches": 0}),
+    (PPOConfig, {"batch": 1000, "minibatches": 3}),
+    (PPOConfig, {"clip": 0.0}),
+    (PPOConfig, {"adam_epsilon": 0.0}),
+]
+
+
+@pytest.mark.parametrize(
+    ("cls", "values"), REFUSED, ids=[f"{cls.__name__}{list(values.items())}" for cls, values in REFUSED]
+)
+def test_a_bad_value_is_refused_with_its_flag_and_itself(cls: type[Any], values: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refusal:
+        cls(**values)
+    for name, value in values.items():
+        assert f"--{name.replace('_', '-')}" in str(refusal.value)
+        assert str(value) in str(refusal.value)
+
+
+def test_a_misspelt_choice_is_suggested() -> None:
+    with pytest.raises(
+        UsageError, match=r"--on-env-error is 'restrat' \(did you mean 'restart'\?\): .*stop, restart"
+    ):
+        SimulationConfig(on_env_error="restrat")  # type: ignore[arg-type]
+
+
+def test_alternating_needs_two_simulators() -> None:
+    with pytest.raises(UsageError, match="--alternate on needs at least 2 simulators"):
+        SimulationConfig(alternate="on", num_simulators=1)
+
+
+def test_values_at_the_edge_are_allowed() -> None:
+    A2CConfig(
+        discount=0.0, gae_lambda=0.0, entropy=0.0, value_weight=0.0, gradient_clip=0.0, rmsprop_decay=0.0
+    )
+    PPOConfig(discount=1.0, gae_lambda=1.0, batch=1, minibatches=1, epochs=1)
+    SimulationConfig(num_simulators=1, processes=1)
+    AtariConfig(no_ops=0, sticky_actions=0.25, frame_skip=1, frame_stack=1)
+    RunConfig(steps=1, seed=0, log_every=0.0)
+
+
+def test_configurations_are_frozen() -> None:
+    for config in (RunConfig(), A2CConfig(), NetworkConfig()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config.seed = config.horizon = config.hidden = 3  # type: ignore[union-attr]
+
+
+def stored(recipe: str = "ppo", env: str = "CartPole-v1") -> tuple[TrainConfig, dict[str, Any]]:
+    """A configuration with nothing at its default where that could hide a loss, and what is written of it."""
+    config = with_settings(
+        RECIPES[recipe].config(env),
+        {
+            "until": 475.5,
+            "hidden": (7, 5),
+            "seed": 11,
+            "precision": "bf16",
+            "decorrelate": 3,
+            "frame_stack": 2,
+        },
+    )
+    config = dataclasses.replace(config, env_kwargs={"sizes": [1, 2], "inner": {"a": None, "b": True}})
+    return config, json.loads(json.dumps(to_dict(config)))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
+def test_a_stored_configuration_comes_back(recipe: str, env: str) -> None:
+    config, values = stored(recipe, env)
+    again = from_dict(values)
+    assert again == config
+    assert type(again.learn) is type(config.learn)
+    assert isinstance(again.network.hidden, tuple)
+    assert again.env_kwargs["sizes"] == [1, 2]
+    assert from_dict(to_dict(again)) == again
+
+
+def test_reading_leaves_what_was_read() -> None:
+    _, values = stored()
+    before = json.dumps(values)
+    from_dict(values)
+    assert json.dumps(values) == before
+
+
+@pytest.mark.parametrize("section", ["", "run", "learn", "network", "simulation", "atari"])
+def test_an_unknown_field_is_refused(section: str) -> None:
+    _, values = stored()
+    (values[section] if section else values)["warp_factor"] = 9
+    with pytest.raises(CheckpointError, match="'warp_factor'"):
+        from_dict(values)
+
+
+@pytest.mark.parametrize("field", ["env", "recipe"])
+def test_a_missing_field_is_refused(field: str) -> None:
+    _, values = stored()
+    del values[field]
+    with pytest.raises(CheckpointError, match=f"lacks the field '{field}'"):
+        from_dict(values)
+
+
+@pytest.mark.parametrize("algorithm", ["alphago", None])
+def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
+    _, values = stored()
+    values["algorithm"] = algorithm
+    with pytest.raises(CheckpointError, match=f"names the algorithm '{algorithm}'"):
+        from_dict(values)
+
+
+def test_settings_go_where_they_belong() -> None:
+    config = with_settings(
+        RECIPES["ppo"].config("CartPole-v1"), {"seed": 5, "clip": 0.3, "num_simulators": 32}
+    )
+    assert (config.run.seed, config.learn.clip, config.simulation.num_simulators) == (5, 0.3, 32)  # type: ignore[union-attr]
+
+
+def test_a_setting_of_no_section_is_refused_with_a_suggestion() -> None:
+    config = RECIPES["ppo"].config("CartPole-v1")
+    with pytest.raises(UsageError, match=r"no setting 'learning_rat' \(did you mean 'learning_rate'\?\)"):
+        with_settings(config, {"learning_rat": 1e-3})
+    with pytest.raises(UsageError, match=r"^--rmsprop-decay is none of ppo's settings"):
+        with_settings(config, {"rmsprop_decay": 0.9})
+
+
+def test_no_name_means_two_settings() -> None:
+    """A setting is given by its name alone, so the name has to be unique."""
+    for recipe in RECIPES.values():
+        config = recipe.config("CartPole-v1")
+        parts = [getattr(config, section) for section in ("run", "learn", "network", "simulation", "atari")]
+        names = [field.name for part in parts for field in dataclasses.fields(part)]
+        assert len(names) == len(set(names))

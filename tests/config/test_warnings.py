@@ -1,0 +1,47 @@
+"""What is allowed but hardly meant is said, and what a recipe sets by itself is not doubted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from veldt.config.warnings import doubts_about
+from veldt.recipes import RECIPES, find
+from veldt.recipes.overrides import with_settings
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.config.warnings.allowed_cores", lambda: [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given", "said"),
+    [
+        ("ppo", {"threads": 3}, "--threads is 3, and 2 cores"),
+        ("impala", {"actors": 4, "num_simulators": 8}, "--actors is 4, and 2 cores"),
+        ("a2c", {"learners": 4, "num_simulators": 8}, "--learners is 4, and 2 cores"),
+        ("gorila", {"parameter_shards": 400}, "--parameter-shards is 400, and 2 cores"),
+        ("dqn", {"steps": 900}, "--steps is 900, and learning starts after 1,000"),
+        ("dqn", {"training_intensity": 5000.0}, "acting waits for 39 updates"),
+    ],
+)
+def test_a_doubt_is_one_sentence_with_the_value(recipe: str, given: dict[str, Any], said: str) -> None:
+    config = with_settings(find(recipe).config("CartPole-v1"), given)
+    (sentence,) = doubts_about(config, given, on_cluster=False)
+    assert said in sentence
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_no_recipe_is_doubted(recipe: str, env: str) -> None:
+    assert doubts_about(find(recipe).config(env), {}, on_cluster=False) == []
+
+
+def test_torch_that_was_imported_before_veldt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.openmp.torch_came_first", True)
+    one, two = (with_settings(find("a2c").config("CartPole-v1"), {"threads": count}) for count in (1, 2))
+    assert doubts_about(one, {}, on_cluster=False) == []
+    (sentence,) = doubts_about(two, {}, on_cluster=False)
+    assert "torch was imported before veldt" in sentence and "GOMP_SPINCOUNT" in sentence

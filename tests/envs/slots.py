@@ -1,0 +1,104 @@
+"""Drives simulators through a trajectory slot as a sampler does, with a fixed policy and without a network."""
+
+from __future__ import annotations
+
+import multiprocessing
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from veldt.envs.action_replay import ActionsUntil
+from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.env import StepperSettings
+from veldt.envs.in_process import Simulators
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.source import resolve
+from veldt.envs.spec import ActionSpec
+from veldt.envs.trajectory import ROW_FIELDS, STEP_FLAGS, Trajectory
+
+RUN_SEED = 5
+
+# (simulator, its own step counter, its observation) -> stored action
+Policy = Callable[[int, int, list[np.ndarray]], Any]
+
+
+def settings_for(
+    env: Any, atari: AtariConfig | None = None, run_seed: int = RUN_SEED, **simulation: Any
+) -> StepperSettings:
+    config = SimulationConfig(**{"num_simulators": 4, **simulation})
+    return StepperSettings(resolve(env), run_seed, config, atari or AtariConfig())
+
+
+def make(
+    settings: StepperSettings,
+    steps: int,
+    groups: int = 1,
+    processes: int = 0,
+    stacks: bool = False,
+    actions_until: ActionsUntil = lambda b, t: None,
+) -> Simulators:
+    """In this process, or in `processes` of their own (all on one core: that changes no number)."""
+    backend = "workers" if processes else "in-process"
+    plan = Plan(backend, processes, groups, (0,) * processes, "for a test")
+    spec = probe_spec(settings.source, settings.atari)
+    return make_simulators(settings, spec, steps, plan, stacks, actions_until)
+
+
+def kill_child(name: str) -> None:
+    """Kills the process of this name, at once."""
+    (child,) = (child for child in multiprocessing.active_children() if child.name == name)
+    child.kill()
+    child.join(10)
+
+
+def hashing_policy(action: ActionSpec) -> Policy:
+    """A function of the observation's every byte, of the simulator and of the step, and of nothing else."""
+
+    def act(b: int, step: int, rows: list[np.ndarray]) -> Any:
+        seed = zlib.crc32(b"".join(row.tobytes() for row in rows), 1000 * b + step)
+        return action.sample(np.random.default_rng(seed), 1)[0]
+
+    return act
+
+
+def fill(simulators: Simulators, policy: Policy, first_step: int = 0) -> None:
+    """Fills the slot once, groups taking turns as in the sampler."""
+    slot = simulators.trajectory
+
+    def begin(group: int, t: int) -> None:
+        part = simulators.groups[group]
+        for b in range(part.start, part.stop):
+            slot.action[t, b] = policy(b, first_step + t, [row[0] for row in slot.rows(t, slice(b, b + 1))])
+        simulators.step(group, t)
+
+    for group in range(len(simulators.groups)):
+        begin(group, 0)
+    for t in range(slot.steps):
+        for group in range(len(simulators.groups)):
+            simulators.wait(group, t)
+            if t + 1 < slot.steps:
+                begin(group, t + 1)
+
+
+def phases(
+    simulators: Simulators, policy: Policy, count: int, resets: str = "mid-batch"
+) -> Iterator[Trajectory]:
+    """The full slot, `count` times; between two of them what the synchronous system does between two."""
+    slot = simulators.trajectory
+    for phase in range(count):
+        fill(simulators, policy, phase * slot.steps)
+        if resets == "wait":
+            simulators.reset_ended()
+        yield slot
+        simulators.carry_over()
+        if resets == "wait":
+            simulators.finish_resets()
+
+
+def copy_of(slot: Trajectory) -> dict[str, np.ndarray]:
+    """Everything in the slot, by name."""
+    names = (*ROW_FIELDS, *STEP_FLAGS, "action", "reward", "restarts")
+    arrays = {name: getattr(slot, name).copy() for name in names}
+    return arrays | {f"observation/{name}": array.copy() for name, array in slot.observation.items()}

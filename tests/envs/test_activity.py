@@ -1,0 +1,151 @@
+"""In every call of an environment, what is written names its simulator, its seed and its step."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from slots import hashing_policy, phases, settings_for
+
+from environments import Reset, Scripted, Step
+from veldt.envs.action_replay import Unfinished
+from veldt.envs.arrangement import Plan, make_simulators, probe_spec, time_step
+from veldt.envs.env import StepperSettings
+from veldt.envs.in_process import Simulators
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import resolve
+from veldt.runtime import activity
+
+TOOK = "took its process with it"
+NAME = "environment test_activity:Told"
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[mmap.mmap]:
+    """What this process writes, as if there were another one to read it."""
+    memory = mmap.mmap(-1, activity.SIZE)
+    monkeypatch.setattr(activity, "_memory", memory)
+    monkeypatch.setattr(Told, "memory", memory, raising=False)
+    monkeypatch.setattr(Told, "wrong", [])
+    monkeypatch.setattr(Told, "made", 0)
+    monkeypatch.setattr(Told, "suffix", "")
+    monkeypatch.setattr(Told, "numbered", True)
+    yield memory
+    assert Told.wrong == []
+    assert activity.last(memory) is None and not activity._open
+
+
+class Told(Scripted):
+    """Compares in every call what it does with what is written; `wrong` has what differs."""
+
+    memory: mmap.mmap
+    wrong: ClassVar[list[tuple[str, str]]] = []
+    made = 0
+    suffix = ""
+    numbered = True
+    fails: Any = None
+
+    def __init__(self) -> None:
+        super().__init__([(3, "terminated"), (5, "truncated"), (9, "terminated")])
+        self._number = Told.made
+        Told.made += 1
+        self._is("when it was made", None)
+
+    def _is(self, where: str, seed: int | None) -> None:
+        doing = activity.last(self.memory)
+        said = "nothing" if doing is None else doing.what
+        if not self.numbered and seed is None:
+            return
+        number = f", simulator {self._number}" if self.numbered and self._number < 10 else ""
+        named = f"{NAME}{number} (seed {seed})"
+        if seed is None or self._number >= 10:  # a new one in the place of another
+            named, said = NAME, f"{NAME} {TOOK}{said.partition(TOOK)[2]}"
+        if said != f"{named} {TOOK} {where}{self.suffix}":
+            self.wrong.append((said, f"{named} {TOOK} {where}{self.suffix}"))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        self._is("in a reset", seed)
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Step:
+        self._is(f"in step {self._t}", self._seed)
+        if self.fails == (self._number, self._t):
+            Told.fails, Told.made = None, 10
+            raise RuntimeError("the wheel came off")
+        return super().step(action)
+
+    def close(self) -> None:
+        self._is("when it was closed", None)
+
+
+def made(settings: StepperSettings, groups: int) -> Simulators:
+    Told.numbered = False
+    spec = probe_spec(settings.source, settings.atari)
+    Told.numbered, Told.made = True, 0
+    return make_simulators(settings, spec, 7, Plan("in-process", 0, groups, (), "for a test"))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
+def test_simulators(memory: mmap.mmap, groups: int, resets: str) -> None:
+    settings = settings_for(Told, num_simulators=5, resets=resets, decorrelate=20)
+    simulators = made(settings, groups)
+    try:
+        simulators.start()
+        slot = simulators.trajectory
+        for _ in phases(simulators, hashing_policy(slot.spec.action), 6, resets):
+            assert activity.last(memory) is None, "between two steps nothing of the user's is run"
+        actions = [np.zeros(age, np.int64) for age in slot.age[0]]
+        simulators.rebuild({b: Unfinished(actions=actions[b]) for b in range(5)})
+        for _ in phases(simulators, hashing_policy(slot.spec.action), 3, resets):
+            pass
+    finally:
+        simulators.close()
+
+
+def test_simulators_that_are_restarted(memory: mmap.mmap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Told, "fails", (2, 2))
+    simulators = made(settings_for(Told, num_simulators=3, on_env_error="restart"), 1)
+    try:
+        simulators.start()
+        for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 4):
+            pass
+        assert simulators.trajectory.restarts.sum() == 1
+    finally:
+        simulators.close()
+
+
+def test_measuring(memory: mmap.mmap) -> None:
+    Told.numbered, Told.suffix = False, " when its speed was measured with random actions"
+    time_step(resolve(Told), AtariConfig(), 20.0)
+
+
+def test_one_within_another(memory: mmap.mmap) -> None:
+    """An evaluation in the midst of training."""
+    outer = activity.Record("environment a", width=3, first=4)
+    outer.busy[0] = 1
+    with activity.running("environment b"):
+        doing = activity.last(memory)
+        assert doing == activity.Doing(f"environment b {TOOK} when it was made", False)
+    doing = activity.last(memory)
+    assert doing == activity.Doing(f"environment a, simulator 4 (seed 0) {TOOK} when it was made", False)
+    outer.close()
+
+
+def test_more_than_there_is_room_for(memory: mmap.mmap) -> None:
+    """Then nobody reads it, and nothing fails."""
+    record = activity.Record("environment a", width=activity.SIZE // 8, first=0)
+    record.busy[0] = record.episodes[1, -1] = 1
+    assert activity.last(memory) is None
+    record.close()
+
+
+def test_a_name_that_is_too_long(memory: mmap.mmap) -> None:
+    with activity.running("environment " + "ä" * 1000, "when it was made"), activity.training_in("r" * 9999):
+        doing = activity.last(memory)
+        assert doing is not None and doing.what.endswith(f"{TOOK} when it was made")
+        assert activity.run_of(memory).startswith("rrr")
+    assert activity.run_of(memory) == ""

@@ -1,0 +1,113 @@
+"""What is chosen where the settings leave it open, and what cannot be had as asked."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slots import make, settings_for
+
+from environments import Failing, Slow, unmakeable
+from veldt.envs import arrangement
+from veldt.envs.in_process import split
+from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.source import resolve
+from veldt.envs.workers import deal
+from veldt.errors import SimulatorError, UsageError
+
+pytestmark = pytest.mark.alone
+
+
+def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> arrangement.Plan:
+    return arrangement.plan(resolve(env), SimulationConfig(**simulation), AtariConfig(), accelerators)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 8])
+@pytest.mark.parametrize("simulators", [1, 2, 3, 16])
+@pytest.mark.parametrize("alternate", ["auto", "on", "off"])
+@pytest.mark.parametrize("accelerators", [0, 1])
+def test_what_is_chosen_can_be_asked_for(
+    cores: int, simulators: int, alternate: str, accelerators: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a run can be resumed from its resolved settings."""
+    monkeypatch.setattr(arrangement, "allowed_cores", lambda: list(range(cores)))
+    monkeypatch.setattr(arrangement, "worker_cores", lambda processes, accelerators: list(range(processes)))
+    asked: dict[str, Any] = {"simulators": "workers", "num_simulators": simulators, "alternate": alternate}
+    if alternate == "on" and simulators == 1:
+        with pytest.raises(UsageError, match="--alternate on needs at least 2 simulators"):
+            plan(accelerators=accelerators, **asked)
+        return
+    chosen = plan(accelerators=accelerators, **asked)
+    assert 1 <= chosen.processes <= simulators
+    assert chosen.groups == 2 or alternate != "on"
+    assert chosen.groups == 1 or alternate != "off"
+    resolved = chosen.resolve(SimulationConfig(**asked))
+    again = arrangement.plan(resolve("CartPole-v1"), resolved, AtariConfig(), accelerators)
+    assert (again.backend, again.processes, again.groups) == ("workers", chosen.processes, chosen.groups)
+
+
+@given(data=st.data(), groups=st.integers(1, 3), width=st.integers(3, 40))
+def test_processes_share_every_group(data: st.DataObject, groups: int, width: int) -> None:
+    """All simulators are dealt out, no process is idle or has two more than another, in all or in one group."""
+    processes = data.draw(st.integers(1, width))
+    parts = split(width, groups)
+    shares = deal(parts, processes)
+    assert len(shares) == processes
+    for group, part in enumerate(parts):
+        dealt = [b for share in shares for b in range(share[group].start, share[group].stop)]
+        assert dealt == list(range(part.start, part.stop))
+        sizes = [share[group].stop - share[group].start for share in shares]
+        assert max(sizes) - min(sizes) <= 1
+    totals = [sum(part.stop - part.start for part in share) for share in shares]
+    assert min(totals) >= 1 and max(totals) - min(totals) <= 1
+
+
+def test_the_cheap_environment_stays_and_the_expensive_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
+    monkeypatch.setattr(arrangement, "time_hand_over", lambda: 30e-6)
+    for step, backend in ((1e-6, "in-process"), (1e-3, "workers")):
+        monkeypatch.setattr(arrangement, "time_step", lambda source, atari, timeout, step=step: step)
+        chosen = plan()
+        assert chosen.backend == backend and f"{step * 1e6:.0f} µs" in chosen.reason
+
+
+def test_the_measurement_steps_the_environment() -> None:
+    source = resolve(functools.partial(Slow, 0.0))
+    assert 0 < arrangement.time_step(source, AtariConfig(), timeout=10.0) < 1
+
+
+def test_an_environment_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(
+        SimulatorError, match=r"environments:unmakeable could not be made.*no licence"
+    ) as caught:
+        arrangement.probe_spec(resolve(unmakeable), AtariConfig())
+    assert "Traceback" in caught.value.details
+
+
+def test_one_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named; where restarts are asked for, it is put where it can be restarted."""
+    monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
+    env = functools.partial(Failing, "raise", [0], 2)
+    with pytest.raises(SimulatorError, match=r"its speed was measured.*the wheel came off"):
+        plan(env)
+    assert plan(env, on_env_error="restart").backend == "workers"
+
+
+def test_only_atari_is_atari() -> None:
+    with pytest.raises(UsageError, match="--simulators atari is for Atari games, and CartPole-v1 is none"):
+        plan(simulators="atari")
+
+
+def test_running_workers_have_nothing_with_a_name() -> None:
+    """Whatever is killed then, nothing of theirs stays behind."""
+    before = set(Path("/dev/shm").iterdir())
+    simulators = make(settings_for("CartPole-v1"), 4, groups=2, processes=2)
+    try:
+        assert set(Path("/dev/shm").iterdir()) <= before
+        simulators.start()
+    finally:
+        simulators.close()

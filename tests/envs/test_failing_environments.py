@@ -1,0 +1,147 @@
+"""Whatever a failing environment does, the error names it, its simulator and its seed, and nothing hangs."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+from slots import RUN_SEED, hashing_policy, kill_child, make, phases, settings_for
+
+from environments import Failing, Slow, UnmakeableAfter
+from veldt.envs.arrangement import time_step
+from veldt.envs.seeding import episode_seed
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import resolve
+from veldt.errors import SimulatorError
+
+pytestmark = pytest.mark.alone
+
+# In these ways an environment fails by itself; in the others only a process around it can notice.
+RAISES = {
+    "raise": "RuntimeError: the wheel came off",
+    "SystemExit": "failed .*: SystemExit: 0$",
+    "nan observation": "the observation contains NaN",
+    "nan reward": "the reward is NaN",
+    "shape": r"has shape \(4,\), but the observation space declares \(3,\)",
+    "no number": "the reward is NaN",
+}
+TAKES_PROCESS = {
+    "hang": r"answer within 1 s \(--env-timeout\).* counts as hung",
+    "hang in native code": "counts as hung",
+    "exit": "took its process with it, which exited with code 7",
+    "kill": "took its process with it, which was killed by SIGKILL",
+}
+CASES = [(how, 0) for how in (*RAISES, "hang")] + [(how, 2) for how in (*RAISES, *TAKES_PROCESS)]
+IN_RESET = [
+    case for case in CASES if case[0] not in ("nan reward", "no number", "hang in native code", "kill")
+]
+CULPRIT = 1
+
+
+def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batch") -> SimulatorError:
+    """The error of simulators of which one fails in step `at` (0: the reset) of its `episode`."""
+    seed = episode_seed(RUN_SEED, CULPRIT, episode)
+    env = functools.partial(Failing, how, [seed], at, lengths=[3])
+    timeout = 1.0 if how.startswith("hang") else 20.0  # a busy machine is not a hanging environment
+    settings = settings_for(env, num_simulators=4, env_timeout=timeout, resets=resets)
+    simulators = make(settings, 5, groups=2, processes=processes)
+    try:
+        with pytest.raises(SimulatorError) as caught:
+            simulators.start()
+            for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 3, resets):
+                pass
+    finally:
+        simulators.close()
+    error = caught.value
+    assert error.simulator == CULPRIT and error.seed == seed
+    assert f"simulator {CULPRIT} (seed {seed})" in str(error)
+    assert "environments:<Failing>" in str(error)
+    if how == "raise":
+        assert error.details.startswith("Traceback") and "in _spoil" in error.details
+        assert str(error).count("the wheel came off") == 1
+    return error
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize(("how", "processes"), CASES)
+def test_in_a_step(how: str, processes: int) -> None:
+    error = run(how, processes, episode=1, at=2)
+    assert re.search((RAISES | TAKES_PROCESS)[how], str(error)), error
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
+@pytest.mark.parametrize("episode", [0, 1])
+@pytest.mark.parametrize(("how", "processes"), IN_RESET)
+def test_in_a_reset(how: str, processes: int, episode: int, resets: str) -> None:
+    run(how, processes, episode, at=0, resets=resets)
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan reward", 0), ("raise", 1), ("exit", 1)])
+def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> None:
+    """Also where the other simulators of its process have begun many episodes since."""
+    lengths = [1, 12]
+    seeds = [episode_seed(RUN_SEED, b, 0) for b in range(6)]
+    culprit = next(b for b, seed in enumerate(seeds) if seed % 2 == 1)
+    env = functools.partial(Failing, how, [seeds[culprit]], 9, lengths)
+    simulators = make(settings_for(env, num_simulators=6), 12, processes=processes)
+    try:
+        simulators.start()
+        with pytest.raises(SimulatorError) as caught:
+            for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
+                pass
+        assert simulators.trajectory.episode[8].max() > 2
+    finally:
+        simulators.close()
+    assert (caught.value.simulator, caught.value.seed) == (culprit, seeds[culprit])
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
+    """The first is made to see its spaces, so it is the fourth of the simulators that cannot be made."""
+    env = functools.partial(UnmakeableAfter, str(tmp_path / "tally"), 4)
+    with pytest.raises(
+        SimulatorError, match=r"simulator \d \(seed \d+\) could not be made.*no licence"
+    ) as caught:
+        make(settings_for(env, num_simulators=4), 2, groups=1, processes=processes)
+    assert "UnmakeableAfter" in caught.value.details or "licence" in caught.value.details
+    assert caught.value.simulator >= 1
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("processes", [0, 1])
+def test_slow_is_not_hung(processes: int) -> None:
+    """Steps that take longer together than the deadline, each of them within it."""
+    env = functools.partial(Slow, 0.5)
+    # The deadline of the first look at them passes while the last of them is at work, as it was before the step.
+    settings = settings_for(env, num_simulators=3, env_timeout=1.25)
+    simulators = make(settings, 6, groups=1, processes=processes)
+    try:
+        simulators.start()
+        for slot in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
+            assert slot.restarts.sum() == 0
+    finally:
+        simulators.close()
+
+
+@pytest.mark.timeout(40)
+def test_a_process_that_dies_while_it_has_nothing_to_do() -> None:
+    """Its pipe is broken when it is next asked for something, and that has to be an error of the environment."""
+    simulators = make(settings_for(functools.partial(Slow, 0.0), num_simulators=2), 4, processes=2)
+    try:
+        simulators.start()
+        kill_child("simulator process 1")
+        with pytest.raises(SimulatorError, match=r"simulator 1 .*killed by SIGKILL"):
+            simulators.save()
+    finally:
+        simulators.close()
+
+
+@pytest.mark.timeout(40)
+def test_an_environment_that_hangs_where_its_speed_is_measured() -> None:
+    env = functools.partial(Slow, 60.0)
+    with pytest.raises(SimulatorError, match=r"speed was measured.*TimeoutError.*counts as hung"):
+        time_step(resolve(env), AtariConfig(), timeout=1.0)

@@ -1,0 +1,233 @@
+"""With on_env_error="restart" one simulator's trajectory is cut and begins a new episode; the others notice nothing."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from slots import RUN_SEED, copy_of, hashing_policy, kill_child, make, phases, settings_for
+
+from environments import Failing, Forgetful
+from veldt.envs.seeding import episode_seed
+from veldt.envs.spec import ActionSpec
+from veldt.errors import SimulatorError
+from veldt.sampling.episodes import EpisodeBook
+
+pytestmark = pytest.mark.alone
+
+POLICY = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
+HORIZON, WIDTH, LENGTH, SLOTS = 6, 4, 10, 4
+IN_PROCESS = ["raise", "nan observation", "nan reward", "shape"]
+CASES = [(how, 0) for how in IN_PROCESS] + [(how, 2) for how in (*IN_PROCESS, "hang", "exit", "kill")]
+
+Slots = list[dict[str, np.ndarray]]
+
+
+def play(
+    how: str,
+    seeds: list[int],
+    at: int,
+    processes: int,
+    resets: str = "mid-batch",
+    decorrelate: int = 0,
+    slots: int = SLOTS,
+) -> tuple[Slots, EpisodeBook, list[str]]:
+    """All slots, the book of games and the notes of simulators of which those with these seeds fail in step `at`."""
+    env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
+    settings = settings_for(
+        env,
+        num_simulators=WIDTH,
+        env_timeout=1.0 if how == "hang" else 20.0,  # a busy machine is not a hanging environment
+        resets=resets,
+        on_env_error="restart",
+        decorrelate=decorrelate,
+    )
+    simulators = make(
+        settings,
+        HORIZON,
+        groups=2,
+        processes=processes,
+        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+    )
+    copies = []
+    try:
+        book = EpisodeBook(WIDTH, simulators.start())
+        for slot in phases(simulators, POLICY, slots, resets):
+            copies.append(copy_of(slot))
+            book.add(slot)
+        notes = simulators.notes()  # not in between: there, resets may be under way
+    finally:
+        simulators.close()
+    return copies, book, notes
+
+
+def check_others(slots: Slots, undisturbed: Slots, culprits: list[int]) -> None:
+    others = [b for b in range(WIDTH) if b not in culprits]
+    for phase, (slot, before) in enumerate(zip(slots, undisturbed, strict=True)):
+        for name in slot:
+            one, two = slot[name], before[name]
+            same = (one[others], two[others]) if one.ndim == 1 else (one[:, others], two[:, others])
+            np.testing.assert_array_equal(*same, f"{name}, slot {phase}")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("at", [1, 4, 7])
+@pytest.mark.parametrize(("how", "processes"), CASES)
+def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
+    culprit, seed = 1, episode_seed(RUN_SEED, 1, 0)
+    slots, book, notes = play(how, [seed], at, processes)
+    undisturbed, _, none = play(how, [], at, 0)
+    assert none == [] and len(notes) == 1 and f"simulator {culprit} (seed {seed})" in notes[0], notes
+    phase, t = divmod(at - 1, HORIZON)
+    failed = slots[phase]
+    # The failed step is no step of the game: nothing in it may be learned from, and what leads to it ends before.
+    assert not failed["valid"][t, culprit] and failed["reward"][t, culprit] == 0
+    assert not any(failed[name][t, culprit] for name in ("terminated", "truncated", "life_lost", "cut"))
+    cuts = np.argwhere(failed["cut"]).tolist()
+    assert cuts == ([[t - 1, culprit]] if t > 0 else [])
+    assert not any(slot["cut"].any() for slot in (*slots[:phase], *slots[phase + 1 :]))
+    # The row after it begins the next episode, from its own seed.
+    assert failed["age"][t + 1, culprit] == 0 and failed["episode"][t + 1, culprit] == 1
+    assert not failed["ended"][t + 1, culprit]
+    assert failed["observation/"][t + 1, culprit, 0] == episode_seed(RUN_SEED, culprit, 1) % 2**20
+    assert slots[-1]["restarts"].tolist() == [0, 1, 0, 0]
+    check_others(slots, undisturbed, [culprit])
+    # Games that were broken off are none.
+    assert all(np.isfinite(slot["observation/"]).all() for slot in slots)
+    total = sum(game_count(slot) for slot in slots)
+    assert book.games == total
+
+
+def game_count(slot: dict[str, np.ndarray]) -> int:
+    return int(((slot["terminated"] | slot["truncated"]) & slot["valid"]).sum())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
+@pytest.mark.parametrize(
+    ("how", "processes"), [case for case in CASES if case[0] not in ("nan reward", "kill")]
+)
+def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str) -> None:
+    culprit = 2
+    slots, book, notes = play(how, [episode_seed(RUN_SEED, culprit, 1)], 0, processes, resets)
+    undisturbed, undisturbed_book, _ = play(how, [], 0, 0, resets)
+    assert len(notes) == 1 and "simulator 2 " in notes[0], notes
+    assert slots[-1]["restarts"].tolist() == [0, 0, 1, 0]
+    check_others(slots, undisturbed, [culprit])
+    episodes = np.concatenate([slot["episode"][:, culprit] for slot in slots])
+    assert 0 in episodes and 1 not in episodes[episodes != 0][1:] and 2 in episodes
+    first = [slot["observation/"][slot["age"] == 0][:, 0] for slot in slots]
+    assert episode_seed(RUN_SEED, culprit, 2) % 2**20 in np.concatenate(first)
+    # No game was broken off, so all of them are there.
+    assert book.games == undisturbed_book.games and not any(slot["cut"].any() for slot in slots)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("how", "processes", "decorrelate"),
+    [
+        ("raise", 0, 0),
+        ("nan observation", 0, 0),
+        ("raise", 2, 0),
+        ("raise", 0, 30),
+        ("nan observation", 0, 30),
+        ("nan reward", 2, 30),
+    ],
+)
+def test_a_failed_start(how: str, processes: int, decorrelate: int) -> None:
+    seeds, at = [episode_seed(RUN_SEED, 3, 0)], 1 if decorrelate else 0
+    slots, _, notes = play(how, seeds, at, processes, decorrelate=decorrelate)
+    assert len(notes) == 1 and "failed at its start and was restarted" in notes[0], notes
+    assert slots[0]["episode"][0, 3] == 1 and slots[0]["age"][0, 3] == 0
+    check_others(slots, play(how, [], at, 0, decorrelate=decorrelate)[0], [3])
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("exit", 1), ("raise", 1)])
+def test_several_in_the_same_step(how: str, processes: int) -> None:
+    culprits = [0, 2, 3]
+    slots, _, notes = play(how, [episode_seed(RUN_SEED, b, 0) for b in culprits], 3, processes)
+    assert len(notes) == 3
+    assert slots[-1]["restarts"].tolist() == [1, 0, 1, 1]
+    assert not slots[0]["valid"][2, culprits].any() and slots[0]["cut"][1, culprits].all()
+    check_others(slots, play(how, [], 3, 0)[0], culprits)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan observation", 0), ("exit", 2)])
+def test_one_that_fails_again_ends_the_run(how: str, processes: int) -> None:
+    """Else the simulator would be restarted for ever."""
+    seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
+    with pytest.raises(SimulatorError, match="simulator 1 "):
+        play(how, seeds, 0, processes)
+
+
+class ForgetfulNeighbours(Failing, Forgetful):
+    """Fails like `Failing`; the others cannot be rebuilt from their actions."""
+
+
+@pytest.mark.timeout(60)
+def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
+    """They died with the process of the culprit, and their next rows belong to other episodes."""
+    env = functools.partial(ForgetfulNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
+    settings = settings_for(env, num_simulators=WIDTH, on_env_error="restart")
+    simulators = make(
+        settings,
+        HORIZON,
+        groups=1,
+        processes=2,
+        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+    )
+    try:
+        book = EpisodeBook(WIDTH, simulators.start())
+        (slot,) = (copy_of(slot) for slot in phases(simulators, POLICY, 1))
+        notes = simulators.notes()
+    finally:
+        simulators.close()
+    assert np.argwhere(slot["cut"]).tolist() == [[1, 0], [1, 1]]
+    assert np.argwhere(~slot["valid"]).tolist() == [[2, 0], [2, 1]]
+    assert slot["restarts"].tolist() == [0, 1, 0, 0]
+    assert any("simulator 0 did not repeat" in note for note in notes)
+
+
+@pytest.mark.timeout(60)
+def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
+    """All its simulators are back where the first row has them when they are next asked for something."""
+    env = functools.partial(Failing, "raise", [], 3, lengths=[LENGTH])
+    settings = settings_for(env, num_simulators=WIDTH, on_env_error="restart")
+    simulators = make(
+        settings,
+        HORIZON,
+        processes=2,
+        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+    )
+    try:
+        book = EpisodeBook(WIDTH, simulators.start())
+        slots = []
+        for slot in phases(simulators, POLICY, SLOTS):
+            book.add(slot)
+            slots.append(copy_of(slot))
+            if len(slots) == 1:
+                kill_child("simulator process 0")
+                simulators.save()
+        notes = simulators.notes()
+    finally:
+        simulators.close()
+    assert len(notes) == 1 and "killed by SIGKILL" in notes[0] and "it was restarted" in notes[0], notes
+    restarted = np.flatnonzero(slots[-1]["restarts"])
+    assert len(restarted) == 1
+    check_others(slots, play("raise", [], 3, 0)[0], restarted.tolist())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan reward", 0), ("raise", 2), ("exit", 1)])
+def test_an_environment_that_fails_in_every_first_step_is_not_restarted_for_ever(
+    how: str, processes: int
+) -> None:
+    seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
+    with pytest.raises(SimulatorError, match="simulator 1 "):
+        play(how, seeds, 1, processes, slots=20)
+    # The same, each time after a step that can be learned from, is a nuisance, but goes on.
+    _, _, notes = play(how, seeds, 2, processes, slots=6)
+    assert len(notes) > 10

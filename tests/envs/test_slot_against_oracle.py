@@ -1,0 +1,91 @@
+"""Rows, flags and games of random scripts, against an oracle that plays the same scripts step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Played, expected_rows, expected_steps, play
+from slots import Policy, hashing_policy, make, phases, settings_for
+
+from environments import Scripted
+from veldt.envs.spec import ActionSpec
+from veldt.envs.trajectory import Trajectory
+from veldt.sampling.episodes import EpisodeBook
+
+ENDINGS = st.sampled_from(["terminated", "truncated", "both"])
+SCRIPTS = st.lists(st.tuples(st.integers(1, 9), ENDINGS), min_size=1, max_size=4)
+POLICY: Policy = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    script=SCRIPTS,
+    width=st.integers(1, 4),
+    horizon=st.integers(1, 7),
+    count=st.integers(1, 4),
+    resets=st.sampled_from(["mid-batch", "wait"]),
+    groups=st.integers(1, 2),
+)
+def test_rows_and_games(
+    script: list[tuple[int, str]], width: int, horizon: int, count: int, resets: str, groups: int
+) -> None:
+    played = [play(script, POLICY, b, horizon, count, resets == "wait") for b in range(width)]
+    config = settings_for(lambda: Scripted(script), num_simulators=width, resets=resets)
+    simulators = make(config, horizon, min(groups, width))
+    book = EpisodeBook(width, simulators.start())
+    for phase, slot in enumerate(phases(simulators, POLICY, count, resets)):
+        check_rows(slot, played, phase)
+        check_actions_until(book, slot, played, phase)
+        check_games(book, slot, played, phase)
+        check_unfinished(book, played, phase, horizon)
+    simulators.close()
+
+
+def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
+    for name in ("age", "ended", "episode"):
+        np.testing.assert_array_equal(
+            getattr(slot, name), expected_rows(played, name, phase, slot.steps), name
+        )
+    np.testing.assert_array_equal(
+        slot.observation[""], expected_rows(played, "observation", phase, slot.steps), "observation"
+    )
+    for name in ("valid", "reward", "terminated", "truncated"):
+        np.testing.assert_array_equal(
+            getattr(slot, name), expected_steps(played, name, phase, slot.steps), name
+        )
+    assert not slot.cut.any() and not slot.life_lost.any() and not slot.restarts.any()
+
+
+def check_actions_until(book: EpisodeBook, slot: Trajectory, played: list[Played], phase: int) -> None:
+    """What a dead worker's simulators would be rebuilt from, at every row, before the book has seen the slot."""
+    for b, p in enumerate(played):
+        for t in range(slot.steps + 1):
+            actions = p.unfinished[phase * (slot.steps + 1) + t]
+            if actions is not None:
+                found = book.actions_until(slot, b, t)
+                assert ([] if found is None else found.tolist()) == actions, (b, t)
+
+
+def check_games(book: EpisodeBook, slot: Trajectory, played: list[Played], phase: int) -> None:
+    begin, end = phase * slot.steps, (phase + 1) * slot.steps
+    expected = [game for p in played for game in p.games if begin < game.end <= end]
+    expected.sort(key=lambda game: (game.end, game.simulator))
+    games = book.add(slot)
+    assert [(g.simulator, g.episode, g.score, g.actions.tolist(), g.length, g.prefix) for g in games] == [
+        (g.simulator, g.episode, sum(g.rewards), g.actions, len(g.actions), 0) for g in expected
+    ]
+    finished = [game for p in played for game in p.games if game.end <= end]
+    assert book.games == len(finished)
+    if finished:
+        finished.sort(key=lambda game: (game.end, game.simulator))
+        assert list(book.recent) == [sum(game.rewards) for game in finished][-100:]
+
+
+def check_unfinished(book: EpisodeBook, played: list[Played], phase: int, horizon: int) -> None:
+    """What a checkpoint would rebuild every simulator from."""
+    for b, p in enumerate(played):
+        actions = p.unfinished[phase * (horizon + 1) + horizon]
+        found = book.actions(b)
+        if actions is not None:
+            assert ([] if found is None else found.tolist()) == actions, b

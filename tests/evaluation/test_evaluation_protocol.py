@@ -1,0 +1,132 @@
+"""Evaluation by steps (125,000, of which the whole games count), and the pauses for it in training."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veldt
+from run_state import SMALL_REPLAYED, newest
+from veldt import cli
+from veldt.errors import SimulatorError
+from veldt.evaluation.evaluator import Evaluation, play_steps
+from veldt.runs.directory import RunDirectory
+from veldt.systems.synchronous import one_learner
+from veldt.tracking.metrics import read_metrics
+
+PONG: dict[str, Any] = {name: value for name, value in SMALL_REPLAYED.items() if name != "hidden"} | {
+    "env": "ALE/Pong-v5",
+    "network": "a3c",
+    "steps": 100,
+    "simulators": "in-process",
+    "max_episode_steps": 50,
+}
+
+
+@pytest.fixture(scope="module")
+def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("protocol") / "run"
+    veldt.train("dqn", run_dir=path, quiet=True, evaluate_every=0, evaluate_steps=170, **PONG)
+    return path
+
+
+def test_the_longest_game_fits_into_each_simulators_share(pong: Path) -> None:
+    """170 steps have room for three games of 50 side by side, each with a step for its end; 4 would cut them off."""
+    agent = veldt.load(pong)
+    result = play_steps(agent, 170, seed=3, greedy=False)
+    assert result.lengths == [50] * 3  # Pong's games are longer, and all are truncated
+    assert result == veldt.evaluate(pong, protocol="atari", seed=3)
+    assert len(play_steps(agent, 49, seed=3, greedy=False).scores) == 0
+
+
+def test_more_steps_hold_more_games_of_the_same_simulators(pong: Path) -> None:
+    agent = veldt.load(pong)
+    few, many = (play_steps(agent, steps, seed=3, greedy=False) for steps in (220, 420))
+    assert len(few.scores) == 4 and len(many.scores) == 8  # 4 simulators are all that the run has
+    assert many.scores[:4] == few.scores
+
+
+def test_it_ends_when_it_is_asked_to(pong: Path) -> None:
+    calls = []
+    play_steps(
+        veldt.load(pong), 100_000, seed=1, greedy=False, stopped=lambda: len(calls) > 1 or calls.append(1)
+    )  # type: ignore[func-returns-value]
+    assert len(calls) == 2
+
+
+def test_the_command(pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["evaluate", str(pong), "--protocol", "atari", "--json"])
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["episodes"] == 3 and figures["length_mean"] == 50
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["evaluate", str(pong), "--protocol", "nature"])
+    assert "--protocol" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["evaluate", str(pong), "--protocol", "atari", "--episodes", "3"])
+    assert "--episodes is 3" in capsys.readouterr().err
+
+
+def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> None:
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    plain, paused = tmp_path / "plain", tmp_path / "paused"
+    veldt.train("dqn", run_dir=plain, quiet=True, **settings)
+    veldt.train("dqn", run_dir=paused, quiet=True, evaluate_every=200, evaluate_steps=600, **settings)
+    one, two = newest(plain).groups["weights"], newest(paused).groups["weights"]
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    rows = [row for row in read_metrics(paused) if row.get("evaluation/games")]
+    assert [row["step"] // 200 for row in rows] == [1, 2, 2]  # after 200 and 400, and at the end
+    assert all(row["evaluation/return_mean"] > 5 for row in rows)
+    said = [event for event in RunDirectory.open(paused).read_events() if event["kind"] == "evaluation"]
+    assert len(said) == 3 and "whole games, raw return" in said[0]["text"]
+
+
+def test_evaluation_epsilon_is_its_own_and_zero_means_zero(tmp_path: Path) -> None:
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 200, "simulators": "in-process"}
+    settings |= {"epsilon_start": 1.0, "epsilon_end": 1.0}
+    for epsilon in (0.0, 1.0):
+        path = tmp_path / str(epsilon)
+        veldt.train("dqn", run_dir=path, quiet=True, evaluation_epsilon=epsilon, **settings)
+        drawn, best = (veldt.evaluate(path, episodes=20, greedy=greedy) for greedy in (False, True))
+        assert (drawn == best) == (epsilon == 0.0)
+
+
+def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: Any, **named: Any) -> None:
+        raise SimulatorError("it failed")
+
+    monkeypatch.setattr(one_learner, "play_steps", fails)
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    settings["evaluate_steps"] = 600
+    with pytest.raises(SimulatorError):
+        veldt.train("dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, **settings)
+    assert 200 <= newest(tmp_path / "run").step < 240
+    monkeypatch.undo()
+    assert veldt.resume(tmp_path / "run", quiet=True).reason == "steps"
+    rows = [row for row in read_metrics(tmp_path / "run") if row.get("evaluation/games")]
+    assert [row["step"] // 200 for row in rows] == [1, 2, 2]
+
+
+def test_an_interrupted_evaluation_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **named: Any) -> Evaluation:
+        os.kill(os.getpid(), signal.SIGINT)
+        return play_steps(*arguments, **named)
+
+    monkeypatch.setattr(one_learner, "play_steps", interrupted)
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    run = veldt.train(
+        "dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, evaluate_steps=600, **settings
+    )
+    assert run.reason == "interrupted" and 200 <= run.summary["steps"] < 240
+    assert not [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    monkeypatch.undo()
+    veldt.resume(run.path, quiet=True)
+    rows = [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    assert [row["step"] // 200 for row in rows] == [1, 2, 2]

@@ -1,0 +1,95 @@
+"""Every game of a training run can be played again from the seed and the actions in its list of games."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import veldt
+from environments import dictionary, lopsided_box, multi_discrete
+from run_state import SMALL
+from veldt.envs.atari import AtariSimulator
+from veldt.envs.seeding import episode_seed
+from veldt.envs.settings import AtariConfig
+from veldt.envs.spec import action_spec
+from veldt.runs.episodes import read_episodes
+
+
+def score(env: gymnasium.Env[Any, Any], seed: int, actions: np.ndarray) -> float:
+    """The return of one game played as Gymnasium says, which has to end with the last action and no sooner."""
+    spec = action_spec(env.action_space)
+    env.reset(seed=seed)
+    total, over = 0.0, False
+    for action in actions:
+        assert not over
+        _, reward, terminated, truncated, _ = env.step(spec.to_env(action))
+        # Rewards are stored as float32.
+        total, over = total + float(np.float32(reward)), terminated or truncated
+    assert over
+    return total
+
+
+def short_pendulum() -> gymnasium.Env[Any, Any]:
+    """Its rewards are no round numbers: sums of them depend on their order."""
+    return gymnasium.make("Pendulum-v1", max_episode_steps=20)
+
+
+@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
+@pytest.mark.parametrize(
+    ("env", "make"),
+    [
+        ("CartPole-v1", lambda: gymnasium.make("CartPole-v1")),
+        (short_pendulum, short_pendulum),
+        ("environments:dictionary", dictionary),
+        ("environments:multi_discrete", multi_discrete),
+        ("environments:lopsided_box", lopsided_box),
+    ],
+)
+def test_small_environments(env: Any, make: Any, resets: str, tmp_path: Path) -> None:
+    settings = SMALL | {
+        "simulators": "in-process",
+        "steps": 500,
+        "decorrelate": 30,
+        "resets": resets,
+        "seed": 4,
+    }
+    run = veldt.train("ppo", env=env, run_dir=tmp_path / "run", quiet=True, **settings)
+    games = read_episodes(run.path)
+    assert len(games) > 10 and sum(game.prefix > 0 for game in games) > 1
+    for game in games:
+        assert game.seed == episode_seed(4, game.simulator, game.episode)
+        actions = game.actions()
+        assert len(actions) == game.length
+        assert score(make(), game.seed, actions) == pytest.approx(game.score, rel=1e-13)
+
+
+def test_breakout(tmp_path: Path) -> None:
+    config = AtariConfig(sticky_actions=0.25, max_episode_steps=120)
+    run = veldt.train(
+        "a2c",
+        env="ALE/Breakout-v5",
+        run_dir=tmp_path / "run",
+        quiet=True,
+        steps=700,
+        num_simulators=4,
+        simulators="workers",
+        processes=2,
+        decorrelate=50,
+        precision="fp32",
+        threads=1,
+        sticky_actions=config.sticky_actions,
+        max_episode_steps=config.max_episode_steps,
+    )
+    games = read_episodes(run.path)
+    assert len(games) >= 4 and any(game.score > 0 for game in games)
+    simulator = AtariSimulator("ALE/Breakout-v5", config)
+    rows = [np.zeros((1, 104, 80), np.uint8)]
+    for game in games:
+        simulator.reset(game.seed, rows, 0)
+        signals = [simulator.step(action, rows, 0) for action in game.actions().tolist()]
+        assert sum(reward for reward, *_ in signals) == game.score
+        assert [ended or cut for _, ended, cut, _ in signals].index(True) == game.length - 1

@@ -1,0 +1,150 @@
+"""Games of the training are watched again; what cannot be shown is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import veldt
+from environments import Scripted, scripted
+from veldt.cli import watch
+from veldt.envs.source import resolve
+from veldt.runs.episodes import read_episodes
+
+QUICK: dict[str, Any] = {
+    "steps": 128,
+    "num_simulators": 4,
+    "batch": 128,
+    "minibatches": 2,
+    "simulators": "in-process",
+    "quiet": True,
+}
+
+
+NOT_SHOWN = r"cannot show its games.*keyword argument `render_mode`"
+
+
+class Random(Scripted):
+    """Its rewards are not those of its seed and its actions."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__([(5, "terminated")])
+        self.render_mode = render_mode
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(np.random.default_rng().normal()), *rest
+
+    def render(self) -> Any:
+        return np.zeros((8, 8, 3), np.uint8)
+
+
+class Unseen(Random):
+    """Cannot be told to render."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+def rendering() -> gymnasium.Env[Any, Any]:
+    return Random("rgb_array")
+
+
+def anything(**kwargs: Any) -> gymnasium.Env[Any, Any]:
+    return Random(**kwargs)
+
+
+@pytest.fixture(autouse=True)
+def no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "write_video", lambda frames, out, fps: list(frames))
+
+
+def record(run: Path, game: int | None = None) -> str:
+    return watch.record(run, game, seed=0, greedy=False, best=False, out=None)
+
+
+def test_rewards_that_are_no_round_numbers(tmp_path: Path) -> None:
+    env = {"env": "Pendulum-v1", "env_kwargs": {"max_episode_steps": 10}}
+    run = veldt.train("ppo", run_dir=tmp_path / "run", decorrelate=8, **env, **QUICK)
+    assert "a game of 10 steps" in record(run.path, 0)
+    assert "a game of 10 steps" in record(run.path, -1)
+    assert "a game of 10 steps" in record(run.path)
+
+
+def test_a_video_is_named_by_the_index_of_its_game(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    games = len(read_episodes(run.path))
+    assert games > 1
+    assert f"/videos/game-{games - 1}.mp4: " in record(run.path, -1)
+
+
+def test_a_name_that_is_no_video_is_refused_before_anything_is_played(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    with pytest.raises(veldt.UsageError, match=r"x\.txt cannot be a video"):
+        watch.record(run.path, None, seed=0, greedy=False, best=False, out=tmp_path / "x.txt")
+
+
+def test_drawing_needs_no_screen(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    headless = {
+        k: v for k, v in os.environ.items() if k not in ("SDL_VIDEODRIVER", "XDG_RUNTIME_DIR", "DISPLAY")
+    }
+    command = [sys.executable, "-m", "veldt", "watch", str(run.path)]
+    done = subprocess.run(command, check=True, env=headless, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+def test_without_pygame_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(
+        veldt.UsageError, match=r"^CartPole-v1 is drawn with pygame.*pip install 'veldt\[video\]'$"
+    ):
+        record(run.path)
+
+
+def test_a_game_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
+    with pytest.raises(
+        veldt.VeldtError, match="is not deterministic, so its games cannot be watched"
+    ) as said:
+        record(run.path, 0)
+    assert said.value.exit_code == 1
+
+
+def test_a_game_that_is_not_there(tmp_path: Path) -> None:
+    run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
+    with pytest.raises(veldt.UsageError, match=r"--game is 1000000: the run has \d+ finished games, 0 to"):
+        record(run.path, 1_000_000)
+    (run.path / "episodes.jsonl").write_text("")
+    with pytest.raises(veldt.UsageError, match="--game is 0: the run has finished no game yet"):
+        record(run.path, 0)
+
+
+@pytest.mark.parametrize("factory", [scripted, Unseen])
+def test_a_factory_that_cannot_be_told_to_render(factory: Any) -> None:
+    with pytest.raises(veldt.UsageError, match=NOT_SHOWN):
+        resolve(factory).make(render=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")
+def test_a_registered_class_that_cannot_be_told_to_render() -> None:
+    gymnasium.register("Unseen-v0", entry_point=f"{__name__}:Unseen")
+    try:
+        with pytest.raises(veldt.UsageError, match=NOT_SHOWN):
+            resolve("Unseen-v0").make(render=True)
+    finally:
+        del gymnasium.registry["Unseen-v0"]
+
+
+@pytest.mark.parametrize("factory", [rendering, Random, anything])
+def test_a_factory_that_renders(factory: Any) -> None:
+    env = resolve(factory).make(render=True)
+    assert env.render_mode == "rgb_array"

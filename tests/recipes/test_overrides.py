@@ -1,0 +1,83 @@
+"""What a user gives is recorded as given, and never ignored."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import veldt
+from environments import Scripted, image_rows_columns_channels
+from veldt.cli import main
+from veldt.report.data import RunData
+
+QUICK = {"steps": 64, "num_simulators": 4, "batch": 64, "minibatches": 2, "simulators": "in-process"}
+FLAGS = "--steps 64 --num-simulators 4 --batch 64 --minibatches 2 --simulators in-process"
+
+
+def given(run: Path) -> Any:
+    return json.loads((run / "config.json").read_text())["given"]
+
+
+def test_only_what_was_given_is_recorded_as_given(in_tmp: Path) -> None:
+    expected = {
+        "env": "CartPole-v1",
+        "env_kwargs": {},
+        "run": {"steps": 64, "seed": 1},
+        "learn": {"batch": 64, "minibatches": 2},
+        "simulation": {"num_simulators": 4, "simulators": "in-process"},
+        "network": {"hidden": [8]},
+    }
+    veldt.train("ppo", env="CartPole-v1", run_dir="python", quiet=True, seed=1, hidden=(8,), **QUICK)
+    assert given(Path("python")) == expected
+    main(f"train ppo --env CartPole-v1 --run-dir flags --seed 1 --hidden 8 {FLAGS}".split())
+    assert given(Path("flags")) == expected
+    # The report colours these and no others.
+    coloured = RunData.load(Path("flags")).given()
+    assert "run.seed" in coloured and "run.device" not in coloured and "learn.clip" not in coloured
+
+
+def test_a_network_that_was_given(tmp_path: Path) -> None:
+    veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, network="mlp", **QUICK)
+    assert given(tmp_path / "run")["network"] == {"network": "mlp"}
+
+
+@pytest.mark.parametrize("network", ["a3c", None])
+def test_layers_for_a_network_without_any(network: str | None, tmp_path: Path) -> None:
+    image = functools.partial(image_rows_columns_channels)
+    with pytest.raises(veldt.UsageError, match="--hidden is 8, and no part of this network is an MLP"):
+        veldt.train("ppo", env=image, run_dir=tmp_path / "run", network=network, hidden=(8,), **QUICK)
+    with pytest.raises(veldt.UsageError, match="--layer-norm is on, and no part of this network is an MLP"):
+        veldt.train("ppo", env=image, run_dir=tmp_path / "run", network=network, layer_norm=True, **QUICK)
+    assert not (tmp_path / "run").exists()
+
+
+def test_keyword_arguments_that_cannot_be_written_down(tmp_path: Path) -> None:
+    with pytest.raises(veldt.UsageError, match="cannot be written into the run as JSON"):
+        veldt.train(
+            "ppo", env=Scripted, env_kwargs={"script": {(3, "terminated")}}, run_dir=tmp_path / "run", **QUICK
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_score_that_was_not_reached_is_said(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(f"train ppo --env CartPole-v1 --run-dir run --until 475 {FLAGS}".split())
+    assert "run did its steps without reaching 475: " in capsys.readouterr().out
+    recording = "--checkpoint-every 32 --keep-checkpoints 1 --log-every 0"
+    main(f"resume run --until none --steps 300 {recording}".split())
+    assert "run did its steps: " in capsys.readouterr().out
+    assert len(list(Path("run/checkpoints").iterdir())) == 1
+
+
+def test_more_threads_than_cores_are_said(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(f"train ppo --env CartPole-v1 --threads 999 {FLAGS}".split())
+    assert "--threads is 999, and " in capsys.readouterr().err
+
+
+def test_what_is_public_is_listed() -> None:
+    """Though it is imported only when it is used."""
+    assert set(dir(veldt)) == {*veldt.__all__, "__version__"}
+    assert all(getattr(veldt, name) for name in dir(veldt))

@@ -1,0 +1,217 @@
+"""Every value of a recipe is a setting that exists, with a source, and makes a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import veldt
+from veldt.algorithms.c51 import RainbowConfig
+from veldt.algorithms.dqn import DQNConfig
+from veldt.cli.training import WITH_ROLES
+from veldt.config.train_config import ALGORITHMS, TrainConfig, misfit
+from veldt.errors import UsageError
+from veldt.recipes import RECIPES, Recipe, derived_of, find
+from veldt.replay.settings import ReplayConfig
+
+ENVS = ("ALE/Breakout-v5", "CartPole-v1")
+SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
+PAIRS = [
+    (recipe, algorithm)
+    for recipe in RECIPES.values()
+    for algorithm in ALGORITHMS
+    if misfit(recipe.system, algorithm) is None
+]
+each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
+each_env = pytest.mark.parametrize("env", ENVS)
+
+
+def owners(config: TrainConfig, name: str) -> list[object]:
+    """The values of all settings of that name."""
+    parts = [part for section in SECTIONS if (part := getattr(config, section)) is not None]
+    return [getattr(part, name) for part in parts if name in {f.name for f in dataclasses.fields(part)}]
+
+
+@each_recipe
+@each_env
+def test_every_value_arrives_in_the_configuration(recipe: Recipe, env: str) -> None:
+    config = recipe.config(env)
+    assert (config.recipe, config.algorithm, config.system) == (recipe.name, recipe.algorithm, recipe.system)
+    assert config.env == env
+    for name, setting in recipe.settings(env).items():
+        assert owners(config, name) == [setting.value], name
+
+
+@pytest.mark.parametrize(("recipe", "algorithm"), PAIRS, ids=lambda part: getattr(part, "name", part))
+@each_env
+def test_every_algorithm_that_fits_has_settings_that_fit(recipe: Recipe, env: str, algorithm: str) -> None:
+    config = recipe.config(env, algorithm)
+    assert (config.algorithm, config.system) == (algorithm, recipe.system)
+    assert config.simulation.num_simulators == recipe.config(env).simulation.num_simulators
+
+
+@pytest.mark.parametrize(
+    ("recipe", "algorithm", "as_in"),
+    [
+        ("a3c", "ppo", "appo"),  # of the same system
+        ("a3c", "dqn", "async-dqn"),
+        ("gorila", "ppo", "ppo"),  # nothing nearer than its own
+        ("ga3c", "vtrace", "impala"),
+        ("appo", "a2c", "a3c"),
+        ("dqn", "c51", "c51"),
+    ],
+)
+def test_another_algorithm_learns_as_the_nearest_recipe_says(recipe: str, algorithm: str, as_in: str) -> None:
+    """A step size of RMSProp's is none of Adam's, and a batch of transitions none of a rollout's rows."""
+    for env in ENVS:
+        assert find(recipe).config(env, algorithm).learn == find(as_in).config(env).learn
+
+
+def test_a_variant_of_q_learning_learns_by_the_settings_that_both_have() -> None:
+    for env in ENVS:
+        variant = find("async-dqn").config(env, "rainbow").learn
+        assert isinstance(variant, RainbowConfig)
+        own, alone = find("async-dqn").config(env).learn, find("rainbow").config(env).learn
+        assert isinstance(own, DQNConfig) and isinstance(alone, RainbowConfig)
+        assert (variant.batch, variant.learning_rate) == (own.batch, own.learning_rate)
+        assert variant.value_max == alone.value_max
+
+
+@each_recipe
+@each_env
+def test_every_value_has_a_source(recipe: Recipe, env: str) -> None:
+    for name, setting in recipe.settings(env).items():
+        assert setting.source.strip(), name
+
+
+@each_recipe
+@each_env
+def test_every_value_has_the_type_of_its_setting(recipe: Recipe, env: str) -> None:
+    config = recipe.config(env)
+    replay = None if config.replay is None else ReplayConfig()
+    defaults = TrainConfig(
+        recipe="",
+        algorithm=recipe.algorithm,
+        system=recipe.system,
+        env="",
+        learn=type(config.learn)(),
+        replay=replay,
+        roles=None if config.roles is None else type(config.roles)(),
+    )
+    for name, setting in recipe.settings(env).items():
+        assert type(setting.value) is type(owners(defaults, name)[0]), name
+
+
+@each_recipe
+def test_the_environment_decides_the_variant(recipe: Recipe) -> None:
+    assert recipe.settings("ALE/Pong-v5") is recipe.atari
+    assert recipe.settings("CartPole-v1") is recipe.small
+    assert recipe.settings("my_module:make_env") is recipe.small
+
+
+@each_recipe
+def test_sizes_fit_together(recipe: Recipe) -> None:
+    """The recipe's own numbers are not refused when training begins."""
+    from veldt.envs.spec import ActionSpec
+
+    for env in ENVS:
+        config = recipe.config(env)
+        discrete, box = (
+            ActionSpec("discrete", sizes=(2,), start=(0,)),
+            ActionSpec("box", low=(-1.0,), high=(1.0,)),
+        )
+        own = config.make_algorithm(box if recipe.algorithm == "ddpg" else discrete)
+        assert own.name == recipe.algorithm
+        assert own.horizon(config.simulation.num_simulators) >= 1
+
+
+@each_recipe
+@each_env
+def test_the_table_shows_every_setting_once(recipe: Recipe, env: str) -> None:
+    config = recipe.config(env)
+    rows = recipe.table(config)
+    parts = [part for section in SECTIONS if (part := getattr(config, section)) is not None]
+    fields = [f.name for part in parts for f in dataclasses.fields(part)]
+    assert sorted(row[0] for row in rows) == sorted(fields)
+    for name, _, _, source in rows:
+        given = recipe.settings(env).get(name)
+        assert source == (given.source if given else "veldt's default")
+
+
+def test_the_table_shows_values_and_units() -> None:
+    table = RECIPES["a2c"].table(RECIPES["a2c"].config("ALE/Breakout-v5"))
+    rows = {name: (value, unit) for name, value, unit, _ in table}
+    assert rows["learning_rate"] == ("0.0007", "per update")
+    assert rows["steps"] == ("10,000,000", "steps")
+    assert rows["life_loss_ends"] == ("yes", "")
+    assert rows["hidden"] == ("64 64", "units")
+
+
+def test_what_follows_from_the_intensity_is_shown() -> None:
+    """Stooke & Abbeel, A.3: horizon and updates follow from intensity, batch and simulators."""
+    derived = derived_of(RECIPES["rainbow"].config("ALE/Pong-v5"))
+    rows = {name: (value, unit) for name, value, unit, _ in derived}
+    assert rows["steps per phase"] == ("4", "steps/simulator")  # 512 / (8 uses x 16 simulators)
+    assert rows["updates per phase"] == ("1", "updates")
+    assert rows["target moves every"] == ("125", "updates")  # 8,000 steps x 8 uses / 512
+    assert derived_of(RECIPES["ppo"].config("ALE/Pong-v5")) == []
+
+
+def test_the_public_function_lists_them_also_once_this_module_is_imported() -> None:
+    """A module of that name would hide it."""
+    assert veldt.list_recipes() == {recipe.name: recipe.summary for recipe in RECIPES.values()}
+
+
+def test_recipes_are_found_by_name_and_suggested() -> None:
+    assert find("ppo") is RECIPES["ppo"]
+    with pytest.raises(
+        UsageError, match=r"no recipe 'pppo' \(did you mean 'ppo'\?\): known are a2c, a3c, ppo"
+    ):
+        find("pppo")
+
+
+def test_another_algorithm_in_a_recipe_s_system() -> None:
+    """What the recipe sets of both stays, and what only the other one has is as its own recipe says."""
+    apex, c51 = find("apex-dqn"), find("c51")
+    for env in ENVS:
+        config, own, other = apex.config(env, "c51"), apex.config(env), c51.config(env)
+        assert (config.recipe, config.algorithm, config.system) == ("apex-dqn", "c51", "apex")
+        assert config.learn.batch == own.learn.batch and config.learn.n_step == own.learn.n_step  # type: ignore[union-attr]
+        assert config.learn.atoms == other.learn.atoms  # type: ignore[union-attr]
+        assert config.learn.value_min == other.learn.value_min  # type: ignore[union-attr]
+        assert config.roles == own.roles and config.replay == own.replay
+        assert {row[0] for row in apex.table(config)} >= {"atoms", "actors", "n_step"}
+
+
+def test_ga3c_begins_as_its_authors_code_but_for_the_update_rule() -> None:
+    config = find("ga3c").config("ALE/Breakout-v5")
+    learn, roles = config.learn, config.roles
+    assert (config.algorithm, config.system, config.simulation.num_simulators) == ("a2c", "ga3c", 32)
+    assert (roles.predictors, roles.trainers, roles.prediction_batch) == (2, 2, 128)  # type: ignore[attr-defined]
+    assert (roles.training_rows, roles.tuner_interval) == (80, 60.0)  # type: ignore[attr-defined]
+    assert (learn.horizon, learn.learning_rate, learn.entropy, learn.gradient_clip) == (5, 7e-4, 0.01, 0.5)  # type: ignore[union-attr]
+    assert (learn.rmsprop_decay, learn.value_weight) == (0.99, 0.5)  # type: ignore[union-attr]
+    a2c = find("a2c").config("ALE/Breakout-v5").learn
+    for name in ("learning_rate", "gradient_clip", "rmsprop_epsilon", "rmsprop_initial"):
+        assert getattr(learn, name) == getattr(a2c, name)
+    for algorithm in ("ppo", "vtrace"):
+        assert find("ga3c").config("CartPole-v1", algorithm).system == "ga3c"
+
+
+def test_what_does_not_fit_a_system_is_refused() -> None:
+    known = (
+        ("apex-dqn", "a2c"),
+        ("impala", "dqn"),
+        ("impala", "ppo"),
+        ("ga3c", "rainbow"),
+        ("dqn", "nothing"),
+    )
+    for recipe, algorithm in known:
+        with pytest.raises(UsageError, match=algorithm):
+            find(recipe).config("CartPole-v1", algorithm)
+
+
+def test_roles_are_loaded_early_for_the_recipes_that_have_them() -> None:
+    early = {name for name in RECIPES if name.startswith(WITH_ROLES)}
+    assert early == {name for name, recipe in RECIPES.items() if recipe.system != "synchronous"}

@@ -1,0 +1,304 @@
+"""A report is one file that stands alone, whatever state its runs are in, and says nothing that is not so."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veldt.errors import UsageError
+from veldt.report import write_report
+from veldt.report.charts import Line, clipped, line_chart
+from veldt.report.data import RunData, envelope, smoothed
+from veldt.report.groups import grouped
+from veldt.report.state import state_of
+from veldt.runs.directory import RunDirectory
+from veldt.tracking.metrics import MetricsLog
+
+VOID = {"meta", "path", "use", "br"}
+
+
+class Page(HTMLParser):
+    """Reads a page: its text, its ids, what it refers to; fails on tags that are not closed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.source = path.read_text()
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name.split(":")[-1] in ("href", "src", "srcset", "action"):
+                self.links.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + "\n"
+
+
+def make_run(
+    root: Path, name: str, *, rows: int = 60, finished: bool = True, reason: str = "steps", **settings: Any
+) -> RunDirectory:
+    given = {"run": {"seed": settings.get("seed", 1)}, **settings.pop("given", {})}
+    run_settings = {"seed": settings.pop("seed", 1), "device": "cpu", "precision": "fp32"}
+    settings = {"recipe": "ppo", "env": "CartPole-v1", "learning": {"rate": 2.5e-4}} | settings
+    settings["run"] = {"steps": 60_000, "until": settings.pop("until", None)} | run_settings
+    run = RunDirectory.create(root, name)
+    run.write_config(given, settings, ["veldt", "train", "it's"], {"veldt": "0.1"})
+    log = MetricsLog(run.path)
+    for i in range(1, rows + 1):
+        row = {"step": 1000 * i, "frames": 1000 * i, "seconds": 0.5 * i, "sps": 2000.0, "episodes": 5 * i}
+        row |= {
+            "return_mean_100": None if i < 3 else float(i),
+            "return_mean": i + 0.5,
+            "length_mean": float(i),
+        }
+        row |= {"loss/total": 1 / i, "policy/entropy": 0.7, "seconds/simulate": 0.3, "seconds/train": 0.1}
+        log.append({**row, "policy_lag_mean": float("nan") if i == 5 else 0.5})
+    log.close()
+    if finished:
+        summary = {
+            "recipe": settings["recipe"],
+            "env": settings["env"],
+            "seed": run_settings["seed"],
+            "reason": reason,
+            "steps": 1000 * rows,
+        }
+        stages = {"simulate": 18.0, "train": 6.0, "<other>": 1.0}
+        run.write_summary({**summary, "seconds": 30.0, "return_mean_100": 60.0, "seconds_per_stage": stages})
+    return run
+
+
+def report(tmp_path: Path, *runs: RunDirectory) -> Page:
+    page = Page(write_report([run.path for run in runs], tmp_path / "out" / "report.html"))
+    assert all(link.startswith("#") for link in page.links), "a report needs nothing but itself"
+    assert not re.search(r"https?://|@import|<script|<link", page.source)
+    assert len(page.ids) == len(set(page.ids))
+    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert set(re.findall(r"url\(#([^)]*)\)", page.source)) <= set(page.ids)
+    assert "#a0000" not in page.source and "#b0000" not in page.source, "a stand-in colour was not replaced"
+    return page
+
+
+def test_a_finished_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "mine")
+    run.write_event(1234, "restart", "simulator 3 was restarted")
+    page = report(tmp_path, run)
+    for part in (
+        "CartPole-v1",
+        "Did its steps",
+        "mine",
+        "60.0",
+        "60k",
+        "simulate",
+        "Total loss",
+        "Entropy",
+        "Policy lag",
+    ):
+        assert part in page.text
+    for part in ("1,234", "simulator 3 was restarted", "learning", "0.00025", "veldt train 'it'\"'\"'s'"):
+        assert part in page.text
+
+
+def test_actors_have_a_bar_of_their_own(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "mine")
+    assert "The actors'" not in report(tmp_path, run).text
+    log = MetricsLog(run.path)
+    shares = {"simulate": 0.625, "infer": 0.25, "replay": 0.0, "wait": 0.125}
+    log.append({"step": 60_000, **{f"actors/{stage}_share": share for stage, share in shares.items()}})
+    log.close()
+    text = report(tmp_path, run).text
+    assert "The learner's\nsimulate\n72%, 18s" in text
+    assert "The actors'\nsimulate\n62%\ninfer\n25%\nwait\n12%" in text
+
+
+def test_a_killed_run_has_what_its_rows_say(tmp_path: Path) -> None:
+    page = report(tmp_path, make_run(tmp_path, "mine", rows=40, finished=False))
+    for part in ("Broke off at 66%", "seed 1", "device cpu", "precision fp32"):
+        assert part in page.text
+    assert "simulate\n75%, 12s" in page.text
+
+
+def test_a_running_run_is_called_so_even_with_a_summary_from_before(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "mine")
+    with run.lock():
+        page = report(tmp_path, run)
+    assert "Running" in page.text
+
+
+def test_a_run_without_any_metrics(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "empty")
+    run.write_config({}, {}, [], {})
+    page = report(tmp_path, run)
+    assert "No game has been finished yet" in page.text
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 5000])
+def test_any_number_of_rows(tmp_path: Path, rows: int) -> None:
+    page = report(tmp_path, make_run(tmp_path, "mine", rows=rows, finished=False))
+    assert len(page.source) < 500_000, "curves must be thinned out"
+
+
+def test_torn_and_odd_rows_do_no_harm(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "mine", rows=3, finished=False)
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write(
+            '{"step": "x", "seconds": null, "return_mean": [1], "loss/total": {}}\n[1]\n{"step": 4000, "ret'
+        )
+    (run.path / "events.jsonl").write_text('{"kind": 3}\n\x00\x00\n')
+    report(tmp_path, run)
+
+
+def test_seeds_are_averaged_and_other_runs_are_not(tmp_path: Path) -> None:
+    seeds = [make_run(tmp_path, f"a-{seed}", seed=seed) for seed in (1, 2, 3)]
+    other = make_run(tmp_path, "b", recipe="impala", learning={"rate": 1e-3}, finished=False)
+    page = report(tmp_path, *seeds, other)
+    for part in ("ppo (3 seeds)", "impala", "did its steps: 3", "broke off: 1", "mean of the seeds"):
+        assert part in page.text
+    differing = re.findall(r'<tr class="differs"><td><code>([^<]*)', page.source)
+    assert differing == ["recipe", "learning.rate", "run.seed"]
+    assert "5 settings are the same" in page.text
+
+
+def test_runs_of_the_same_seed_are_shown_apart(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path, name, learning={"rate": rate}) for name, rate in (("slow", 1e-4), ("fast", 1e-3))
+    ]
+    groups = grouped([RunData.load(run.path) for run in runs])
+    assert [(group.label, len(group.runs)) for group in groups] == [("slow", 1), ("fast", 1)]
+    report(tmp_path, *runs)
+
+
+def test_settings_other_than_the_seed_are_never_averaged(tmp_path: Path) -> None:
+    few, many = ({"simulation": {"num_simulators": number}} for number in (8, 32))
+    runs = [make_run(tmp_path, "few", given=few), make_run(tmp_path, "many", seed=2, given=many)]
+    groups = grouped([RunData.load(run.path) for run in runs])
+    assert [(group.label, len(group.runs)) for group in groups] == [("few", 1), ("many", 1)]
+
+
+def test_each_environment_has_charts_of_its_own(tmp_path: Path) -> None:
+    long = make_run(tmp_path, "long", rows=60)
+    short = make_run(tmp_path, "short", rows=3, env="ALE/Breakout-v5")
+    page = report(tmp_path, long, short)
+    for name in ("CartPole-v1", "ALE/Breakout-v5"):
+        assert f'<h2 class="environment">{name}</h2>' in page.source
+    assert page.source.count("<h2>Return</h2>") == page.source.count("<h2>Learning</h2>") == 2
+    assert "Environment" in page.text
+    alone = report(tmp_path, long, make_run(tmp_path, "other", recipe="a2c"))
+    assert alone.source.count("<h2>Return</h2>") == 1
+    assert "Environment" not in alone.text and 'class="environment"' not in alone.source
+
+
+def test_when_it_was_solved_is_a_column_only_where_there_was_a_target(tmp_path: Path) -> None:
+    plain, other = make_run(tmp_path, "plain"), make_run(tmp_path, "other", seed=2)
+    assert "Solved after" not in report(tmp_path, plain, other).text
+    assert "Solved after" in report(tmp_path, plain, make_run(tmp_path, "aimed", until=475.0)).text
+
+
+@pytest.mark.parametrize(
+    ("reason", "steps", "expected"),
+    [
+        ("steps", 2048, "did its steps"),
+        ("until", 10, "solved"),
+        ("interrupted", 19, "interrupted at 0%"),
+        ("interrupted", 1999, "interrupted at 99%"),
+        ("interrupted", 4000, "interrupted"),  # resumed with more steps than config.json has
+        (None, 500, "broke off at 25%"),
+        (None, float("nan"), "broke off"),
+        ("", 500, "stopped at 25%"),
+        ("", 2048, "did its steps"),
+    ],
+)
+def test_how_a_run_stands(reason: str | None, steps: float, expected: str) -> None:
+    assert state_of(False, reason, steps, 2000).text == expected
+    assert state_of(True, reason, 500, 2000).text == "running at 25%"
+
+
+def test_an_interrupted_run_is_not_called_finished(tmp_path: Path) -> None:
+    page = report(tmp_path, make_run(tmp_path, "mine", rows=3, reason="interrupted"))
+    assert "Interrupted at 5%" in page.text
+
+
+def test_a_summary_from_before_a_resume_is_not_believed(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "mine", rows=3, reason="interrupted")
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 6000, "seconds": 3.0}\n')
+    assert "Broke off at 10%" in report(tmp_path, run).text
+
+
+def test_more_runs_than_colours(tmp_path: Path) -> None:
+    report(tmp_path, *[make_run(tmp_path, f"run-{i}", rows=4) for i in range(10)])
+
+
+def test_nothing_in_a_run_can_become_markup(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>&\"'"
+    run = make_run(tmp_path, "<b>x", recipe=evil, env=evil, seed=evil, other={evil: evil}, finished=False)
+    run.write_event(1, evil, evil)
+    run.write_summary({"seconds_per_stage": {evil: 1.0}, "device": evil})
+    page = report(tmp_path, run, make_run(tmp_path, "plain", rows=2))
+    assert "<b>x" not in page.source
+    report(tmp_path, run)
+
+
+def test_without_matplotlib_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path, "mine", rows=3)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UsageError, match="reports need the package matplotlib: pip install matplotlib"):
+        write_report([run.path], tmp_path / "report.html")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a veldt run"):
+        write_report([tmp_path], tmp_path / "report.html")
+    with pytest.raises(UsageError, match="at least one"):
+        write_report([], tmp_path / "report.html")
+
+
+def test_the_envelope_is_of_the_stretch_that_all_curves_cover() -> None:
+    x = np.arange(11.0)
+    grid, mean, low, high = envelope([(x, x), (x[2:8], x[2:8] + 2)])
+    assert (grid[0], grid[-1]) == (2.0, 7.0)
+    np.testing.assert_allclose(mean, grid + 1)
+    np.testing.assert_allclose(low, grid)
+    np.testing.assert_allclose(high, grid + 2)
+    assert len(envelope([(x[:3], x[:3]), (x[5:], x[5:])])[0]) == 0
+    assert len(envelope([(x, x), (np.empty(0), np.empty(0))])[0]) == 0
+
+
+def test_smoothing_keeps_length_and_level_and_drops_spikes() -> None:
+    y = np.ones(300)
+    y[100] = 1e6
+    np.testing.assert_allclose(smoothed(y), np.ones(300))
+    assert len(smoothed(np.empty(0))) == 0
+
+
+def test_spikes_are_cut_off_and_said_to_be() -> None:
+    x, y = np.arange(200.0), np.sin(np.arange(200.0))
+    y[50] = 1e5
+    spiky, calm = Line(0, (x, smoothed(y)), [(x, y)]), Line(0, (x, np.sin(x)))
+    assert clipped([spiky]) == 1e5
+    assert clipped([calm]) is None
+    assert line_chart([calm], "agent steps", 300, 200, "a").startswith("<svg")
