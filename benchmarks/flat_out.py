@@ -7,7 +7,7 @@ import torch
 
 from veldt.algorithms.base import Loss
 from veldt.config.gorila_settings import GorilaConfig
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
@@ -19,12 +19,12 @@ from veldt.systems.roles.independent_learner import IndependentPlan
 from veldt.systems.roles.learner import LearnerPlan
 
 
-def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: Pace) -> None:
+def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: RateLimiter) -> None:
     """In the place of an actor."""
     out, rng = slots.producer(plan.ring), np.random.default_rng(plan.number)
     template: dict[str, np.ndarray] = {}
     while not control.stopping:
-        control.beat()
+        control.heartbeat()
         arrays = out.slot(0.1)
         if arrays is None:
             continue
@@ -42,11 +42,11 @@ def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace:
         pace.steps_A[plan.number] += template["reward"].size
 
 
-def draw(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: Pace) -> None:
+def draw(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: RateLimiter) -> None:
     """In the place of the learner."""
     client, rng, ordered = edge.client(), np.random.default_rng(0), 0
     while not control.stopping:
-        control.beat()
+        control.heartbeat()
         while client.rows and client.order(ordered, 0.0):
             ordered += 1
         batch = client.take(0.1)
@@ -55,7 +55,7 @@ def draw(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds
             pace.updates_L[0] += 1
 
 
-def push(control: Control, plan: IndependentPlan, pace: Pace, *edges: Slots | Weights) -> None:
+def push(control: Control, plan: IndependentPlan, pace: RateLimiter, *edges: Slots | Weights) -> None:
     """In the place of a learner: a gradient, again and again."""
     torch.set_num_threads(1)
     settings = plan.assembly.config.roles
@@ -66,5 +66,5 @@ def push(control: Control, plan: IndependentPlan, pace: Pace, *edges: Slots | We
     loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
     parameters.gradient.normal_(std=1e-3)
     while not control.stopping:
-        control.beat()
+        control.heartbeat()
         optimiser.apply(parameters.gradient, 1e-3, loss)

@@ -19,9 +19,9 @@ from typing import Any
 from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.ga3c.graph import ga3c
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 _WARM_S = 3.0  # in which nothing counts
 _PATIENCE_S = 120.0
@@ -32,13 +32,13 @@ Setting = tuple[int, int]  # predictors, trainers
 def running(env: str, **settings: Any) -> Iterator[tuple[Any, Any, int]]:
     """A whole system with these settings, warm: its supervisor, its counts of steps, and the steps of a rollout."""
     config = with_settings(find("ga3c").config(env), {"evaluate_every": 0, **settings})
-    assembly = assemble(config, resolve(env))
-    supervisor, edges = supervised_here(ga3c(assembly))
+    assembly = make_run_plan(config, resolve(env))
+    supervisor, edges = start_local(ga3c(assembly))
     supervisor.start()
     try:
         end = time.monotonic() + _PATIENCE_S
         while not edges["pace"].updates_L[0]:
-            supervisor.look(0.05)
+            supervisor.poll(0.05)
             if time.monotonic() > end:
                 raise SystemExit("nothing happens")
         heard(supervisor, _WARM_S)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.central_store import CentralStore, StoreEnd
+from veldt.exchange.central_store import CentralStore, CentralStoreClient
 from veldt.functional.updates import RMSProp
 from veldt.learning.optimiser import CentralOptimiser
 from veldt.networks.flat import FlatParameters
@@ -61,14 +61,16 @@ def gradients(pipe: Connection, seconds: float, store: CentralStore, rank: int) 
 
 def learner(
     store: CentralStore, rank: int, parameters: FlatParameters | None = None
-) -> tuple[CentralOptimiser, StoreEnd, FlatParameters]:
+) -> tuple[CentralOptimiser, CentralStoreClient, FlatParameters]:
     torch.set_num_threads(1)
     parameters, end = parameters or network()[1], store.end(rank)
     algorithm = A2C(A2CConfig(), ActionSpec("discrete", (2,)))
     return CentralOptimiser(algorithm, parameters, end, local_steps=1), end, parameters
 
 
-def _work(pipe: Connection, seconds: float, work: Callable[[], Tensor | None], end: StoreEnd | None) -> None:
+def _work(
+    pipe: Connection, seconds: float, work: Callable[[], Tensor | None], end: CentralStoreClient | None
+) -> None:
     work()  # compiles, and touches all memory once
     pipe.send_bytes(b"ready")
     pipe.recv_bytes()

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from running import sps_of_learning, train
 
-from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
+from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.runtime.processes import Child, forkserver
 
 LEARNERS, CHUNKS = 8, 3
@@ -35,7 +35,7 @@ def store(seconds: float) -> None:
     print(f"{len(parameters) / 1e6:.1f} M parameters, {LEARNERS} processes, {CHUNKS} chunks")
     print(f"memory copies of an update's bytes: {copies:,.1f}/s")
     for what, name in (("updates", "flat out"), ("gradients", "each after a gradient of its own")):
-        edge = CentralStore(StoreSpec(initial, CHUNKS, _DEADLINE_S), forkserver(["torch"]))
+        edge = CentralStore(CentralStoreSpec(initial, CHUNKS, _DEADLINE_S), forkserver(["torch"]))
         rates, blocked, updating = _rates(what, seconds, edge)
         line = f"{name}: {sum(rates):,.1f} updates/s, {sum(rates) / copies:.2f} of the copies; "
         print(line + f"blocked {sum(blocked):.1f} s, updating {sum(updating):.1f} s", end="")

@@ -27,12 +27,12 @@ import numpy as np
 from flat_out import push
 
 from veldt.envs.source import resolve
-from veldt.exchange.parameter_partition import Whole
+from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.gorila.graph import gorila
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 ENV = "ALE/Breakout-v5"
 PEER = Path(__file__).parent / "peers" / "ray_gradient_server.py"
@@ -57,21 +57,21 @@ def ours(shards: int, learners: int, pulls: bool, seconds: float) -> tuple[float
         "learning_starts": 1_000,
     }
     config = with_settings(find("gorila").config(ENV), changes)
-    assembly = assemble(config, resolve(ENV))
+    assembly = make_run_plan(config, resolve(ENV))
     graph = gorila(assembly)
     roles = [
         dataclasses.replace(role, entry=push) if role.name == "learner" else role for role in graph.roles
     ]
-    supervisor, edges = supervised_here(dataclasses.replace(graph, roles=tuple(roles)))
+    supervisor, edges = start_local(dataclasses.replace(graph, roles=tuple(roles)))
     parts = [edges[f"part {shard}"] for shard in range(shards)]
     total = len(assembly.network()[1].master)
-    whole = Whole(parts, np.empty(total, np.float32))
+    whole = ShardedParameters(parts, np.empty(total, np.float32))
     supervisor.start()
 
     def until(condition: Callable[[], bool]) -> None:
         end = time.monotonic() + 120
         while not condition():
-            supervisor.look(0.05)
+            supervisor.poll(0.05)
             if time.monotonic() > end:
                 raise SystemExit("nothing happens")
 

@@ -34,10 +34,10 @@ from pathlib import Path
 import numpy as np
 from table import Line, peer
 
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.replay.archive import ReplayArchive
-from veldt.replay.buffer import Replay
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
 from veldt.replay.settings import ReplayConfig
@@ -45,13 +45,13 @@ from veldt.replay.size import replay_bytes
 from veldt.runtime.cores import allowed_cores
 
 ACTION = ActionSpec("discrete", sizes=(18,), start=(0,))
-ATARI = SimulatorSpec({"": ArraySpec((104, 80), "uint8", 4)}, ACTION)
-NUMBER = SimulatorSpec({"": ArraySpec((1,), "float32")}, ACTION)
+ATARI = EnvSpec({"": ArraySpec((104, 80), "uint8", 4)}, ACTION)
+NUMBER = EnvSpec({"": ArraySpec((1,), "float32")}, ACTION)
 BATCH, WIDTH, ITEMS = 512, 16, 2**20
 SHAPES = [(4, 16), (1, 256), (64, 16)]  # steps and simulators of slots
 
 
-def full_slot(spec: SimulatorSpec, steps: int, width: int) -> Trajectory:
+def full_slot(spec: EnvSpec, steps: int, width: int) -> Trajectory:
     """Steps from the midst of long episodes, with random observations."""
     slot = Trajectory(spec, steps, width, None)
     rng = np.random.default_rng(0)
@@ -62,9 +62,9 @@ def full_slot(spec: SimulatorSpec, steps: int, width: int) -> Trajectory:
     return slot
 
 
-def filled(spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep, threads: int) -> Replay:
+def filled(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep, threads: int) -> ReplayBuffer:
     """A full memory, each of whose slots came with random priorities."""
-    replay, slot = Replay(spec, width, config, returns, threads), full_slot(spec, 64, width)
+    replay, slot = ReplayBuffer(spec, width, config, returns, threads), full_slot(spec, 64, width)
     rng = np.random.default_rng(0)
     while len(replay) < replay.capacity:
         replay.append(slot, rng.random(slot.reward.shape) if config.replay == "prioritised" else None)
@@ -118,7 +118,7 @@ def assembly(repetitions: int, size: int, threads: int) -> Iterator[Line]:
     yield Line(what, nbytes / sample / 1e9, "contiguous copy", nbytes / plain / 1e9)
 
 
-def _batch_of(replay: Replay) -> tuple[tuple[int, ...], int]:
+def _batch_of(replay: ReplayBuffer) -> tuple[tuple[int, ...], int]:
     """The shape of a batch's states and next states together, and its bytes."""
     sample = replay.sample(BATCH, 0)
     arrays = [*sample.observation.values(), *sample.next_observation.values()]
@@ -164,7 +164,7 @@ def disk(size: int, scratch: Path) -> Iterator[Line]:
         _forget(file)
         copied = _seconds_of_copy(file, path / "copy")
         _forget(file)
-        again = Replay(ATARI, WIDTH, config, returns)
+        again = ReplayBuffer(ATARI, WIDTH, config, returns)
         begin = time.perf_counter()
         ReplayArchive(path, again).restore(segments, arrays)
         restored = time.perf_counter() - begin

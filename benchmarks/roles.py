@@ -27,8 +27,8 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 from veldt.runtime.shared import Layout
 from veldt.systems.apex.graph import apex
-from veldt.systems.driver.local_runtime import supervised_here
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.driver.local_runtime import start_local
+from veldt.systems.planning.run_plan import make_run_plan
 
 
 def weights() -> None:
@@ -49,7 +49,7 @@ def beside(env: str, seconds: float) -> None:
     config = find("apex-dqn").config(env)
     changes = {"actors": 2, "num_simulators": 16, "evaluator_share": 0.0, "evaluate_every": 0, "threads": 1}
     config = with_settings(config, changes | {"learning_starts": max(1000, config.learn.batch)})
-    graph = apex(assemble(config, resolve(env)))
+    graph = apex(make_run_plan(config, resolve(env)))
     together = _rates(graph, seconds)
     learner = _rates(graph, seconds, stops=("actor",))
     actors = _rates(graph, seconds, stops=("learner",))
@@ -95,7 +95,7 @@ def rllib(env: str) -> None:
 
 def _rates(graph: Graph, seconds: float, stops: Sequence[str] = ()) -> tuple[float, float]:
     """Updates and steps per second; roles named in `stops` are stopped after the memory has been filled."""
-    supervisor, edges = supervised_here(graph)
+    supervisor, edges = start_local(graph)
     pace = edges["pace"]
     pace.intensity = 0.0  # neither waits for the other
     supervisor.start()

@@ -13,10 +13,10 @@ from veldt.exchange.graph import Graph
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.systems.apex.graph import apex
-from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.ga3c.graph import ga3c
 from veldt.systems.impala.graph import impala
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 _SYSTEMS = {"impala": impala, "apex-dqn": apex, "ga3c": ga3c}
 _PATIENCE_S = 180.0
@@ -30,14 +30,14 @@ def core_seconds(recipe: str, env: str, settings: dict[str, Any], seconds: float
         common |= {"replay_size": 20_000, "learning_starts": 2_000}
     common |= {"tuner_interval": 0.0} if recipe == "ga3c" else {"evaluator_share": 0.0}
     config = with_settings(config, common | settings)
-    graph: Graph = _SYSTEMS[recipe](assemble(config, resolve(env)))
-    supervisor, edges = supervised_here(graph)
+    graph: Graph = _SYSTEMS[recipe](make_run_plan(config, resolve(env)))
+    supervisor, edges = start_local(graph)
     pace = edges["pace"]
     supervisor.start()
 
     def look_until(end: float) -> None:
         while time.monotonic() < end:
-            supervisor.look(0.05)
+            supervisor.poll(0.05)
 
     try:
         patience = time.monotonic() + _PATIENCE_S

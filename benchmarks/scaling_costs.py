@@ -20,9 +20,9 @@ from scaling_edges import Points, add, reduced, requests, shard, slots, store, w
 from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.runtime.devices import subnormals_flushed
-from veldt.systems.planning.run_plan import assemble
-from veldt.systems.roles.sampler_learner import Unit, UnitPlace
+from veldt.runtime.devices import flush_denormals
+from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.roles.sampler_learner import SamplerLearner, WorkerRank
 from veldt.tracking.stage_clock import StageClock
 
 BREAKOUT, CARTPOLE = "ALE/Breakout-v5", "CartPole-v1"
@@ -50,7 +50,7 @@ class _CoreClock(StageClock):
             self.seconds[stage] += time.process_time() - begin
 
 
-@subnormals_flushed()
+@flush_denormals()
 def measured(seconds: float) -> dict[str, Any]:
     """All costs, `seconds` (of a core) for each; and of what machine they are."""
     torch.set_num_threads(1)
@@ -83,8 +83,8 @@ def _unit(
         common.pop("simulators"), common.pop("alternate")
         common |= {"actors": 1, "evaluator_share": 0.0}
     config = with_settings(config, common | {"decorrelate": 0, "evaluate_every": 0} | settings)
-    assembly, clock = assemble(config, resolve(env)), _CoreClock()
-    unit, updates, steps = Unit(assembly, UnitPlace(1), clock, None, lambda _: None), 0, 0
+    assembly, clock = make_run_plan(config, resolve(env)), _CoreClock()
+    unit, updates, steps = SamplerLearner(assembly, WorkerRank(1), clock, None, lambda _: None), 0, 0
 
     def updated(*_: object) -> None:
         nonlocal updates
@@ -93,11 +93,11 @@ def _unit(
     try:
         unit.begin(None)
         while updates < 2:  # what is compiled is compiled then
-            steps += unit.phase(steps, steps, updated).steps
+            steps += unit.run_phase(steps, steps, updated).steps
         before, updates, made, phases = dict(clock.seconds), 0, 0, 0
         begin = time.process_time()
         while time.process_time() < begin + seconds or phases < 2 or not updates:
-            made += unit.phase(steps + made, steps + made, updated).steps
+            made += unit.run_phase(steps + made, steps + made, updated).steps
             phases += 1
         took = time.process_time() - begin
         spent = {stage: value - before[stage] for stage, value in clock.seconds.items()}

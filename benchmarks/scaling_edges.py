@@ -19,7 +19,7 @@ import torch
 import replay
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
+from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.exchange.gradients import AllReduce
 from veldt.exchange.inference import InferenceEdge, InferenceSpec
 from veldt.exchange.slots import SlotRings
@@ -104,7 +104,9 @@ def store(points: Points, seconds: float) -> None:
     """An update of all parameters: in the central store, and by one's own rule."""
     parameters, rule = gradient_makers.network()[1], gradient_makers.RULE
     initial = {PARAMETERS: parameters.master, **rule.state(parameters.master)}
-    edge = CentralStore(StoreSpec({name: value.numpy() for name, value in initial.items()}, 3, 60.0), None)
+    edge = CentralStore(
+        CentralStoreSpec({name: value.numpy() for name, value in initial.items()}, 3, 60.0), None
+    )
     optimiser, _, _ = gradient_makers.learner(edge, 0, parameters)
     gradient_P, count = torch.full_like(parameters.master, 1e-3), len(parameters.master)
     add(points, "store", count, _core_s(lambda: optimiser.apply(gradient_P, 1e-4), seconds))

@@ -24,8 +24,8 @@ from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.systems.apex.graph import apex
-from veldt.systems.driver.local_runtime import supervised_here
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.driver.local_runtime import start_local
+from veldt.systems.planning.run_plan import make_run_plan
 
 ADDERS, BATCH = 4, 512
 # Transitions in all, and what the peer stores of each.
@@ -40,21 +40,21 @@ def ours(env: str, items: int, shards: int, seconds: float) -> tuple[float, floa
     config: TrainConfig = find("apex-dqn").config(env)
     changes = {"actors": ADDERS, "shards": shards, "num_simulators": 4 * ADDERS, "batch": BATCH}
     changes |= {"replay_size": items, "evaluator_share": 0.0, "evaluate_every": 0, "learning_starts": BATCH}
-    graph = apex(assemble(with_settings(config, changes | {"training_intensity": 1.0}), resolve(env)))
+    graph = apex(make_run_plan(with_settings(config, changes | {"training_intensity": 1.0}), resolve(env)))
     ends = {"actor": add, "learner": draw}
     roles = [dataclasses.replace(role, entry=ends.get(role.name, role.entry)) for role in graph.roles]
-    supervisor, edges = supervised_here(dataclasses.replace(graph, roles=tuple(roles)))
+    supervisor, edges = start_local(dataclasses.replace(graph, roles=tuple(roles)))
     pace = edges["pace"]
     supervisor.start()
     try:
         deadline = time.monotonic() + 120
         while pace.steps < 1.2 * items or not pace.updates_L.any():
-            supervisor.look(0.05)
+            supervisor.poll(0.05)
             if time.monotonic() > deadline:
                 raise SystemExit("nothing happens")
         before, begin = (pace.steps, int(pace.updates_L[0])), time.perf_counter()
         while time.perf_counter() < begin + seconds:
-            supervisor.look(0.1)
+            supervisor.poll(0.1)
         took = time.perf_counter() - begin
         rates = (pace.steps - before[0]) / took, (int(pace.updates_L[0]) - before[1]) * BATCH / took
     finally:

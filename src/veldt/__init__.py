@@ -14,7 +14,7 @@ from veldt import openmp
 if TYPE_CHECKING:
     from veldt.agent import Agent
     from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
-    from veldt.errors import CheckpointError, NetworkError, SimulatorError, UsageError, VeldtError
+    from veldt.errors import CheckpointError, EnvError, NetworkError, UsageError, VeldtError
 
     __version__: str
 
@@ -35,7 +35,7 @@ __all__ = [
     "CheckpointError",
     "NetworkError",
     "Run",
-    "SimulatorError",
+    "EnvError",
     "UsageError",
     "VeldtError",
     "evaluate",

@@ -15,16 +15,14 @@ from veldt.algorithms.rollout import Observation
 from veldt.config.train_config import TrainConfig
 from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import ObservationCodec, SimulatorSpec
+from veldt.envs.spec import EnvSpec, ObservationCodec
 from veldt.networks.build import TorsoFactory, build_torso
 from veldt.networks.precision import Network
-from veldt.networks.recurrent import Memories, memory_of
+from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.devices import one_thread
 
 
-def make_network(
-    config: TrainConfig, spec: SimulatorSpec, network: str | TorsoFactory | None = None
-) -> Network:
+def make_network(config: TrainConfig, spec: EnvSpec, network: str | TorsoFactory | None = None) -> Network:
     """The network of a run, with its initial weights (a function of the run's seed)."""
     algorithm = config.make_algorithm(spec.action)
     chosen = config.network.network if network is None else network
@@ -51,7 +49,7 @@ class Agent:
         self,
         config: TrainConfig,
         source: EnvSource,
-        spec: SimulatorSpec,
+        spec: EnvSpec,
         network: Network,
         *,
         path: Path,
@@ -64,7 +62,7 @@ class Agent:
         self._network, self._device = network, device
         self._codec: ObservationCodec | None = None
         self._acted, self._age = 0, 0
-        self._memories: Memories | None = None
+        self._memories: RecurrentState | None = None
 
     def reset(self) -> None:
         """The next observation is an episode's first: what was observed before is forgotten (by an LSTM)."""
@@ -110,9 +108,9 @@ class Agent:
             action, _ = self._algorithm.act(forward, observation, noise)
         return action.cpu().numpy()
 
-    def memories(self, width: int) -> Memories:
+    def memories(self, width: int) -> RecurrentState:
         """What the policy remembers of each of `width` simulators, as yet nothing."""
-        return Memories(self._network, memory_of(self._network), width, self._device)
+        return RecurrentState(self._network, recurrent_size_of(self._network), width, self._device)
 
     @property
     def noise(self) -> int:

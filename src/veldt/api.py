@@ -14,11 +14,11 @@ import torch
 from veldt.agent import Agent, make_network
 from veldt.config.run_code import Choice, Env, Network, admit, remember_code
 from veldt.config.train_config import RESUMABLE, TrainConfig, from_dict, to_dict
-from veldt.config.warnings import doubts_about
+from veldt.config.warnings import warnings_about
 from veldt.envs.arrangement import probe_spec
 from veldt.envs.source import EnvSource, resolve
 from veldt.errors import CheckpointError, UsageError
-from veldt.evaluation.evaluator import Evaluation, play_games, play_steps
+from veldt.evaluation.evaluator import Evaluation, play_episodes, play_steps
 from veldt.evaluation.human_starts import play_starts, record_from
 from veldt.evaluation.starts import Starts, check_numbers, read_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
@@ -42,8 +42,8 @@ from veldt.runs.machine import versions
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.own_files import refuse_links
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import choose_device, subnormals_flushed
-from veldt.systems.planning.run_plan import assemble
+from veldt.runtime.devices import choose_device, flush_denormals
+from veldt.systems.planning.run_plan import make_run_plan
 from veldt.systems.run import graph_of, run_system, runtime
 from veldt.tracking.progress import Progress, Silent
 from veldt.user_code.import_path import name_of
@@ -112,7 +112,7 @@ def train(
     return train_config(config, source, own, run_dir, quiet, given=settings, cluster=cluster)
 
 
-@subnormals_flushed()
+@flush_denormals()
 def train_config(
     config: TrainConfig,
     source: EnvSource | None = None,
@@ -134,7 +134,7 @@ def train_config(
         VeldtError: as for `train`.
     """
     source, given = source or resolve(config.env, config.env_kwargs), given or {}
-    assembly = assemble(config, source, network)
+    assembly = make_run_plan(config, source, network)
     if not given.keys().isdisjoint({"hidden", "layer_norm"}):
         refuse_unread_mlp(given, config, make_network(assembly.config, assembly.spec, network))
     refuse_unread_compression(given, assembly.spec)
@@ -155,7 +155,7 @@ def train_config(
         directory.write_config(asked, resolved, sys.argv, versions(), hardware)
         with directory.lock(), _progress(assembly.config, quiet) as progress:
             progress.note(f"{config.recipe} on {config.env}: {directory.path}")
-            warnings = doubts_about(assembly.config, given, on_cluster=cluster is not None)
+            warnings = warnings_about(assembly.config, given, on_cluster=cluster is not None)
             for decision in (*assembly.decisions, *warnings):
                 progress.note(decision)
             _remember(source, network or config.network.network, progress)
@@ -163,7 +163,7 @@ def train_config(
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
-@subnormals_flushed()
+@flush_denormals()
 def resume(
     run: str | Path,
     *,
@@ -210,7 +210,7 @@ def resume(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
-        assembly = assemble(chosen.config, chosen.source, chosen.network)
+        assembly = make_run_plan(chosen.config, chosen.source, chosen.network)
         with runtime(config, cluster) as supervised, _progress(assembly.config, quiet) as progress:
             directory.change_config("run", settings)  # for the next time that it is resumed
             for note in notes:
@@ -335,7 +335,7 @@ def evaluate(
         return play_starts(agent, begun, seed=seed, greedy=greedy)
     if protocol == "atari":
         return play_steps(agent, agent.config.run.evaluate_steps, seed=seed, greedy=greedy)
-    return play_games(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)
+    return play_episodes(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)
 
 
 def record_starts(
@@ -386,7 +386,7 @@ def list_recipes() -> dict[str, str]:
 
 def drawn(config: TrainConfig) -> list[str]:
     """Lines of text: the roles that a run of `config` has, and the edges between them."""
-    assembly = assemble(config, resolve(config.env, config.env_kwargs))
+    assembly = make_run_plan(config, resolve(config.env, config.env_kwargs))
     return list(assembly.decisions) if config.in_one_process else graph_of(assembly).drawn()
 
 

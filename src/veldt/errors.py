@@ -27,7 +27,7 @@ class UsageError(VeldtError):
     exit_code = 2
 
 
-class SimulatorError(VeldtError):
+class EnvError(VeldtError):
     """An environment raised, returned something invalid, hung, or its process died.
 
     `simulator` is its index in the run, `seed` the seed of the episode it was playing, and `details` the
@@ -58,7 +58,7 @@ class RoleError(VeldtError):
         self.details, self.is_final = details, is_final
 
 
-class PeerLost(RuntimeError):
+class PeerLostError(RuntimeError):
     """A process that this one works with has gone, or did not come in time: the failure is not this one's own."""
 
 
@@ -97,7 +97,7 @@ def diverged(what: str, lower: str = "--learning-rate or --gradient-clip") -> Ve
 
 
 @contextlib.contextmanager
-def as_error(kind: type[SimulatorError] | type[NetworkError], what: str) -> Iterator[None]:
+def as_error(kind: type[EnvError] | type[NetworkError], what: str) -> Iterator[None]:
     """Errors of the user's own code become one of `kind`: `what` failed (a sentence's beginning), and how."""
     try:
         yield

@@ -19,7 +19,7 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
-from veldt.algorithms.transitions import QBatch
+from veldt.algorithms.transitions import QLearningBatch
 from veldt.exchange.gradients import AllReduce
 from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
@@ -60,7 +60,7 @@ def of_memory(mine: np.ndarray) -> list[Any]:
         target = torch.from_numpy(rng.normal(size=rows)).float()
         index = torch.arange(rows).view(STEPS, WIDTH)[:, torch.from_numpy(mine)].flatten()
         kept = (tensor[index] for tensor in (drawn.observation, drawn.action, target, drawn.weight))
-        parts.append(QBatch(*kept, noise=torch.zeros(1, 0)))
+        parts.append(QLearningBatch(*kept, noise=torch.zeros(1, 0)))
     return parts
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
-from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.seeding import ACTION, uniform
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
-from veldt.exchange.gradients import OneLearner
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
+from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.learner import Learner
 from veldt.networks.build import build_torso
 from veldt.networks.deterministic import DeterministicActorCritic
@@ -29,7 +29,7 @@ BOX = ActionSpec(
     env_shape=(DIMENSIONS,),
     env_dtype="float32",
 )
-SPEC = SimulatorSpec({"": ArraySpec((INPUTS,), "float32")}, BOX)
+SPEC = EnvSpec({"": ArraySpec((INPUTS,), "float32")}, BOX)
 
 
 def ddpg(**settings: Any) -> DDPG:
@@ -85,7 +85,7 @@ def test_targets_are_the_target_critics_values_of_the_target_actors_actions() ->
     assert not batch.target.requires_grad
 
 
-def loss_of(own: DDPG, network: nn.Module, drawn: Transitions) -> tuple[QBatch, dict[str, Tensor]]:
+def loss_of(own: DDPG, network: nn.Module, drawn: Transitions) -> tuple[QLearningBatch, dict[str, Tensor]]:
     """The batch, and every parameter's gradient of the loss."""
     batch = own.targets(not_asked, Precise(1), drawn)
     loss = own.loss(network, batch, 0.0).total
@@ -138,7 +138,7 @@ def test_elements_of_the_critics_slope_can_be_limited() -> None:
         def forward(self, observation: Tensor, action: Tensor | None = None) -> Tensor:
             return self.actor.expand(len(observation), -1) if action is None else action @ self.critic
 
-    batch = QBatch(
+    batch = QLearningBatch(
         torch.zeros(ROWS, INPUTS),
         torch.zeros(ROWS, DIMENSIONS),
         torch.zeros(ROWS),
@@ -178,7 +178,7 @@ def test_actor_and_critic_have_step_sizes_of_their_own(precision: str) -> None:
     network = own.network(functools.partial(build_torso, "mlp", SPEC, (16, 8)))
     assert isinstance(network, DeterministicActorCritic)
     low = network.low_precision_parts() if precision == "bf16" else ()
-    learner = Learner(own, network, FlatParameters(network, low), OneLearner())
+    learner = Learner(own, network, FlatParameters(network, low), NoAllReduce())
     before = learner.weights()
     batch = own.targets(not_asked, network, transitions(torch.float32))
     learner.update(batch, 0.0, own.learning_rate(0.0, ROWS))
@@ -244,9 +244,9 @@ def test_noise_belongs_to_simulators_and_not_to_batches(steps: int | None) -> No
 def test_what_an_actor_says_of_its_own_steps_is_what_a_learner_would_say() -> None:
     own, network, drawn = ddpg(), Precise(), transitions()
     noise = torch.cat([torch.full((ROWS, DIMENSIONS), 0.3), torch.ones(ROWS, DIMENSIONS)], -1).double()
-    action, here = own.assess(network, drawn.observation, noise)
+    action, here = own.act_with_values(network, drawn.observation, noise)
     assert torch.equal(action, own.act(network, drawn.observation, noise)[0])
-    _, there = own.assess(network, drawn.next_observation, noise)
+    _, there = own.act_with_values(network, drawn.next_observation, noise)
     drawn = dataclasses.replace(drawn, action=action)
     priorities = own.first_priorities(here["taken"], drawn.reward, drawn.discount, there["best"])
     learners = own.loss(network, own.targets(network, network, drawn), 0.0).priority

@@ -14,7 +14,7 @@ from torch import Tensor
 from veldt.algorithms.c51 import Rainbow, RainbowConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.envs.seeding import ACTION, uniform
-from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.networks.build import build_torso
 from veldt.networks.q_network import QNetwork
 
@@ -106,7 +106,7 @@ def test_on_the_ladder_each_simulator_has_its_own() -> None:
 
 def test_an_actor_has_its_own_rungs_of_the_ladder() -> None:
     whole, part = dqn(exploration="ladder", ladder_epsilon=0.9), dqn(exploration="ladder", ladder_epsilon=0.9)
-    part.acts_for(1, WIDTH)
+    part.set_env_slice(1, WIDTH)
     uniform_TBK = drawn()
     wanted = whole.prepare_noise(uniform_TBK, 0)[:, 1:3]
     assert torch.equal(part.prepare_noise(uniform_TBK[:, 1:3], 0), wanted)
@@ -136,7 +136,7 @@ def test_actions_belong_to_simulators_and_not_to_batches(settings: dict[str, Any
 
 def network_of(own: DQN) -> QNetwork:
     torch.manual_seed(0)
-    spec = SimulatorSpec({"": ArraySpec((3,), "float32")}, DISCRETE)
+    spec = EnvSpec({"": ArraySpec((3,), "float32")}, DISCRETE)
     network = own.network(functools.partial(build_torso, "mlp", spec, (16,)))
     assert isinstance(network, QNetwork)
     return network
@@ -184,7 +184,7 @@ def test_in_evaluation_noisy_layers_compute_with_their_means() -> None:
 
 def test_without_noisy_layers_an_action_takes_two_numbers_and_an_update_none() -> None:
     own = Rainbow(RainbowConfig(atoms=5), DISCRETE)
-    spec = SimulatorSpec({"": ArraySpec((3,), "float32")}, DISCRETE)
+    spec = EnvSpec({"": ArraySpec((3,), "float32")}, DISCRETE)
     network = own.network(functools.partial(build_torso, "mlp", spec, (16,)))
     assert own.action_noise(network) == 2
     assert own.update_noise(network) == 0

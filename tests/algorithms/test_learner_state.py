@@ -15,7 +15,7 @@ from veldt.algorithms.policy_gradient import PolicyGradient
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.errors import CheckpointError
-from veldt.exchange.gradients import OneLearner
+from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
 
@@ -34,7 +34,7 @@ class OneHot(nn.Module):
 def make_learner(make: Callable[[], PolicyGradient], seed: int = 0) -> tuple[PolicyGradient, OneHot, Learner]:
     torch.manual_seed(seed)
     own, network = make(), OneHot()
-    return own, network, Learner(own, network, FlatParameters(network), OneLearner())
+    return own, network, Learner(own, network, FlatParameters(network), NoAllReduce())
 
 
 def learn(own: PolicyGradient, network: OneHot, learner: Learner, phases: int) -> None:
@@ -55,7 +55,7 @@ ALGORITHMS = [
 def test_going_on_from_the_arrays_is_going_on(make: Callable[[], PolicyGradient]) -> None:
     own, network, learner = make_learner(make)
     learn(own, network, learner, 2)
-    weights, state = learner.weights(), learner.rule_state()
+    weights, state = learner.weights(), learner.optimiser_state()
     learn(own, network, learner, 2)
 
     again, other, restored = make_learner(make, seed=1)
@@ -63,8 +63,8 @@ def test_going_on_from_the_arrays_is_going_on(make: Callable[[], PolicyGradient]
     learn(again, other, restored, 2)
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, other.get_parameter(name)), name
-    assert {name: array.tobytes() for name, array in learner.rule_state().items()} == {
-        name: array.tobytes() for name, array in restored.rule_state().items()
+    assert {name: array.tobytes() for name, array in learner.optimiser_state().items()} == {
+        name: array.tobytes() for name, array in restored.optimiser_state().items()
     }
 
 
@@ -80,7 +80,7 @@ def test_arrays_are_copies() -> None:
 @pytest.mark.parametrize("how", ["missing", "another shape", "a shape that would broadcast"])
 def test_arrays_of_another_network_are_refused(spoil: str, how: str) -> None:
     _, _, learner = make_learner(lambda: PPO(PPOConfig(), ACTION))
-    weights, state = learner.weights(), learner.rule_state()
+    weights, state = learner.weights(), learner.optimiser_state()
     arrays, name = (weights, "value.weight") if spoil == "weights" else (state, "square/value.weight")
     if how == "missing":
         del arrays[name]
@@ -94,7 +94,7 @@ def test_an_update_reaches_the_parts_that_compute_in_bf16() -> None:
     torch.manual_seed(0)
     own, network = A2C(A2CConfig(), ACTION), OneHot()
     parameters = FlatParameters(network, [network.value])
-    learner = Learner(own, network, parameters, OneLearner())
+    learner = Learner(own, network, parameters, NoAllReduce())
     before = network.value.weight.detach().clone()
     rollout, table = eventful(np.random.default_rng(7))
     for batch in own.minibatches(table, rollout, torch.Generator()):

@@ -13,7 +13,7 @@ from veldt.algorithms.a2c import A2CConfig
 from veldt.algorithms.vtrace import VTraceConfig
 from veldt.api import train_config
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
-from veldt.envs.settings import SimulationConfig
+from veldt.envs.settings import EnvConfig
 from veldt.envs.source import resolve
 
 LEARN: dict[str, tuple[type[Any], dict[str, Any]]] = {
@@ -32,7 +32,7 @@ def train(algorithm: str, lstm: int, run: Path, steps: int) -> veldt.Run:
         # A horizon that is no multiple of the episode's length: memories go on from rollout to rollout.
         learn=cls(horizon=13, discount=0.9, entropy=0.01, gradient_clip=0.5, **learn),
         network=NetworkConfig(hidden=(16,), lstm=lstm),
-        simulation=SimulationConfig(num_simulators=16, simulators="in-process", alternate="on"),
+        simulation=EnvConfig(num_simulators=16, simulators="in-process", alternate="on"),
     )
     return train_config(config, resolve(Recall), run_dir=run, quiet=True)
 

@@ -16,9 +16,9 @@ from walks import ACTIONS, SPEC, Walk
 
 from veldt.algorithms.c51 import C51, C51Config
 from veldt.algorithms.dqn import DQN, DQNConfig
-from veldt.algorithms.transitions import QBatch
-from veldt.exchange.gradients import OneLearner
-from veldt.learning.batch_sources import Replayed
+from veldt.algorithms.transitions import QLearningBatch
+from veldt.exchange.gradients import NoAllReduce
+from veldt.learning.batch_sources import ReplaySource
 from veldt.replay.settings import ReplayConfig
 from veldt.tracking.stage_clock import StageClock
 
@@ -38,7 +38,7 @@ class Learning:
     ) -> None:
         self.walk, self.notes = walk, list[str]()
         config = ReplayConfig(**{"replay_size": 1000} | (replay or {}))
-        self.experience = Replayed(
+        self.experience = ReplaySource(
             algorithm,
             nothing,
             nothing,
@@ -51,10 +51,10 @@ class Learning:
             self.notes.append,
             rows=algorithm.batch,
             starts=algorithm.learning_starts,
-            edge=OneLearner(),
+            edge=NoAllReduce(),
         )
 
-    def phase(self, progress: float = 0.0) -> list[tuple[QBatch, float]]:
+    def phase(self, progress: float = 0.0) -> list[tuple[QLearningBatch, float]]:
         """Samples, and makes the batches."""
         return list(self.experience.batches(self.walk.phase(), progress))
 
@@ -64,7 +64,7 @@ def dqn(**settings: Any) -> DQN:
     return DQN(DQNConfig(**defaults | settings), SPEC.action)
 
 
-def in_row(batch: QBatch) -> np.ndarray:
+def in_row(batch: QLearningBatch) -> np.ndarray:
     assert isinstance(batch.observation, Tensor)
     return batch.observation[:, 0].numpy()
 
@@ -95,7 +95,7 @@ def test_updates_follow_from_steps(
         due = max(Fraction(0), Fraction(own.walk.steps - starts)) * Fraction(intensity) / batch
         assert done == own.experience.updates == int(due)
         assert all(len(rows.action) == batch for rows, _ in batches)
-        figures = own.experience.figures()
+        figures = own.experience.metrics()
         assert figures["replay/transitions"] == len(own.experience.memory)
         learned = own.walk.steps - starts
         assert figures["training_intensity"] == pytest.approx(done * batch / learned if learned > 0 else 0.0)
@@ -121,14 +121,14 @@ def test_a_memory_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> 
         own.walk.length = 1 if 20 <= phase < 26 else 1000
         batches = own.phase()
     assert len(batches) == 40
-    assert own.experience.figures()["training_intensity"] == pytest.approx(48.0)
+    assert own.experience.metrics()["training_intensity"] == pytest.approx(48.0)
 
 
 def test_the_intensity_is_reached() -> None:
     own = Learning(Walk(3, 2, length=1000), dqn(batch=8, training_intensity=0.5, learning_starts=20))
     for _ in range(400):
         own.phase()
-    assert own.experience.figures()["training_intensity"] == pytest.approx(0.5, rel=0.01)
+    assert own.experience.metrics()["training_intensity"] == pytest.approx(0.5, rel=0.01)
 
 
 def test_batches_are_steps_that_were_made_and_say_how_old_their_policy_is() -> None:
@@ -166,12 +166,12 @@ def test_importance_weights_correct_the_more_the_further_the_run_is() -> None:
         for batch, _ in own.experience.batches(steps, progress):
             priority = np.array([known[number] for number in in_row(batch)])
             beta = 0.25 + 0.5 * progress
-            assert own.experience.figures()["replay/beta"] == pytest.approx(beta)
+            assert own.experience.metrics()["replay/beta"] == pytest.approx(beta)
             np.testing.assert_allclose(batch.weight, (priority / priority.min()) ** (-0.5 * beta), rtol=1e-4)
             errors = 0.1 + in_row(batch) % 7
-            own.experience.learned(torch.from_numpy(errors))
+            own.experience.update_priorities(torch.from_numpy(errors))
             known.update(zip(in_row(batch).tolist(), errors.tolist(), strict=True))
-    assert own.experience.figures()["replay/dropped_priorities"] == 0.0
+    assert own.experience.metrics()["replay/dropped_priorities"] == 0.0
 
 
 def share_of(number: float, own: Learning) -> float:
@@ -183,7 +183,7 @@ def share_of(number: float, own: Learning) -> float:
 def test_priorities_go_to_the_rows_that_were_drawn() -> None:
     own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0), {"replay": "prioritised"})
     for batch, _ in own.experience.batches(own.walk.phase(), 0.0):
-        own.experience.learned(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
+        own.experience.update_priorities(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
     assert share_of(8.0, own) > 0.99
 
 
@@ -191,9 +191,9 @@ def test_drawn_alike_nothing_has_a_priority_or_a_weight() -> None:
     own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0))
     for batch, _ in own.experience.batches(own.walk.phase(), 0.5):
         assert torch.equal(batch.weight, torch.ones(8))
-        own.experience.learned(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
+        own.experience.update_priorities(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
     assert share_of(8.0, own) == pytest.approx(1 / 20, abs=0.03)
-    assert "replay/beta" not in own.experience.figures()
+    assert "replay/beta" not in own.experience.metrics()
 
 
 def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
@@ -204,10 +204,10 @@ def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() 
     again = Learning(before.walk, dqn(learning_starts=30))
     again.experience.load(before.experience.counters())
     assert again.experience.refill(60) == 30
-    assert again.experience.figures()["training_intensity"] == 0.0
+    assert again.experience.metrics()["training_intensity"] == 0.0
     assert [len(again.phase()) for _ in range(6)] == [0, 0, 0, 5, 5, 5]
     assert again.experience.updates == 30
-    assert again.experience.figures()["training_intensity"] == pytest.approx(4.0)
+    assert again.experience.metrics()["training_intensity"] == pytest.approx(4.0)
     # And a run that is stopped again goes on from there.
     third = Learning(before.walk, dqn(learning_starts=30))
     third.experience.load(again.experience.counters())
@@ -238,7 +238,7 @@ def test_counters_are_all_there_is_besides_the_memory(intensity: float) -> None:
             assert version == same_version
             for name in ("observation", "action", "target", "weight", "noise"):
                 assert torch.equal(getattr(batch, name), getattr(same, name)), name
-        assert one.experience.figures() == other.experience.figures()
+        assert one.experience.metrics() == other.experience.metrics()
     assert compared > 0
 
 
@@ -259,7 +259,7 @@ def c51(clip_rewards: bool) -> C51:
 
 
 def outside(own: Learning) -> float:
-    return own.experience.figures()["replay/rewards_outside_atoms"]
+    return own.experience.metrics()["replay/rewards_outside_atoms"]
 
 
 def test_rewards_that_the_atoms_cannot_express_are_told_once_and_counted() -> None:
@@ -302,5 +302,5 @@ def test_values_have_no_range() -> None:
     own = Learning(Walk(5, 2), dqn())
     own.walk.reward = 1e9
     own.phase()
-    assert "replay/rewards_outside_atoms" not in own.experience.figures()
+    assert "replay/rewards_outside_atoms" not in own.experience.metrics()
     assert not own.notes

@@ -14,10 +14,10 @@ from q_tables import DISCRETE, transitions
 
 import veldt
 from veldt.algorithms.dqn import DQN, DQNConfig
-from veldt.algorithms.transitions import QBatch
-from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.algorithms.transitions import QLearningBatch
+from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.errors import CheckpointError
-from veldt.exchange.gradients import OneLearner
+from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.learner import Learner
 from veldt.networks.build import build_torso
 from veldt.networks.flat import FlatParameters
@@ -26,7 +26,7 @@ from veldt.networks.q_network import QNetwork
 from veldt.runs.checkpoints import CheckpointStore
 
 CPU = torch.device("cpu")
-SPEC = SimulatorSpec({"": ArraySpec((6,), "float32")}, DISCRETE)
+SPEC = EnvSpec({"": ArraySpec((6,), "float32")}, DISCRETE)
 PRECISION = pytest.mark.parametrize("precision", ["fp32", "bf16"])
 
 
@@ -44,7 +44,7 @@ class Learning:
             self.algorithm,
             self.network,
             parameters,
-            OneLearner(),
+            NoAllReduce(),
             self.target_parameters,
             version_of=version_of,
         )
@@ -55,10 +55,10 @@ class Learning:
         assert isinstance(network, QNetwork)
         return network, apply_precision(network, precision, CPU)
 
-    def batch(self, seed: int) -> QBatch:
+    def batch(self, seed: int) -> QLearningBatch:
         drawn = transitions(np.random.default_rng(seed), 32)
         observation = torch.randn(32, 6, generator=torch.Generator().manual_seed(seed))
-        return QBatch(observation, drawn.action, drawn.reward, drawn.weight, drawn.noise[:1])
+        return QLearningBatch(observation, drawn.action, drawn.reward, drawn.weight, drawn.noise[:1])
 
     def update(self, seed: int) -> None:
         self.learner.update(self.batch(seed), 0.0, 1e-2)
@@ -140,7 +140,7 @@ def test_it_comes_back_from_the_arrays_and_moves_when_it_would_have() -> None:
     for update in range(1, 7):
         one.update(update)
     assert not equal(one.learner.weights(), one.learner.target_weights())
-    other.learner.load(one.learner.weights(), one.learner.rule_state(), one.learner.target_weights())
+    other.learner.load(one.learner.weights(), one.learner.optimiser_state(), one.learner.target_weights())
     other.learner.updates = one.learner.updates
     for update in range(7, 11):
         assert equal(one.learner.target_weights(), other.learner.target_weights())
@@ -152,7 +152,7 @@ def test_it_comes_back_from_the_arrays_and_moves_when_it_would_have() -> None:
 def test_a_checkpoint_without_it_is_refused() -> None:
     own = Learning("fp32")
     with pytest.raises(CheckpointError, match="do not fit this network"):
-        own.learner.load(own.learner.weights(), own.learner.rule_state(), {})
+        own.learner.load(own.learner.weights(), own.learner.optimiser_state(), {})
 
 
 @pytest.mark.parametrize("recipe", ["rainbow", "ddpg"])

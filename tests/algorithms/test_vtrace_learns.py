@@ -14,7 +14,7 @@ import veldt
 from veldt.algorithms.vtrace import VTraceConfig
 from veldt.api import Run, train_config
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
-from veldt.envs.settings import SimulationConfig
+from veldt.envs.settings import EnvConfig
 from veldt.envs.source import resolve
 
 LENGTH, DISCOUNT = 5, 0.9
@@ -28,7 +28,7 @@ def train(make: Any, run: Path, resets: Any = "mid-batch", **learn: Any) -> Run:
         run=RunConfig(steps=20_000, threads=1, device="cpu", precision="fp32"),
         learn=VTraceConfig(entropy=0.0, gradient_clip=0.0, **learn),
         network=NetworkConfig(hidden=(32,)),
-        simulation=SimulationConfig(num_simulators=8, simulators="in-process", resets=resets),
+        simulation=EnvConfig(num_simulators=8, simulators="in-process", resets=resets),
     )
     return train_config(config, resolve(make), run_dir=run, quiet=True)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 
 ACTIONS = 3
-SPEC = SimulatorSpec({"": ArraySpec((1,), "float32")}, ActionSpec("discrete", sizes=(ACTIONS,), start=(0,)))
+SPEC = EnvSpec({"": ArraySpec((1,), "float32")}, ActionSpec("discrete", sizes=(ACTIONS,), start=(0,)))
 
 
 class Walk:

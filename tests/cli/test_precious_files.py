@@ -411,7 +411,7 @@ def test_a_start_that_fails_removes_only_what_it_wrote(tmp_path: Path, precious:
     def make() -> gymnasium.Env[Any, Any]:
         return Failing(gymnasium.make("CartPole-v1"))
 
-    with pytest.raises(veldt.SimulatorError):
+    with pytest.raises(veldt.EnvError):
         veldt.train("dqn", run_dir=path, **(SETTINGS | {"env": make}))
     assert sorted(inner.name for inner in path.iterdir()) == ["notes.txt", "replay", "videos"]
     assert (path / "notes.txt").read_text() == "mine" and tree(precious) == before

@@ -15,7 +15,7 @@ from veldt.cli.tracebacks import users_part
 from veldt.envs.arrangement import probe_spec, time_step
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
-from veldt.errors import SimulatorError
+from veldt.errors import EnvError
 
 
 class Wrong(Scripted):
@@ -42,7 +42,7 @@ class Wrong(Scripted):
 def failed(how: str) -> tuple[str, str]:
     """The message and the traceback of an environment, wrapped as Gymnasium wraps them, that fails in a step."""
     source = resolve(lambda: gymnasium.wrappers.OrderEnforcing(Wrong(how)))
-    with pytest.raises(SimulatorError) as caught:
+    with pytest.raises(EnvError) as caught:
         time_step(source, AtariConfig(), 10.0)
     return str(caught.value), caught.value.details
 
@@ -66,7 +66,7 @@ def test_a_users_file_in_a_folder_called_veldt_is_the_users(
     (tmp_path / folder / "mine_in_veldt.py").write_text("def make():\n    raise RuntimeError('no wheel')\n")
     monkeypatch.syspath_prepend(str(tmp_path / folder))
     monkeypatch.delitem(sys.modules, "mine_in_veldt", raising=False)
-    with pytest.raises(SimulatorError) as caught:
+    with pytest.raises(EnvError) as caught:
         probe_spec(resolve("mine_in_veldt:make"), AtariConfig())
     shown = users_part(caught.value.details)
     assert f'File "{tmp_path / folder / "mine_in_veldt.py"}", line 2, in make' in shown

@@ -12,16 +12,16 @@ from veldt.runtime.watchdog import within
 
 
 def works(control: Control, task: str) -> None:
-    attempt, fellows = control.attempt, [control.fellows.index, control.fellows.count]
-    control.say("working", {"attempt": np.array([attempt])}, attempt=attempt, task=task, fellows=fellows)
+    attempt, fellows = control.restart_count, [control.peers.index, control.peers.count]
+    control.send("working", {"attempt": np.array([attempt])}, attempt=attempt, task=task, fellows=fellows)
     while not control.stopping:
-        control.beat()
+        control.heartbeat()
         time.sleep(0.01)
-    control.say("finishing")
+    control.send("finishing")
 
 
 def fails(control: Control) -> None:
-    control.beat()
+    control.heartbeat()
     raise ValueError("two and two are five")
 
 
@@ -30,7 +30,7 @@ def refuses(control: Control) -> None:
 
 
 def hangs_at_first(control: Control) -> None:
-    if control.attempt:
+    if control.restart_count:
         works(control, "again")
     time.sleep(1000)
 

@@ -17,10 +17,10 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runtime.on_ray.cluster import connected
-from veldt.runtime.supervision import Message
-from veldt.systems.driver.ray_runtime import supervised_on
+from veldt.runtime.supervision import RoleMessage
+from veldt.systems.driver.ray_runtime import start_on_ray
 from veldt.systems.gorila.graph import gorila
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 DEADLINE_S = 120.0
@@ -62,24 +62,24 @@ def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_le
     config = with_settings(
         find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}
     )
-    graph = gorila(assemble(config, resolve("CartPole-v1")))
-    heard: list[Message] = []
+    graph = gorila(make_run_plan(config, resolve("CartPole-v1")))
+    heard: list[RoleMessage] = []
     with connected("local") as cluster:
-        supervisor, edges = supervised_on(cluster, graph)
+        supervisor, edges = start_on_ray(cluster, graph)
         supervisor.start()
 
         def until(what: str, holds: Any) -> None:
             end = time.monotonic() + DEADLINE_S
             while not holds():
                 assert time.monotonic() < end, what
-                heard.extend(supervisor.look(0.05))
+                heard.extend(supervisor.poll(0.05))
 
-        def of(kind: str, role: int) -> list[Message]:
+        def of(kind: str, role: int) -> list[RoleMessage]:
             return [message for message in heard if (message.kind, message.role) == (kind, role)]
 
         def part(number: int) -> dict[str, np.ndarray]:
             """What shard 0, the role of number 2, says of itself for a snapshot."""
-            supervisor.want_snapshot()
+            supervisor.request_snapshot()
             before = len(of("part", 2))
             until("a part", lambda: len(of("part", 2)) > before)
             return of("part", 2)[-1].arrays

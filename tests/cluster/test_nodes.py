@@ -19,17 +19,17 @@ from rays import private_ray
 
 from veldt.envs.source import resolve
 from veldt.errors import RoleError, UsageError
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.on_ray.cluster import connected, explained
 from veldt.runtime.on_ray.plans import HostedPlan
-from veldt.runtime.on_ray.process_handle import RayLife
+from veldt.runtime.on_ray.process_handle import RayProcessHandle
 from veldt.runtime.on_ray.supervisor import RaySupervisor
-from veldt.runtime.supervision import Message
+from veldt.runtime.supervision import RoleMessage
 from veldt.systems.apex.graph import apex
-from veldt.systems.driver.ray_runtime import supervised_on
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.driver.ray_runtime import start_on_ray
+from veldt.systems.planning.run_plan import make_run_plan
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 DEADLINE_S = 90.0
@@ -75,15 +75,15 @@ def nodes() -> Iterator[Nodes]:
 
 
 class Running:
-    def __init__(self, supervisor: RaySupervisor, pace: Pace | None = None) -> None:
-        self.supervisor, self.heard = supervisor, list[Message]()
+    def __init__(self, supervisor: RaySupervisor, pace: RateLimiter | None = None) -> None:
+        self.supervisor, self.heard = supervisor, list[RoleMessage]()
         self.pace: Any = pace
 
     def until(self, what: str, holds: Callable[[], object]) -> None:
         end = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < end, f"not in time: {what}; {self._so_far()}"
-            self.heard += self.supervisor.look(0.05)
+            self.heard += self.supervisor.poll(0.05)
 
     def _so_far(self) -> str:
         pace, heard = self.pace, [(one.kind, one.role, one.values) for one in self.heard[-20:]]
@@ -92,11 +92,11 @@ class Running:
         counts = f"steps {pace.steps_A}, updates {pace.updates_L}, excused {pace.excused_L}, due {pace.due:g}"
         return f"{counts}, done {pace.samples}, most {pace.most}; heard {heard}"
 
-    def of(self, kind: str) -> list[Message]:
+    def of(self, kind: str) -> list[RoleMessage]:
         return [message for message in self.heard if message.kind == kind]
 
-    def next(self, kind: str, role: int = 0) -> Message:
-        def there() -> list[Message]:
+    def next(self, kind: str, role: int = 0) -> RoleMessage:
+        def there() -> list[RoleMessage]:
             return [message for message in self.of(kind) if message.role == role]
 
         self.until(kind, there)
@@ -119,9 +119,9 @@ def supervised(nodes: Nodes, *plans: HostedPlan) -> Iterator[Running]:
 @contextmanager
 def training(nodes: Nodes) -> Iterator[Running]:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS)
-    assembly = assemble(config, resolve("CartPole-v1"))
+    assembly = make_run_plan(config, resolve("CartPole-v1"))
     with connected(nodes.address) as cluster:
-        supervisor, edges = supervised_on(cluster, apex(assembly))
+        supervisor, edges = start_on_ray(cluster, apex(assembly))
         supervisor.start()
         try:
             yield Running(supervisor, edges["pace"])
@@ -166,7 +166,7 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
 ) -> None:
     """Also those that have their places first."""
     node_of = property(lambda life: life.where["node"])
-    monkeypatch.setattr(RayLife, "machine", node_of)  # all nodes of these tests are on one
+    monkeypatch.setattr(RayProcessHandle, "machine", node_of)  # all nodes of these tests are on one
     added = nodes.add_node(num_cpus=2, object_store_memory=STORE)
     plans = [plan(works, "a")] * 5 + [plan(hangs_at_first, deadline_s=60.0)]
     with supervised(nodes, *plans) as run:
@@ -251,7 +251,7 @@ def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
 
 def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS | {"shards": 3})
-    graph = apex(assemble(config, resolve("CartPole-v1")))
+    graph = apex(make_run_plan(config, resolve("CartPole-v1")))
     with connected(nodes.address) as cluster:
         end = time.monotonic() + DEADLINE_S
         while cluster.resources()["CPU"] != 4:  # nodes of other tests are on their way out
@@ -259,7 +259,7 @@ def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.Monk
             time.sleep(0.1)
         few = r"has 4 CPUs, and this run needs 5 at least, one for each of 1 x learner \+ 3 x replay \+ 1 x actor: add"
         with pytest.raises(UsageError, match=few):
-            supervised_on(cluster, graph)
+            start_on_ray(cluster, graph)
     with monkeypatch.context() as patch:
         patch.setattr("veldt.runtime.on_ray.supervisor._ROOM_S", 5.0)
         plans = [plan(works, "a")] * 5

@@ -18,7 +18,7 @@ from veldt.algorithms.ppo import PPOConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.vtrace import VTraceConfig
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig, from_dict, to_dict
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.recipes import RECIPES
 from veldt.recipes.overrides import with_settings
@@ -33,7 +33,7 @@ CONFIGS: list[type[Any]] = [
     A2CConfig,
     PPOConfig,
     VTraceConfig,
-    SimulationConfig,
+    EnvConfig,
     AtariConfig,
 ]
 # The names under which source code holds a configuration.
@@ -117,15 +117,15 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (NetworkConfig, {"hidden": (64, 0)}),
     (NetworkConfig, {"lstm": -1}),
     (NetworkConfig, {"lstm": 0.5}),
-    (SimulationConfig, {"num_simulators": 0}),
-    (SimulationConfig, {"processes": -1}),
-    (SimulationConfig, {"processes": 17}),
-    (SimulationConfig, {"env_timeout": 0.0}),
-    (SimulationConfig, {"decorrelate": -1}),
-    (SimulationConfig, {"simulators": "threads"}),
-    (SimulationConfig, {"alternate": "yes"}),
-    (SimulationConfig, {"resets": "waits"}),
-    (SimulationConfig, {"on_env_error": "restrat"}),
+    (EnvConfig, {"num_simulators": 0}),
+    (EnvConfig, {"processes": -1}),
+    (EnvConfig, {"processes": 17}),
+    (EnvConfig, {"env_timeout": 0.0}),
+    (EnvConfig, {"decorrelate": -1}),
+    (EnvConfig, {"simulators": "threads"}),
+    (EnvConfig, {"alternate": "yes"}),
+    (EnvConfig, {"resets": "waits"}),
+    (EnvConfig, {"on_env_error": "restrat"}),
     (AtariConfig, {"frame_skip": 0}),
     (AtariConfig, {"frame_stack": 0}),
     (AtariConfig, {"max_episode_steps": 0}),
@@ -175,12 +175,12 @@ def test_a_misspelt_choice_is_suggested() -> None:
     with pytest.raises(
         UsageError, match=r"--on-env-error is 'restrat' \(did you mean 'restart'\?\): .*stop, restart"
     ):
-        SimulationConfig(on_env_error="restrat")  # type: ignore[arg-type]
+        EnvConfig(on_env_error="restrat")  # type: ignore[arg-type]
 
 
 def test_alternating_needs_two_simulators() -> None:
     with pytest.raises(UsageError, match="--alternate on needs at least 2 simulators"):
-        SimulationConfig(alternate="on", num_simulators=1)
+        EnvConfig(alternate="on", num_simulators=1)
 
 
 def test_values_at_the_edge_are_allowed() -> None:
@@ -188,7 +188,7 @@ def test_values_at_the_edge_are_allowed() -> None:
         discount=0.0, gae_lambda=0.0, entropy=0.0, value_weight=0.0, gradient_clip=0.0, rmsprop_decay=0.0
     )
     PPOConfig(discount=1.0, gae_lambda=1.0, batch=1, minibatches=1, epochs=1)
-    SimulationConfig(num_simulators=1, processes=1)
+    EnvConfig(num_simulators=1, processes=1)
     AtariConfig(no_ops=0, sticky_actions=0.25, frame_skip=1, frame_stack=1)
     RunConfig(steps=1, seed=0, log_every=0.0)
 

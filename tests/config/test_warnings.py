@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from veldt.config.warnings import doubts_about
+from veldt.config.warnings import warnings_about
 from veldt.recipes import RECIPES, find
 from veldt.recipes.overrides import with_settings
 
@@ -29,19 +29,19 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_doubt_is_one_sentence_with_the_value(recipe: str, given: dict[str, Any], said: str) -> None:
     config = with_settings(find(recipe).config("CartPole-v1"), given)
-    (sentence,) = doubts_about(config, given, on_cluster=False)
+    (sentence,) = warnings_about(config, given, on_cluster=False)
     assert said in sentence
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_no_recipe_is_doubted(recipe: str, env: str) -> None:
-    assert doubts_about(find(recipe).config(env), {}, on_cluster=False) == []
+    assert warnings_about(find(recipe).config(env), {}, on_cluster=False) == []
 
 
 def test_torch_that_was_imported_before_veldt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("veldt.openmp.torch_came_first", True)
     one, two = (with_settings(find("a2c").config("CartPole-v1"), {"threads": count}) for count in (1, 2))
-    assert doubts_about(one, {}, on_cluster=False) == []
-    (sentence,) = doubts_about(two, {}, on_cluster=False)
+    assert warnings_about(one, {}, on_cluster=False) == []
+    (sentence,) = warnings_about(two, {}, on_cluster=False)
     assert "torch was imported before veldt" in sentence and "GOMP_SPINCOUNT" in sentence

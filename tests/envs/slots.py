@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionsUntil
-from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
 from veldt.envs.env import StepperSettings
-from veldt.envs.in_process import Simulators
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.in_process import VectorEnvs
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.spec import ActionSpec
 from veldt.envs.trajectory import ROW_FIELDS, STEP_FLAGS, Trajectory
@@ -27,7 +27,7 @@ Policy = Callable[[int, int, list[np.ndarray]], Any]
 def settings_for(
     env: Any, atari: AtariConfig | None = None, run_seed: int = RUN_SEED, **simulation: Any
 ) -> StepperSettings:
-    config = SimulationConfig(**{"num_simulators": 4, **simulation})
+    config = EnvConfig(**{"num_simulators": 4, **simulation})
     return StepperSettings(resolve(env), run_seed, config, atari or AtariConfig())
 
 
@@ -38,12 +38,12 @@ def make(
     processes: int = 0,
     stacks: bool = False,
     actions_until: ActionsUntil = lambda b, t: None,
-) -> Simulators:
+) -> VectorEnvs:
     """In this process, or in `processes` of their own (all on one core: that changes no number)."""
     backend = "workers" if processes else "in-process"
     plan = Plan(backend, processes, groups, (0,) * processes, "for a test")
     spec = probe_spec(settings.source, settings.atari)
-    return make_simulators(settings, spec, steps, plan, stacks, actions_until)
+    return make_vector_envs(settings, spec, steps, plan, stacks, actions_until)
 
 
 def kill_child(name: str) -> None:
@@ -63,7 +63,7 @@ def hashing_policy(action: ActionSpec) -> Policy:
     return act
 
 
-def fill(simulators: Simulators, policy: Policy, first_step: int = 0) -> None:
+def fill(simulators: VectorEnvs, policy: Policy, first_step: int = 0) -> None:
     """Fills the slot once, groups taking turns as in the sampler."""
     slot = simulators.trajectory
 
@@ -83,7 +83,7 @@ def fill(simulators: Simulators, policy: Policy, first_step: int = 0) -> None:
 
 
 def phases(
-    simulators: Simulators, policy: Policy, count: int, resets: str = "mid-batch"
+    simulators: VectorEnvs, policy: Policy, count: int, resets: str = "mid-batch"
 ) -> Iterator[Trajectory]:
     """The full slot, `count` times; between two of them what the synchronous system does between two."""
     slot = simulators.trajectory

@@ -12,9 +12,9 @@ from slots import hashing_policy, phases, settings_for
 
 from environments import Reset, Scripted, Step
 from veldt.envs.action_replay import Unfinished
-from veldt.envs.arrangement import Plan, make_simulators, probe_spec, time_step
+from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec, time_step
 from veldt.envs.env import StepperSettings
-from veldt.envs.in_process import Simulators
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.runtime import activity
@@ -81,11 +81,11 @@ class Told(Scripted):
         self._is("when it was closed", None)
 
 
-def made(settings: StepperSettings, groups: int) -> Simulators:
+def made(settings: StepperSettings, groups: int) -> VectorEnvs:
     Told.numbered = False
     spec = probe_spec(settings.source, settings.atari)
     Told.numbered, Told.made = True, 0
-    return make_simulators(settings, spec, 7, Plan("in-process", 0, groups, (), "for a test"))
+    return make_vector_envs(settings, spec, 7, Plan("in-process", 0, groups, (), "for a test"))
 
 
 @pytest.mark.parametrize("groups", [1, 2])

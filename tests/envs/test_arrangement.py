@@ -14,16 +14,16 @@ from slots import make, settings_for
 from environments import Failing, Slow, unmakeable
 from veldt.envs import arrangement
 from veldt.envs.in_process import split
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.workers import deal
-from veldt.errors import SimulatorError, UsageError
+from veldt.errors import EnvError, UsageError
 
 pytestmark = pytest.mark.alone
 
 
 def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> arrangement.Plan:
-    return arrangement.plan(resolve(env), SimulationConfig(**simulation), AtariConfig(), accelerators)
+    return arrangement.plan(resolve(env), EnvConfig(**simulation), AtariConfig(), accelerators)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
@@ -45,7 +45,7 @@ def test_what_is_chosen_can_be_asked_for(
     assert 1 <= chosen.processes <= simulators
     assert chosen.groups == 2 or alternate != "on"
     assert chosen.groups == 1 or alternate != "off"
-    resolved = chosen.resolve(SimulationConfig(**asked))
+    resolved = chosen.resolve(EnvConfig(**asked))
     again = arrangement.plan(resolve("CartPole-v1"), resolved, AtariConfig(), accelerators)
     assert (again.backend, again.processes, again.groups) == ("workers", chosen.processes, chosen.groups)
 
@@ -81,9 +81,7 @@ def test_the_measurement_steps_the_environment() -> None:
 
 
 def test_an_environment_that_cannot_be_made_is_named() -> None:
-    with pytest.raises(
-        SimulatorError, match=r"environments:unmakeable could not be made.*no licence"
-    ) as caught:
+    with pytest.raises(EnvError, match=r"environments:unmakeable could not be made.*no licence") as caught:
         arrangement.probe_spec(resolve(unmakeable), AtariConfig())
     assert "Traceback" in caught.value.details
 
@@ -92,7 +90,7 @@ def test_one_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) ->
     """It is named; where restarts are asked for, it is put where it can be restarted."""
     monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
     env = functools.partial(Failing, "raise", [0], 2)
-    with pytest.raises(SimulatorError, match=r"its speed was measured.*the wheel came off"):
+    with pytest.raises(EnvError, match=r"its speed was measured.*the wheel came off"):
         plan(env)
     assert plan(env, on_env_error="restart").backend == "workers"
 

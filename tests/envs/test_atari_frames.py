@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from atari_oracle import NaiveAtari, area_averaged, halved
 
-from veldt.envs.atari import AtariSimulator
+from veldt.envs.atari import NativeAtari
 from veldt.envs.settings import AtariConfig
 
 GAMES = ["Breakout", "Pong", "SpaceInvaders", "Seaquest"]
@@ -19,7 +19,7 @@ def check_against_naive(
     game: str, preprocessing: str, seeds: list[int], steps: int, tolerance: int, skip: int = 4
 ) -> None:
     config = AtariConfig(preprocessing=preprocessing, frame_skip=skip)  # type: ignore[arg-type]
-    simulator = AtariSimulator(f"ALE/{game}-v5", config)
+    simulator = NativeAtari(f"ALE/{game}-v5", config)
     (shape,) = (field.shape for field in simulator.spec.observation.values())
     rows = [np.zeros((1, *shape), np.uint8)]
     changed = 0

@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from veldt.envs import atari as atari_module
-from veldt.envs.atari import AtariSimulator
+from veldt.envs.atari import NativeAtari
 from veldt.envs.settings import AtariConfig
 from veldt.errors import UsageError
 
 Signals = list[tuple[float, bool, bool, bool]]
 
 
-def play(
-    simulator: AtariSimulator, actions: np.ndarray, seed: int | None = None
-) -> tuple[np.ndarray, Signals]:
+def play(simulator: NativeAtari, actions: np.ndarray, seed: int | None = None) -> tuple[np.ndarray, Signals]:
     """Frames [T, 104, 80] and (reward, terminated, truncated, life lost) of each step; resets if a seed is given."""
     rows = [np.zeros((1, 104, 80), np.uint8)]
     if seed is not None:
@@ -36,7 +34,7 @@ def same(one: tuple[np.ndarray, Signals], other: tuple[np.ndarray, Signals]) -> 
 
 
 def test_a_lost_life_is_a_signal_and_the_game_goes_on() -> None:
-    _, signals = play(AtariSimulator("ALE/Breakout-v5", AtariConfig()), some_actions(600), seed=1)
+    _, signals = play(NativeAtari("ALE/Breakout-v5", AtariConfig()), some_actions(600), seed=1)
     over = [terminated for _, terminated, _, _ in signals].index(True)
     # Five lives: four are lost with a signal, the fifth with the game.
     assert sum(life_lost for _, _, _, life_lost in signals[: over + 1]) == 4
@@ -44,43 +42,43 @@ def test_a_lost_life_is_a_signal_and_the_game_goes_on() -> None:
 
 
 def test_rewards_are_raw() -> None:
-    _, signals = play(AtariSimulator("ALE/SpaceInvaders-v5", AtariConfig()), some_actions(250, 6), seed=1)
+    _, signals = play(NativeAtari("ALE/SpaceInvaders-v5", AtariConfig()), some_actions(250, 6), seed=1)
     assert {5.0, 10.0} <= {reward for reward, _, _, _ in signals}
 
 
 def test_no_ops_differ_by_seed_only() -> None:
-    simulator = AtariSimulator("ALE/SpaceInvaders-v5", AtariConfig(no_ops=30))
+    simulator = NativeAtari("ALE/SpaceInvaders-v5", AtariConfig(no_ops=30))
     states = {}
     for seed in [*range(12), 4, 7]:
         play(simulator, some_actions(0), seed)
         assert states.setdefault(seed, simulator.save()) == simulator.save()
     starts = {state[atari_module._STATE.size :] for state in states.values() if state is not None}
     assert len(starts) > 6
-    fixed = AtariSimulator("ALE/SpaceInvaders-v5", AtariConfig(no_ops=0))
+    fixed = NativeAtari("ALE/SpaceInvaders-v5", AtariConfig(no_ops=0))
     firsts = [play(fixed, some_actions(0), seed)[0] for seed in (1, 2)]
     assert np.array_equal(*firsts)
 
 
 def test_the_same_seed_is_the_same_game_whatever_was_played_before() -> None:
-    simulator, actions = AtariSimulator("ALE/Seaquest-v5", AtariConfig()), some_actions(150, 18)
+    simulator, actions = NativeAtari("ALE/Seaquest-v5", AtariConfig()), some_actions(150, 18)
     first = play(simulator, actions, seed=9)
     play(simulator, some_actions(200, 18, seed=1), seed=4)
     assert same(play(simulator, actions, seed=9), first)
-    assert same(play(AtariSimulator("ALE/Seaquest-v5", AtariConfig()), actions, seed=9), first)
+    assert same(play(NativeAtari("ALE/Seaquest-v5", AtariConfig()), actions, seed=9), first)
 
 
 def test_sticky_actions_are_drawn_from_the_seed() -> None:
     config, actions = AtariConfig(sticky_actions=0.25, no_ops=0), some_actions(200)
-    first = play(AtariSimulator("ALE/Breakout-v5", config), actions, seed=9)
-    simulator = AtariSimulator("ALE/Breakout-v5", config)
+    first = play(NativeAtari("ALE/Breakout-v5", config), actions, seed=9)
+    simulator = NativeAtari("ALE/Breakout-v5", config)
     assert not same(play(simulator, actions, seed=8), first)
     assert same(play(simulator, actions, seed=9), first)
-    assert not same(play(AtariSimulator("ALE/Breakout-v5", AtariConfig(no_ops=0)), actions, seed=9), first)
+    assert not same(play(NativeAtari("ALE/Breakout-v5", AtariConfig(no_ops=0)), actions, seed=9), first)
 
 
 def test_sticky_actions_repeat_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted at the emulator: with actions that change at every step, a frame's action is the step's or the last."""
-    simulator = AtariSimulator("ALE/Breakout-v5", AtariConfig(sticky_actions=0.25, no_ops=0))
+    simulator = NativeAtari("ALE/Breakout-v5", AtariConfig(sticky_actions=0.25, no_ops=0))
     rows = [np.zeros((1, 104, 80), np.uint8)]
     simulator.reset(3, rows, 0)
     acted: list[int] = []
@@ -115,29 +113,29 @@ def test_another_instance_goes_on_from_a_saved_state(
     )  # so that the state is saved on both sides of a new block of draws
     config = AtariConfig(frame_skip=skip, sticky_actions=sticky, max_episode_steps=180)
     actions = some_actions(200)
-    whole = AtariSimulator("ALE/Breakout-v5", config)
+    whole = NativeAtari("ALE/Breakout-v5", config)
     play(whole, actions[:at], seed=9)
     state = whole.save()
     assert state is not None
     rest = play(whole, actions[at:])
-    other = AtariSimulator("ALE/Breakout-v5", config)
+    other = NativeAtari("ALE/Breakout-v5", config)
     play(other, some_actions(50, seed=3), seed=2)
     other.restore(state)
     assert same(play(other, actions[at:]), rest)
 
 
 def test_long_games_are_truncated() -> None:
-    simulator = AtariSimulator("ALE/Breakout-v5", AtariConfig(max_episode_steps=20))
+    simulator = NativeAtari("ALE/Breakout-v5", AtariConfig(max_episode_steps=20))
     for seed in (1, 2):
         _, signals = play(simulator, some_actions(20), seed)
         assert [truncated for _, _, truncated, _ in signals] == [False] * 19 + [True]
 
 
 def test_action_sets() -> None:
-    assert AtariSimulator("ALE/Pong-v5", AtariConfig()).spec.action.sizes == (6,)
-    assert AtariSimulator("ALE/Pong-v5", AtariConfig(full_action_space=True)).spec.action.sizes == (18,)
+    assert NativeAtari("ALE/Pong-v5", AtariConfig()).spec.action.sizes == (6,)
+    assert NativeAtari("ALE/Pong-v5", AtariConfig(full_action_space=True)).spec.action.sizes == (18,)
 
 
 def test_unknown_game() -> None:
     with pytest.raises(UsageError, match=r"did you mean 'ALE/Breakout-v5'"):
-        AtariSimulator("ALE/Brekout-v5", AtariConfig())
+        NativeAtari("ALE/Brekout-v5", AtariConfig())

@@ -14,7 +14,7 @@ from veldt.envs.arrangement import time_step
 from veldt.envs.seeding import episode_seed
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
-from veldt.errors import SimulatorError
+from veldt.errors import EnvError
 
 pytestmark = pytest.mark.alone
 
@@ -40,7 +40,7 @@ IN_RESET = [
 CULPRIT = 1
 
 
-def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batch") -> SimulatorError:
+def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batch") -> EnvError:
     """The error of simulators of which one fails in step `at` (0: the reset) of its `episode`."""
     seed = episode_seed(RUN_SEED, CULPRIT, episode)
     env = functools.partial(Failing, how, [seed], at, lengths=[3])
@@ -48,7 +48,7 @@ def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batc
     settings = settings_for(env, num_simulators=4, env_timeout=timeout, resets=resets)
     simulators = make(settings, 5, groups=2, processes=processes)
     try:
-        with pytest.raises(SimulatorError) as caught:
+        with pytest.raises(EnvError) as caught:
             simulators.start()
             for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 3, resets):
                 pass
@@ -90,7 +90,7 @@ def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> N
     simulators = make(settings_for(env, num_simulators=6), 12, processes=processes)
     try:
         simulators.start()
-        with pytest.raises(SimulatorError) as caught:
+        with pytest.raises(EnvError) as caught:
             for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
                 pass
         assert simulators.trajectory.episode[8].max() > 2
@@ -103,9 +103,7 @@ def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> N
 def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
     """The first is made to see its spaces, so it is the fourth of the simulators that cannot be made."""
     env = functools.partial(UnmakeableAfter, str(tmp_path / "tally"), 4)
-    with pytest.raises(
-        SimulatorError, match=r"simulator \d \(seed \d+\) could not be made.*no licence"
-    ) as caught:
+    with pytest.raises(EnvError, match=r"simulator \d \(seed \d+\) could not be made.*no licence") as caught:
         make(settings_for(env, num_simulators=4), 2, groups=1, processes=processes)
     assert "UnmakeableAfter" in caught.value.details or "licence" in caught.value.details
     assert caught.value.simulator >= 1
@@ -134,7 +132,7 @@ def test_a_process_that_dies_while_it_has_nothing_to_do() -> None:
     try:
         simulators.start()
         kill_child("simulator process 1")
-        with pytest.raises(SimulatorError, match=r"simulator 1 .*killed by SIGKILL"):
+        with pytest.raises(EnvError, match=r"simulator 1 .*killed by SIGKILL"):
             simulators.save()
     finally:
         simulators.close()
@@ -143,5 +141,5 @@ def test_a_process_that_dies_while_it_has_nothing_to_do() -> None:
 @pytest.mark.timeout(40)
 def test_an_environment_that_hangs_where_its_speed_is_measured() -> None:
     env = functools.partial(Slow, 60.0)
-    with pytest.raises(SimulatorError, match=r"speed was measured.*TimeoutError.*counts as hung"):
+    with pytest.raises(EnvError, match=r"speed was measured.*TimeoutError.*counts as hung"):
         time_step(resolve(env), AtariConfig(), timeout=1.0)

@@ -11,8 +11,8 @@ from slots import RUN_SEED, copy_of, hashing_policy, kill_child, make, phases, s
 from environments import Failing, Forgetful
 from veldt.envs.seeding import episode_seed
 from veldt.envs.spec import ActionSpec
-from veldt.errors import SimulatorError
-from veldt.sampling.episodes import EpisodeBook
+from veldt.errors import EnvError
+from veldt.sampling.episodes import EpisodeTracker
 
 pytestmark = pytest.mark.alone
 
@@ -32,7 +32,7 @@ def play(
     resets: str = "mid-batch",
     decorrelate: int = 0,
     slots: int = SLOTS,
-) -> tuple[Slots, EpisodeBook, list[str]]:
+) -> tuple[Slots, EpisodeTracker, list[str]]:
     """All slots, the book of games and the notes of simulators of which those with these seeds fail in step `at`."""
     env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
     settings = settings_for(
@@ -52,7 +52,7 @@ def play(
     )
     copies = []
     try:
-        book = EpisodeBook(WIDTH, simulators.start())
+        book = EpisodeTracker(WIDTH, simulators.start())
         for slot in phases(simulators, POLICY, slots, resets):
             copies.append(copy_of(slot))
             book.add(slot)
@@ -159,7 +159,7 @@ def test_several_in_the_same_step(how: str, processes: int) -> None:
 def test_one_that_fails_again_ends_the_run(how: str, processes: int) -> None:
     """Else the simulator would be restarted for ever."""
     seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
-    with pytest.raises(SimulatorError, match="simulator 1 "):
+    with pytest.raises(EnvError, match="simulator 1 "):
         play(how, seeds, 0, processes)
 
 
@@ -180,7 +180,7 @@ def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
         actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
     )
     try:
-        book = EpisodeBook(WIDTH, simulators.start())
+        book = EpisodeTracker(WIDTH, simulators.start())
         (slot,) = (copy_of(slot) for slot in phases(simulators, POLICY, 1))
         notes = simulators.notes()
     finally:
@@ -203,7 +203,7 @@ def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
         actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
     )
     try:
-        book = EpisodeBook(WIDTH, simulators.start())
+        book = EpisodeTracker(WIDTH, simulators.start())
         slots = []
         for slot in phases(simulators, POLICY, SLOTS):
             book.add(slot)
@@ -226,7 +226,7 @@ def test_an_environment_that_fails_in_every_first_step_is_not_restarted_for_ever
     how: str, processes: int
 ) -> None:
     seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
-    with pytest.raises(SimulatorError, match="simulator 1 "):
+    with pytest.raises(EnvError, match="simulator 1 "):
         play(how, seeds, 1, processes, slots=20)
     # The same, each time after a step that can be learned from, is a nuisance, but goes on.
     _, _, notes = play(how, seeds, 2, processes, slots=6)

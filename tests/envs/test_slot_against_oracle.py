@@ -11,7 +11,7 @@ from slots import Policy, hashing_policy, make, phases, settings_for
 from environments import Scripted
 from veldt.envs.spec import ActionSpec
 from veldt.envs.trajectory import Trajectory
-from veldt.sampling.episodes import EpisodeBook
+from veldt.sampling.episodes import EpisodeTracker
 
 ENDINGS = st.sampled_from(["terminated", "truncated", "both"])
 SCRIPTS = st.lists(st.tuples(st.integers(1, 9), ENDINGS), min_size=1, max_size=4)
@@ -33,7 +33,7 @@ def test_rows_and_games(
     played = [play(script, POLICY, b, horizon, count, resets == "wait") for b in range(width)]
     config = settings_for(lambda: Scripted(script), num_simulators=width, resets=resets)
     simulators = make(config, horizon, min(groups, width))
-    book = EpisodeBook(width, simulators.start())
+    book = EpisodeTracker(width, simulators.start())
     for phase, slot in enumerate(phases(simulators, POLICY, count, resets)):
         check_rows(slot, played, phase)
         check_actions_until(book, slot, played, phase)
@@ -57,7 +57,7 @@ def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
     assert not slot.cut.any() and not slot.life_lost.any() and not slot.restarts.any()
 
 
-def check_actions_until(book: EpisodeBook, slot: Trajectory, played: list[Played], phase: int) -> None:
+def check_actions_until(book: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
     """What a dead worker's simulators would be rebuilt from, at every row, before the book has seen the slot."""
     for b, p in enumerate(played):
         for t in range(slot.steps + 1):
@@ -67,14 +67,14 @@ def check_actions_until(book: EpisodeBook, slot: Trajectory, played: list[Played
                 assert ([] if found is None else found.tolist()) == actions, (b, t)
 
 
-def check_games(book: EpisodeBook, slot: Trajectory, played: list[Played], phase: int) -> None:
+def check_games(book: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
     begin, end = phase * slot.steps, (phase + 1) * slot.steps
     expected = [game for p in played for game in p.games if begin < game.end <= end]
     expected.sort(key=lambda game: (game.end, game.simulator))
     games = book.add(slot)
-    assert [(g.simulator, g.episode, g.score, g.actions.tolist(), g.length, g.prefix) for g in games] == [
-        (g.simulator, g.episode, sum(g.rewards), g.actions, len(g.actions), 0) for g in expected
-    ]
+    assert [
+        (g.env_index, g.episode, g.episode_return, g.actions.tolist(), g.length, g.prefix) for g in games
+    ] == [(g.simulator, g.episode, sum(g.rewards), g.actions, len(g.actions), 0) for g in expected]
     finished = [game for p in played for game in p.games if game.end <= end]
     assert book.games == len(finished)
     if finished:
@@ -82,7 +82,7 @@ def check_games(book: EpisodeBook, slot: Trajectory, played: list[Played], phase
         assert list(book.recent) == [sum(game.rewards) for game in finished][-100:]
 
 
-def check_unfinished(book: EpisodeBook, played: list[Played], phase: int, horizon: int) -> None:
+def check_unfinished(book: EpisodeTracker, played: list[Played], phase: int, horizon: int) -> None:
     """What a checkpoint would rebuild every simulator from."""
     for b, p in enumerate(played):
         actions = p.unfinished[phase * (horizon + 1) + horizon]

@@ -14,7 +14,7 @@ import pytest
 import veldt
 from run_state import SMALL_REPLAYED, newest
 from veldt import cli
-from veldt.errors import SimulatorError
+from veldt.errors import EnvError
 from veldt.evaluation.evaluator import Evaluation, play_steps
 from veldt.runs.directory import RunDirectory
 from veldt.systems.synchronous import one_learner
@@ -100,12 +100,12 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*arguments: Any, **named: Any) -> None:
-        raise SimulatorError("it failed")
+        raise EnvError("it failed")
 
     monkeypatch.setattr(one_learner, "play_steps", fails)
     settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
     settings["evaluate_steps"] = 600
-    with pytest.raises(SimulatorError):
+    with pytest.raises(EnvError):
         veldt.train("dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, **settings)
     assert 200 <= newest(tmp_path / "run").step < 240
     monkeypatch.undo()

@@ -14,7 +14,7 @@ import pytest
 import veldt
 from environments import scripted
 from veldt.cli import main, play
-from veldt.envs.env import make_simulator
+from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.evaluation.starts import read_starts
@@ -71,11 +71,11 @@ def test_keys_are_numbers_of_actions_without_names() -> None:
 def test_names_are_the_games_own() -> None:
     game = resolve("ALE/SpaceInvaders-v5")
     words = ["NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE"]
-    assert make_simulator(game, AtariConfig()).action_names() == words
-    assert len(make_simulator(game, AtariConfig(full_action_space=True)).action_names()) == 18
+    assert make_step_env(game, AtariConfig()).action_names() == words
+    assert len(make_step_env(game, AtariConfig(full_action_space=True)).action_names()) == 18
     # The same game as Gymnasium has it, and an environment whose actions are numbers.
-    assert make_simulator(resolve(of_ale_py), AtariConfig()).action_names() == words
-    assert make_simulator(resolve("CartPole-v1"), AtariConfig()).action_names() == []
+    assert make_step_env(resolve(of_ale_py), AtariConfig()).action_names() == words
+    assert make_step_env(resolve("CartPole-v1"), AtariConfig()).action_names() == []
 
 
 def of_ale_py() -> gymnasium.Env[Any, Any]:
@@ -86,7 +86,7 @@ def of_ale_py() -> gymnasium.Env[Any, Any]:
 def test_games_are_their_seeds_and_what_was_pressed(interrupt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """CartPole falls after some ten pushes to one side; the last game is left."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    simulator = make_simulator(resolve("CartPole-v1"), AtariConfig(), render=True)
+    simulator = make_step_env(resolve("CartPole-v1"), AtariConfig(), render=True)
     hands = Hands(*["1"] * 12, *["0 1"] * 18, interrupt=interrupt)
     games = play.play(simulator, hands, iter([5, 6, 7, 8]))
     simulator.close()

@@ -12,7 +12,7 @@ import pytest
 import veldt
 from environments import dictionary, lopsided_box, multi_discrete
 from run_state import SMALL
-from veldt.envs.atari import AtariSimulator
+from veldt.envs.atari import NativeAtari
 from veldt.envs.seeding import episode_seed
 from veldt.envs.settings import AtariConfig
 from veldt.envs.spec import action_spec
@@ -86,7 +86,7 @@ def test_breakout(tmp_path: Path) -> None:
     )
     games = read_episodes(run.path)
     assert len(games) >= 4 and any(game.score > 0 for game in games)
-    simulator = AtariSimulator("ALE/Breakout-v5", config)
+    simulator = NativeAtari("ALE/Breakout-v5", config)
     rows = [np.zeros((1, 104, 80), np.uint8)]
     for game in games:
         simulator.reset(game.seed, rows, 0)

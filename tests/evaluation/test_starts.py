@@ -15,10 +15,10 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from environments import Scripted
-from veldt.envs.env import make_simulator
+from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource, resolve
-from veldt.errors import SimulatorError, UsageError
+from veldt.errors import EnvError, UsageError
 from veldt.evaluation.starts import Starts, digest_of, draw_points, make_starts, read_starts
 
 ATARI = AtariConfig(no_ops=7, sticky_actions=0.25)
@@ -28,7 +28,7 @@ def made(
     path: Path, source: EnvSource, lengths: list[int], atari: AtariConfig = ATARI, timeout: float = 60.0
 ) -> Starts:
     """Starts after random actions, written to `path`."""
-    simulator = make_simulator(source, atari)
+    simulator = make_step_env(source, atari)
     spec = simulator.spec
     simulator.close()
     rng = np.random.default_rng(3)
@@ -48,7 +48,7 @@ def test_a_start_of_a_game_is_the_emulators_state(tmp_path: Path, preprocessing:
     atari = AtariConfig(no_ops=7, sticky_actions=0.25, preprocessing=preprocessing, frame_stack=2)
     frames = []
     for order in (starts.each, starts.each[::-1]):
-        simulator = make_simulator(source, atari)
+        simulator = make_step_env(source, atari)
         rows = [np.zeros((1, *simulator.spec.observation[""].shape), np.uint8)]
         for start in order:
             simulator.reset(start.seed, rows, 0)
@@ -77,7 +77,7 @@ def test_a_file_gives_back_what_was_written(env: str, lengths: list[int], tmp_pa
     for name in ("path", "env", "env_kwargs", "atari", "made", "versions"):
         assert getattr(starts, name) == getattr(again, name)
     again.refuse_other(
-        resolve(env), ATARI, make_simulator(resolve(env), ATARI).spec.action
+        resolve(env), ATARI, make_step_env(resolve(env), ATARI).spec.action
     )  # it is of the same
 
 
@@ -151,12 +151,10 @@ def test_no_starts_in_what_is_not_deterministic(env: Any, tmp_path: Path) -> Non
 
 def test_failing_environments_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        SimulatorError, match="failed when its starts were played again: ValueError: illegal move"
-    ):
+    with pytest.raises(EnvError, match="failed when its starts were played again: ValueError: illegal move"):
         made(tmp_path / "starts", resolve("environments:offended"), [20])
     hanging = resolve(lambda: gymnasium.wrappers.TransformReward(Sleeping(), float))
-    with pytest.raises(SimulatorError, match=r"no answer within 0.3 s \(--env-timeout\)"):
+    with pytest.raises(EnvError, match=r"no answer within 0.3 s \(--env-timeout\)"):
         made(tmp_path / "starts", hanging, [20], timeout=0.3)
 
 
@@ -210,7 +208,7 @@ def test_starts_of_something_else(name: str, breakout: Starts) -> None:
     env, changes, said = REFUSED[name]
     source, atari = resolve(env), AtariConfig(**{"sticky_actions": 0.25} | changes)
     with pytest.raises(UsageError, match=said):
-        breakout.refuse_other(source, atari, make_simulator(source, atari).spec.action)
+        breakout.refuse_other(source, atari, make_step_env(source, atari).spec.action)
 
 
 def test_what_a_policy_sees_is_its_own(breakout: Starts) -> None:
@@ -218,7 +216,7 @@ def test_what_a_policy_sees_is_its_own(breakout: Starts) -> None:
         sticky_actions=0.25, preprocessing="84x84", frame_stack=3, no_ops=0, max_episode_steps=31
     )
     source = resolve("ALE/Breakout-v5")
-    breakout.refuse_other(source, atari, make_simulator(source, atari).spec.action)
+    breakout.refuse_other(source, atari, make_step_env(source, atari).spec.action)
     assert breakout.emulator(atari).no_ops == 7 and breakout.emulator(atari).frame_stack == 3
 
 
@@ -228,14 +226,14 @@ def test_other_keyword_arguments(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"CartPole-v1 with \{'sutton_barto_reward': True\}, and the run makes it"
     ):
-        starts.refuse_other(plain, ATARI, make_simulator(plain, ATARI).spec.action)
+        starts.refuse_other(plain, ATARI, make_step_env(plain, ATARI).spec.action)
 
 
 @pytest.mark.parametrize("other", ["environments:multi_discrete", "Pendulum-v1", "Acrobot-v1"])
 def test_an_environment_whose_actions_have_changed(other: str, tmp_path: Path) -> None:
     starts = made(tmp_path / "starts", resolve("environments:scripted"), [3])  # of 5 actions
     assert max(start.actions.max() for start in starts.each) > 2
-    changed = make_simulator(resolve(other), ATARI).spec.action
+    changed = make_step_env(resolve(other), ATARI).spec.action
     with pytest.raises(UsageError, match="has actions that environments:scripted does not take"):
         starts.refuse_other(resolve("environments:scripted"), ATARI, changed)
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from veldt.runtime.on_ray.transport import Envelope, Letter, Mailbox, opened
+from veldt.runtime.on_ray.transport import Envelope, HostTransport, Message, opened
 
 
 class Post:
     """Carries letters between mailboxes when it is told to, copies of what was sent as Ray makes them."""
 
     def __init__(self) -> None:
-        self.boxes: dict[str, Mailbox] = {}
+        self.boxes: dict[str, HostTransport] = {}
         self.lives: dict[str, int] = {}
-        self.under_way: deque[tuple[str, int, str, Letter]] = deque()
+        self.under_way: deque[tuple[str, int, str, Message]] = deque()
 
-    def starts(self, name: str) -> Mailbox:
+    def starts(self, name: str) -> HostTransport:
         """The next life of a host; letters to the one before are lost."""
         self.lives[name] = life = self.lives.get(name, -1) + 1
-        self.boxes[name] = Mailbox(name, life, lambda value: value.copy())
+        self.boxes[name] = HostTransport(name, life, lambda value: value.copy())
         for box in self.boxes.values():
             box.meet({to: (self.lives[to], self._sends(to, self.lives[to])) for to in self.boxes})
         return self.boxes[name]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veldt.errors import PeerLost
-from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
+from veldt.errors import PeerLostError
+from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.runtime.processes import Child, forkserver
 
 pytestmark = pytest.mark.alone
@@ -24,9 +24,9 @@ def context() -> ForkServerContext:
     return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
-def spec(size: int, chunks: int, deadline_s: float = 60.0) -> StoreSpec:
+def spec(size: int, chunks: int, deadline_s: float = 60.0) -> CentralStoreSpec:
     parameters = np.arange(size, dtype=np.float32)
-    return StoreSpec(
+    return CentralStoreSpec(
         {PARAMETERS: parameters, "mean": -parameters, "count": np.float32(3.0).reshape(())},
         chunks,
         deadline_s,
@@ -99,7 +99,9 @@ def test_who_waits_beats_and_is_told_who_has_it() -> None:
     beats: list[None] = []
     try:
         assert child.receive(60.0) == b"has it"
-        with pytest.raises(PeerLost, match=r"no chunk of the central store has been free .* 0 by learner 5"):
+        with pytest.raises(
+            PeerLostError, match=r"no chunk of the central store has been free .* 0 by learner 5"
+        ):
             list(store.end(0, lambda: beats.append(None)).chunks())
         assert beats
     finally:

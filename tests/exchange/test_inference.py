@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veldt.exchange.inference import InferenceEdge, InferenceSpec, Requests
+from veldt.exchange.inference import InferenceEdge, InferenceSpec, RequestBatch
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 
@@ -79,7 +79,7 @@ def test_against_a_list(events: list[tuple[str, int]], most: int) -> None:
     edge = InferenceEdge(SPEC, context())
     clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
     asked: dict[int, int] = {}  # by agent, what it asks for
-    under_way: list[tuple[Requests, dict[int, int]]] = []  # and what each was asked for when it was taken
+    under_way: list[tuple[RequestBatch, dict[int, int]]] = []  # and what each was asked for when it was taken
     answered: dict[int, int] = {}
     next_number = 0
     for event, which in events:
@@ -161,7 +161,7 @@ def test_agents_are_served_in_turn_where_there_are_too_many() -> None:
             if len(again):
                 client.request(again)
     assert counts.tolist() == [10] * 6
-    assert (server.served.requests, server.served.batches, server.served.waiting) == (60, 30, 180)
+    assert (server.stats.requests, server.stats.batches, server.stats.waiting) == (60, 30, 180)
 
 
 def test_every_request_is_answered_once_by_several_threads_though_hosts_are_killed() -> None:

@@ -7,12 +7,12 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
-from veldt.exchange.persistent_state import Kept
+from veldt.exchange.persistent_state import PersistentState
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 
 
-def writes_and_waits(pipe: Connection, kept: Kept) -> None:
+def writes_and_waits(pipe: Connection, kept: PersistentState) -> None:
     kept.fill({"sum": np.arange(5, dtype=np.float32), "count": np.array(3.0, np.float32)})
     kept.arrays["sum"][0] = 9.0
     time.sleep(60.0)
@@ -20,7 +20,7 @@ def writes_and_waits(pipe: Connection, kept: Kept) -> None:
 
 def test_what_was_written_is_there_when_the_writer_is_killed() -> None:
     context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
-    kept = Kept({"sum": Layout((5,), "float32"), "count": Layout((), "float32")}, context)
+    kept = PersistentState({"sum": Layout((5,), "float32"), "count": Layout((), "float32")}, context)
     assert not kept.is_filled
     child = Child(context, "writer", writes_and_waits, kept)
     end = time.monotonic() + 30

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veldt.errors import UsageError
-from veldt.exchange.rate_limiter import Pace, PaceSpec, check_slack, least_slack
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec, check_slack, least_slack
 
 
 @settings(max_examples=60, deadline=None)
@@ -34,7 +34,7 @@ def test_it_goes_on_for_ever_and_the_ratio_is_kept(
     """Whoever's turn it is, as long as everybody has one now and then."""
     bounds = {"intensity": intensity, "batch": batch}
     slack = least_slack(**bounds, steps_at_once=flush * actors, steps_kept_back=kept_back) + extra
-    pace = Pace(PaceSpec(actors, 1, **bounds, starts=starts + batch, slack=slack), context=None)
+    pace = RateLimiter(RateLimiterSpec(actors, 1, **bounds, starts=starts + batch, slack=slack), context=None)
     for who in [*order, *range(6)] * 5:
         moved = False
         for actor in range(actors):
@@ -52,7 +52,7 @@ def test_it_goes_on_for_ever_and_the_ratio_is_kept(
 
 
 def test_without_an_intensity_both_are_free() -> None:
-    pace = Pace(PaceSpec(2, 1, intensity=0.0, starts=10, batch=4, slack=0.0), context=None)
+    pace = RateLimiter(RateLimiterSpec(2, 1, intensity=0.0, starts=10, batch=4, slack=0.0), context=None)
     assert pace.may_act() and not pace.may_learn()
     pace.steps_A[:] = 5
     assert pace.may_act() and pace.may_learn()
@@ -62,24 +62,24 @@ def test_without_an_intensity_both_are_free() -> None:
 
 def test_nobody_begins_to_act_when_the_steps_are_done() -> None:
     for intensity in (0.0, 1.0):
-        pace = Pace(PaceSpec(2, 1, intensity, starts=10, batch=4, slack=1000.0), context=None)
-        pace.most = 20
+        pace = RateLimiter(RateLimiterSpec(2, 1, intensity, starts=10, batch=4, slack=1000.0), context=None)
+        pace.max_steps = 20
         pace.steps_A[:] = 9
         assert pace.may_act()
         pace.steps_A[1] = 11
         assert not pace.may_act()
-        pace.most = 30
+        pace.max_steps = 30
         assert pace.may_act(), "resumed for more"
 
 
 def test_what_is_excused_is_due_no_more() -> None:
-    pace = Pace(PaceSpec(1, 2, 2.0, starts=10, batch=4, slack=50.0), context=None)
+    pace = RateLimiter(RateLimiterSpec(1, 2, 2.0, starts=10, batch=4, slack=50.0), context=None)
     pace.steps_A[0], pace.updates_L[:] = 110, 3
     assert pace.due == 200 and pace.samples == 24 and not pace.may_act()
-    pace.excuse()
+    pace.waive_backlog()
     assert pace.samples == 200 and pace.may_act() and not pace.may_learn()
     assert pace.achieved == 24 / 100, "which does not count as learned from"
-    pace.excuse()
+    pace.waive_backlog()
     assert pace.samples == 200
 
 
@@ -92,14 +92,14 @@ def test_a_slack_that_would_stop_both_is_refused() -> None:
 
 def test_of_learners_with_batches_of_their_own_whoever_is_free_makes_the_next_update() -> None:
     """One that is lost does not keep the others."""
-    spec = PaceSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0, together=False)
-    pace = Pace(spec, None)
+    spec = RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0, together=False)
+    pace = RateLimiter(spec, None)
     pace.steps_A[0] = 15
     assert pace.may_learn(0) and pace.may_learn(1)
     pace.updates_L[0] = 3
     assert pace.samples == 30 == pace.due and not pace.may_learn(0) and not pace.may_learn(1)
     pace.steps_A[0] = 20
     assert pace.may_learn(0)
-    together = Pace(PaceSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0), None)
+    together = RateLimiter(RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0), None)
     together.steps_A[0], together.updates_L[0] = 20, 2
     assert not together.may_learn(0) and together.may_learn(1), "the other's are to come first"

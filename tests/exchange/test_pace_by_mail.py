@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veldt.exchange.on_ray.rate_limiter import PaceBook, PaceHere
-from veldt.exchange.rate_limiter import Pace, PaceSpec, least_slack
+from veldt.exchange.on_ray.rate_limiter import RateLimiterClient, RateLimiterServer
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec, least_slack
 
 
 @settings(max_examples=60, deadline=None)
@@ -34,10 +34,10 @@ def test_however_old_the_news_the_slack_holds_and_it_goes_on(
     slack = 2 * least_slack(
         intensity=intensity, batch=batch, steps_at_once=flush * actors, steps_kept_back=kept_back
     )
-    spec = PaceSpec(actors, 1, intensity, starts + batch, batch, slack)
-    pace = Pace(spec, context=None)
-    book = PaceBook(pace, {1 + n: n for n in range(actors)}, {0: 0})
-    ends = [PaceHere(spec, -1, 0), *(PaceHere(spec, n, -1) for n in range(actors))]
+    spec = RateLimiterSpec(actors, 1, intensity, starts + batch, batch, slack)
+    pace = RateLimiter(spec, context=None)
+    book = RateLimiterServer(pace, {1 + n: n for n in range(actors)}, {0: 0})
+    ends = [RateLimiterClient(spec, -1, 0), *(RateLimiterClient(spec, n, -1) for n in range(actors))]
     stale = 0
     for turn, which in enumerate([*order, *range(12)] * 4):
         role = which % (actors + 1)
@@ -54,7 +54,7 @@ def test_however_old_the_news_the_slack_holds_and_it_goes_on(
         if turn in deaths and role > 0:  # what it had not reported is lost
             book.lost(role)
             stale += flush
-            ends[role] = PaceHere(spec, role - 1, -1)
+            ends[role] = RateLimiterClient(spec, role - 1, -1)
             ends[role].told(book.told(role))
         steps = sum(int(e.steps_A[n]) for n, e in enumerate(ends[1:]))
         samples = int(ends[0].updates_L[0]) * batch

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, GatheredWeights, Whole, cut, part_layouts
+from veldt.exchange.parameter_partition import (
+    COUNTS,
+    PARAMETERS,
+    ShardedParameters,
+    ShardedWeights,
+    cut,
+    part_layouts,
+)
 from veldt.exchange.weights import SharedWeights
 from veldt.networks.flat import FlatParameters
 
@@ -33,7 +40,7 @@ def test_the_whole_has_the_newest_of_each_part_and_the_oldest_ones_version() -> 
     bounds = cut(10, 3)
     parts = [SharedWeights(part_layouts(end - first), None) for first, end in bounds]
     values_P = np.zeros(10, np.float32)
-    whole = Whole(parts, values_P)
+    whole = ShardedParameters(parts, values_P)
     assert not whole.pull() and whole.version == -1
     for shard, (first, end) in enumerate(bounds):
         published(parts, shard, 3 + shard, np.full(end - first, shard, np.float32))
@@ -57,7 +64,7 @@ def test_who_acts_gets_a_networks_parameters_by_name(shards: int) -> None:
     learner, actor = made(1), made(2)
     bounds = cut(len(learner.master), shards)
     parts = [SharedWeights(part_layouts(end - first), None) for first, end in bounds]
-    weights, arrays = GatheredWeights(parts), actor.arrays()
+    weights, arrays = ShardedWeights(parts), actor.arrays()
     weights.check(arrays)
     assert weights.pull_if_newer(-1, arrays) == -1
     for shard, (first, end) in enumerate(bounds):

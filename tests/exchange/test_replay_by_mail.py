@@ -9,12 +9,12 @@ import pytest
 from letters import Post
 from numbered_shard import BATCH, ROWS, NumberedShard
 
-from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
+from veldt.exchange.on_ray.replay import RayReplayClient, RayReplayServer
 
 
 class Shard(NumberedShard):
     def __init__(self, post: Post, number: int, mass: np.ndarray) -> None:
-        end = ReplaySeller(post.starts(f"replay {number}"), "batches", BATCH, "learner")
+        end = RayReplayServer(post.starts(f"replay {number}"), "batches", BATCH, "learner")
         super().__init__(end, number, mass)
 
     def work(self) -> int:
@@ -33,7 +33,9 @@ class Memory:
         self.learner_begins()
 
     def learner_begins(self) -> None:
-        self.buyer = ReplayBuyer(self.post.starts("learner"), "batches", BATCH, ROWS, self.ahead, self.names)
+        self.buyer = RayReplayClient(
+            self.post.starts("learner"), "batches", BATCH, ROWS, self.ahead, self.names
+        )
 
     def shard_begins(self, number: int, mass: np.ndarray) -> None:
         self.shards[number] = Shard(self.post, number, mass)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters import Post
 
-from veldt.exchange.on_ray.slots import SlotReceiver, SlotSender
+from veldt.exchange.on_ray.slots import RaySlotConsumer, RaySlotProducer
 from veldt.runtime.shared import Layout
 
 SLOT = {"number": Layout((), "int64"), "rows": Layout((100,), "float32")}
@@ -27,8 +27,8 @@ SLOT = {"number": Layout((), "int64"), "rows": Layout((100,), "float32")}
 )
 def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
     depth, post = 3, Post()
-    receiver = SlotReceiver(post.starts("shard"), "steps", SLOT, 3)
-    senders = [SlotSender(post.starts(f"actor {n}"), "steps", SLOT, depth, n, "shard") for n in range(3)]
+    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 3)
+    senders = [RaySlotProducer(post.starts(f"actor {n}"), "steps", SLOT, depth, n, "shard") for n in range(3)]
     committed: list[list[int]] = [[], [], []]
     taken: list[list[int]] = [[], [], []]
     for number, (event, ring) in enumerate([*events, ("carry", 0)]):
@@ -63,8 +63,8 @@ def test_slots_survive_either_end(who: str, monkeypatch: pytest.MonkeyPatch) -> 
     if who == "a letter":
         monkeypatch.setattr("veldt.exchange.on_ray.slots._AGAIN_S", 0.001)
     post, rng = Post(), np.random.default_rng(0)
-    receiver = SlotReceiver(post.starts("shard"), "steps", SLOT, 1)
-    sender = SlotSender(post.starts("actor"), "steps", SLOT, 3, 0, "shard")
+    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 1)
+    sender = RaySlotProducer(post.starts("actor"), "steps", SLOT, 3, 0, "shard")
     sent, received, number, restarts = [], [], 0, 0
     for _ in range(3000):
         match rng.integers(5):
@@ -87,9 +87,9 @@ def test_slots_survive_either_end(who: str, monkeypatch: pytest.MonkeyPatch) -> 
                     if post.under_way:
                         post.under_way.popleft()
                 elif who == "shard":
-                    receiver = SlotReceiver(post.starts("shard"), "steps", SLOT, 1)
+                    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 1)
                 else:
-                    sender = SlotSender(post.starts("actor"), "steps", SLOT, 3, 0, "shard")
+                    sender = RaySlotProducer(post.starts("actor"), "steps", SLOT, 3, 0, "shard")
     if who == "a letter":
         time.sleep(0.01)
         for _ in range(3):
@@ -113,8 +113,8 @@ def test_slots_survive_either_end(who: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_slots_block_at_their_depth_until_one_is_released() -> None:
     post = Post()
-    receiver = SlotReceiver(post.starts("shard"), "steps", SLOT, 1)
-    sender = SlotSender(post.starts("actor"), "steps", SLOT, 2, 0, "shard")
+    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 1)
+    sender = RaySlotProducer(post.starts("actor"), "steps", SLOT, 2, 0, "shard")
     for _ in range(2):
         assert sender.slot(0.0) is not None
         sender.commit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 
 DISCRETE = ActionSpec("discrete", sizes=(6,), start=(0,))
 MULTI = ActionSpec("multi", sizes=(3, 2), start=(0, 0), env_shape=(2,))
@@ -14,9 +14,9 @@ COLOUR = ArraySpec((64, 48, 3), "uint8")
 TINY = ArraySpec((6, 10, 10), "uint8")
 
 
-def spec(action: ActionSpec = DISCRETE, **fields: ArraySpec) -> SimulatorSpec:
-    return SimulatorSpec(fields, action)
+def spec(action: ActionSpec = DISCRETE, **fields: ArraySpec) -> EnvSpec:
+    return EnvSpec(fields, action)
 
 
-def single(field: ArraySpec, action: ActionSpec = DISCRETE) -> SimulatorSpec:
-    return SimulatorSpec({"": field}, action)
+def single(field: ArraySpec, action: ActionSpec = DISCRETE) -> EnvSpec:
+    return EnvSpec({"": field}, action)

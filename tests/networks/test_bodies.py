@@ -9,7 +9,7 @@ from specs import ATARI, COLOUR, TINY, VECTOR, single, spec
 from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec
-from veldt.networks.build import Custom, Fields, Images, build_torso
+from veldt.networks.build import DictTorso, ImageTorso, UserTorso, build_torso
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.q_network import QNetwork
 from veldt.networks.torsos import MLP, Activation, dqn_net
@@ -101,8 +101,8 @@ def test_the_body_of_one_layer_is_the_scaled_input() -> None:
 def test_a_dicts_bodies_are_side_by_side_and_their_tops_together() -> None:
     wanted = spec(camera=COLOUR, velocity=VECTOR)
     body = build_torso("auto", wanted, HIDDEN, top=False)
-    assert isinstance(body, Fields)
-    assert [type(part) for part in body.torsos] == [Images, MLP]
+    assert isinstance(body, DictTorso)
+    assert [type(part) for part in body.torsos] == [ImageTorso, MLP]
     given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
     assert body(given).shape == (3, body.features)
     assert body.features == sum(part.features for part in body.torsos)  # type: ignore[misc]
@@ -111,7 +111,7 @@ def test_a_dicts_bodies_are_side_by_side_and_their_tops_together() -> None:
 
 def test_a_users_module_is_taken_whole() -> None:
     body = build_torso(lambda shape: nn.Linear(shape[0], 7), single(VECTOR), HIDDEN, top=False)
-    assert isinstance(body, Custom)
+    assert isinstance(body, UserTorso)
     assert (body.features, body.top_width) == (7, 0)
 
 

@@ -7,20 +7,20 @@ import torch
 from specs import ATARI, COLOUR, TINY, VECTOR, single, spec
 from torch import Tensor, nn
 
-from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.errors import UsageError
-from veldt.networks.build import Custom, Fields, Images, build_torso
+from veldt.networks.build import DictTorso, ImageTorso, UserTorso, build_torso
 from veldt.networks.torsos import MLP, ConvolutionalTorso, ImpalaTorso
 
 FLAT_IMAGE = ArraySpec((30, 40), "uint8")
 BATCH = 3
 
 
-def build(network: object, wanted: SimulatorSpec) -> nn.Module:
+def build(network: object, wanted: EnvSpec) -> nn.Module:
     return build_torso(network, wanted, (32, 16))  # type: ignore[arg-type]
 
 
-def inputs(wanted: SimulatorSpec) -> Tensor | dict[str, Tensor]:
+def inputs(wanted: EnvSpec) -> Tensor | dict[str, Tensor]:
     fields = {
         name: torch.zeros(BATCH, *field.network_shape, dtype=getattr(torch, field.dtype))
         for name, field in wanted.observation.items()
@@ -30,7 +30,7 @@ def inputs(wanted: SimulatorSpec) -> Tensor | dict[str, Tensor]:
 
 def filters(torso: nn.Module) -> list[int]:
     """Filters of each convolution of an image torso: they tell the networks apart."""
-    assert isinstance(torso, Images)
+    assert isinstance(torso, ImageTorso)
     assert isinstance(torso.torso, ConvolutionalTorso)
     return [convolution.out_channels for convolution in torso.torso.convolutions]
 
@@ -54,8 +54,8 @@ def test_auto_gives_images_of_a_few_pixels_the_small_network() -> None:
 def test_auto_gives_each_field_of_a_dict_its_own() -> None:
     wanted = spec(camera=COLOUR, velocity=VECTOR)
     torso = build("auto", wanted)
-    assert isinstance(torso, Fields)
-    assert [type(part) for part in torso.torsos] == [Images, MLP]
+    assert isinstance(torso, DictTorso)
+    assert [type(part) for part in torso.torsos] == [ImageTorso, MLP]
     assert torso(inputs(wanted)).shape == (BATCH, 256 + 16)
 
 
@@ -140,7 +140,7 @@ def test_a_convolution_for_a_vector_is_refused_not_ignored(name: str) -> None:
 
 def test_the_vectors_beside_an_image_get_an_mlp_under_any_name() -> None:
     torso = build("impala", spec(camera=COLOUR, velocity=VECTOR))
-    assert isinstance(torso, Fields)
+    assert isinstance(torso, DictTorso)
     assert isinstance(torso.torsos[0].torso, ImpalaTorso)
     assert isinstance(torso.torsos[1], MLP)
 
@@ -162,13 +162,13 @@ class OfFields(nn.Module):
 
 def test_a_factory_gets_the_shape_and_its_features_are_counted() -> None:
     torso = build(own_torso, single(VECTOR))
-    assert isinstance(torso, Custom)
+    assert isinstance(torso, UserTorso)
     assert torso.features == 11
 
 
 def test_a_factory_for_a_dict_gets_the_shapes_by_name() -> None:
     torso = build(OfFields, spec(a=VECTOR, b=ArraySpec((2, 2), "float32")))
-    assert isinstance(torso, Custom)
+    assert isinstance(torso, UserTorso)
     assert torso.module.shapes == {"a": (5,), "b": (2, 2)}
     assert torso.features == 9
 

@@ -9,8 +9,8 @@ import torch
 from specs import ATARI, COLOUR, VECTOR, single, spec
 from torch import Tensor, nn
 
-from veldt.envs.spec import ArraySpec, SimulatorSpec
-from veldt.networks.build import Custom, build_torso
+from veldt.envs.spec import ArraySpec, EnvSpec
+from veldt.networks.build import UserTorso, build_torso
 from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.precision import apply_precision
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 SIZE, ROWS = 3, 7
 
 
-def network(wanted: SimulatorSpec, hidden: tuple[int, ...] = (32, 16)) -> DeterministicActorCritic:
+def network(wanted: EnvSpec, hidden: tuple[int, ...] = (32, 16)) -> DeterministicActorCritic:
     torch.manual_seed(0)
     build = functools.partial(build_torso, "auto", wanted, hidden, top=False, activation="relu")
     return DeterministicActorCritic(build, SIZE)
@@ -126,7 +126,7 @@ def test_on_a_users_own_module_heads_stand_directly() -> None:
     own = DeterministicActorCritic(
         functools.partial(build_torso, own_body, single(VECTOR), (32,), top=False), SIZE
     )
-    assert isinstance(own.torso, Custom)
+    assert isinstance(own.torso, UserTorso)
     assert own.actor.last.weight.shape == (SIZE, 9)
     assert own.critic.last.weight.shape == (1, 9 + SIZE)
     assert own(observations(VECTOR)).shape == (ROWS, SIZE)

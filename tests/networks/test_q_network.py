@@ -10,8 +10,8 @@ import torch
 from specs import ATARI, COLOUR, VECTOR, single, spec
 from torch import Tensor, nn
 
-from veldt.envs.spec import ArraySpec, SimulatorSpec
-from veldt.networks.build import Custom, build_torso
+from veldt.envs.spec import ArraySpec, EnvSpec
+from veldt.networks.build import UserTorso, build_torso
 from veldt.networks.noisy import NoisyLinear
 from veldt.networks.precision import apply_precision
 from veldt.networks.q_network import QNetwork
@@ -24,7 +24,7 @@ NOISY = pytest.mark.parametrize("noisy", [True, False], ids=["noisy", "plain"])
 ATOMS = pytest.mark.parametrize("atoms", [1, 51])
 
 
-def network(wanted: SimulatorSpec, *, atoms: int = 1, dueling: bool, noisy: bool = False) -> QNetwork:
+def network(wanted: EnvSpec, *, atoms: int = 1, dueling: bool, noisy: bool = False) -> QNetwork:
     torch.manual_seed(0)
     build = functools.partial(build_torso, "auto", wanted, (32, 16), top=False, activation="relu")
     return QNetwork(build, ACTIONS, atoms=atoms, dueling=dueling, noisy=noisy)
@@ -103,7 +103,7 @@ def test_on_a_users_own_module_heads_stand_directly(dueling: bool) -> None:
         build_torso, lambda shape: nn.Linear(shape[0], 9), single(VECTOR), (32,), top=False
     )
     own = QNetwork(build, ACTIONS, dueling=dueling, noisy=True)
-    assert isinstance(own.torso, Custom)
+    assert isinstance(own.torso, UserTorso)
     assert own(observations(VECTOR), noise_for(own)).shape == (ROWS, ACTIONS)
     assert own.noise_width == (9 + ACTIONS) + (9 + 1 if dueling else 0)
     assert own.low_precision_parts() == [own.torso]

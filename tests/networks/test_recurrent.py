@@ -14,7 +14,13 @@ from veldt.envs.spec import ActionSpec, ArraySpec
 from veldt.networks.actor_critic import policy_distribution
 from veldt.networks.build import build_torso
 from veldt.networks.precision import apply_precision
-from veldt.networks.recurrent import LSTM, Memories, RecurrentActorCritic, Remembering, memory_of
+from veldt.networks.recurrent import (
+    LSTM,
+    RecurrentActorCritic,
+    RecurrentForward,
+    RecurrentState,
+    recurrent_size_of,
+)
 
 CPU = torch.device("cpu")
 UNITS = 6
@@ -64,7 +70,7 @@ def test_the_unrolled_pass_is_acting_step_by_step(begins: list[list[bool]], seed
     observation_TBO = torch.randn(steps, width, 5, generator=generator)
     memory_BM = torch.randn(width, own.memory, generator=generator)
     policy_NP, value_N, after_BM = own(observation_TBO.flatten(0, 1), memory_BM, begins_TB)
-    memories = Memories(own, own.memory, width, CPU)
+    memories = RecurrentState(own, own.memory, width, CPU)
     memories.state_BM.copy_(memory_BM)
     with torch.no_grad():
         for t in range(steps):
@@ -82,7 +88,7 @@ def test_calls_go_on_where_the_one_before_ended() -> None:
     begins_SB = torch.rand(6, 3) < 0.3
     begins_SB[5, 1] = True
     whole = own(observation_SBO.flatten(0, 1), memory_BM, begins_SB)
-    along = Remembering(own, memory_BM, begins_SB)
+    along = RecurrentForward(own, memory_BM, begins_SB)
     parts = [along(observation_SBO[a:b].flatten(0, 1)) for a, b in ((0, 4), (4, 5), (5, 6))]
     for i in range(2):
         torch.testing.assert_close(torch.cat([part[i] for part in parts]), whole[i])
@@ -140,15 +146,15 @@ def test_a_fields_observation_is_followed_too() -> None:
     own = RecurrentActorCritic(Sum, DISCRETE, UNITS)
     a, b, begins_TB = torch.randn(6, 5), torch.randn(6, 5), torch.zeros(3, 2, dtype=torch.bool)
     memory_BM = torch.zeros(2, own.memory)
-    policy, value = Remembering(own, memory_BM, begins_TB)({"a": a, "b": b})
+    policy, value = RecurrentForward(own, memory_BM, begins_TB)({"a": a, "b": b})
     assert torch.equal(policy, own({"a": a, "b": b}, memory_BM)[0])
     assert len(value) == 6
 
 
 def test_without_an_lstm_nothing_is_remembered() -> None:
     plain = nn.Linear(5, 2)
-    assert memory_of(plain) == 0
-    memories = Memories(plain, 0, 3, CPU)
+    assert recurrent_size_of(plain) == 0
+    memories = RecurrentState(plain, 0, 3, CPU)
     assert memories.at(slice(0, 2), np.zeros(2)) is plain
     assert memories.state_BM.numel() == 0
 

@@ -10,7 +10,7 @@ import veldt
 from veldt.algorithms.c51 import RainbowConfig
 from veldt.algorithms.dqn import DQNConfig
 from veldt.cli.training import WITH_ROLES
-from veldt.config.train_config import ALGORITHMS, TrainConfig, misfit
+from veldt.config.train_config import ALGORITHMS, TrainConfig, incompatibility
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES, Recipe, derived_of, find
 from veldt.replay.settings import ReplayConfig
@@ -21,7 +21,7 @@ PAIRS = [
     (recipe, algorithm)
     for recipe in RECIPES.values()
     for algorithm in ALGORITHMS
-    if misfit(recipe.system, algorithm) is None
+    if incompatibility(recipe.system, algorithm) is None
 ]
 each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
 each_env = pytest.mark.parametrize("env", ENVS)

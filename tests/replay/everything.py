@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from veldt.replay.buffer import Replay, Sample
+from veldt.replay.buffer import ReplayBuffer, ReplaySample
 
 
 class Everything:
     """An index that draws each sampleable transition once."""
 
-    def __init__(self, replay: Replay) -> None:
+    def __init__(self, replay: ReplayBuffer) -> None:
         self._ring = replay.ring
 
     def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -18,6 +18,6 @@ class Everything:
         return position_N, np.ones(len(position_N))
 
 
-def everything(replay: Replay) -> Sample:
+def everything(replay: ReplayBuffer) -> ReplaySample:
     replay.index = Everything(replay)  # type: ignore[assignment]
     return replay.sample(len(replay), 0)

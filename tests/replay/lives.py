@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 
 ACTION = ActionSpec("discrete", sizes=(5,), start=(0,))
-FRAMES = SimulatorSpec({"": ArraySpec((3, 2), "uint8", 3)}, ACTION)
-FOUR_FRAMES = SimulatorSpec({"": ArraySpec((3, 5), "uint8", 4)}, ACTION)
-VECTOR = SimulatorSpec({"": ArraySpec((3,), "float32")}, ACTION)
-SEVERAL = SimulatorSpec(
+FRAMES = EnvSpec({"": ArraySpec((3, 2), "uint8", 3)}, ACTION)
+FOUR_FRAMES = EnvSpec({"": ArraySpec((3, 5), "uint8", 4)}, ACTION)
+VECTOR = EnvSpec({"": ArraySpec((3,), "float32")}, ACTION)
+SEVERAL = EnvSpec(
     {
         "camera": ArraySpec((3, 2), "uint8", 4),
         "map": ArraySpec((2, 2), "uint8"),
@@ -62,7 +62,7 @@ class Life:
 class World:
     """Simulators that live at random; `slots` yields each slot when it is full, and goes on from it afterwards."""
 
-    def __init__(self, spec: SimulatorSpec, steps: int, width: int, waits: bool, seed: int) -> None:
+    def __init__(self, spec: EnvSpec, steps: int, width: int, waits: bool, seed: int) -> None:
         self.spec, self.waits, self.seed = spec, waits, seed
         self.slot = Trajectory(spec, steps, width, None)
         self.lives = [Life() for _ in range(width)]

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lives import FOUR_FRAMES, SPECS, VECTOR, World
 
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.errors import UsageError, VeldtError
 from veldt.replay import size
-from veldt.replay.buffer import Replay
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
 from veldt.replay.settings import ReplayConfig
@@ -21,19 +21,19 @@ from veldt.replay.size import replay_bytes
 from veldt.runtime.system_memory import _left_by_groups
 
 ONE, THREE = NStep(1, 0.99, False, False), NStep(3, 0.99, True, True)
-ATARI = SimulatorSpec({"": ArraySpec((104, 80), "uint8", 4)}, ActionSpec("discrete", sizes=(18,), start=(0,)))
+ATARI = EnvSpec({"": ArraySpec((104, 80), "uint8", 4)}, ActionSpec("discrete", sizes=(18,), start=(0,)))
 
 
 def prioritised(replay_size: int, alpha: float = 1.0) -> ReplayConfig:
     return ReplayConfig(replay_size=replay_size, replay="prioritised", priority_exponent=alpha)
 
 
-def leaves(replay: Replay) -> np.ndarray:
+def leaves(replay: ReplayBuffer) -> np.ndarray:
     assert isinstance(replay.index, Prioritised)
     return replay.index.tree.leaves
 
 
-def check_leaves(replay: Replay) -> None:
+def check_leaves(replay: ReplayBuffer) -> None:
     """Exactly the sampleable rows can be drawn."""
     ring = replay.ring
     assert np.flatnonzero(leaves(replay)).tolist() == sorted(ring.between(ring.first, ring.end).tolist())
@@ -53,7 +53,7 @@ def test_updates_reach_what_they_name_or_are_dropped_and_counted(
 ) -> None:
     """Each step's priority is made its own number, while the ring wraps; late updates must change no newer row's."""
     world = World(VECTOR, steps, width, waits, seed)
-    replay = Replay(VECTOR, width, prioritised(share * width), returns)
+    replay = ReplayBuffer(VECTOR, width, prioritised(share * width), returns)
     samples, dropped, updated = [], 0, {}
     for slot in world.slots(8):
         replay.append(slot)
@@ -81,7 +81,7 @@ def test_updates_reach_what_they_name_or_are_dropped_and_counted(
 def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns: NStep) -> None:
     """Also when other slots bring none; and the largest so far does not grow before."""
     world = World(VECTOR, 2, 2, False, 3)
-    replay = Replay(VECTOR, 2, prioritised(100), returns)
+    replay = ReplayBuffer(VECTOR, 2, prioritised(100), returns)
     given_at = {}
     for phase, slot in enumerate(world.slots(30)):
         brings = phase % 3 != 0
@@ -97,7 +97,7 @@ def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns:
 
 def test_what_was_parted_is_not_joined() -> None:
     """Though by its age the next slot could go on with the newest episode: returns do not cross the gap."""
-    joined, parted = (Replay(VECTOR, 2, prioritised(100), THREE) for _ in range(2))
+    joined, parted = (ReplayBuffer(VECTOR, 2, prioritised(100), THREE) for _ in range(2))
     times = 0
     for slot in World(VECTOR, 2, 2, False, 3).slots(40):
         ring = joined.ring
@@ -119,12 +119,12 @@ def test_what_was_parted_is_not_joined() -> None:
 def test_a_rows_own_priority_that_is_none_is_refused() -> None:
     (slot,) = World(VECTOR, 3, 1, False, 0).slots(1)
     with pytest.raises(VeldtError, match="training has diverged"):
-        Replay(VECTOR, 1, prioritised(10), ONE).append(slot, np.full((3, 1), np.nan))
+        ReplayBuffer(VECTOR, 1, prioritised(10), ONE).append(slot, np.full((3, 1), np.nan))
 
 
 def test_with_a_uniform_index_priorities_change_nothing() -> None:
     world = World(FOUR_FRAMES, 9, 2, False, 1)
-    replay = Replay(FOUR_FRAMES, 2, ReplayConfig(replay_size=20), THREE)
+    replay = ReplayBuffer(FOUR_FRAMES, 2, ReplayConfig(replay_size=20), THREE)
     for slot in world.slots(3):
         replay.append(slot)
     before = replay.sample(8, 5)
@@ -135,9 +135,9 @@ def test_with_a_uniform_index_priorities_change_nothing() -> None:
 
 @pytest.mark.parametrize("config", [ReplayConfig(replay_size=40), prioritised(40, 0.6)])
 @pytest.mark.parametrize("spec", SPECS)
-def test_compressed_frames_make_the_same_samples(spec: SimulatorSpec, config: ReplayConfig) -> None:
+def test_compressed_frames_make_the_same_samples(spec: EnvSpec, config: ReplayConfig) -> None:
     packed = ReplayConfig(**vars(config) | {"compress_frames": True})
-    plain, compressed = (Replay(spec, 2, kind, THREE) for kind in (config, packed))
+    plain, compressed = (ReplayBuffer(spec, 2, kind, THREE) for kind in (config, packed))
     for seed, slot in enumerate(World(spec, 6, 2, False, 8).slots(12)):
         plain.append(slot)
         compressed.append(slot)
@@ -150,7 +150,7 @@ def test_compressed_frames_make_the_same_samples(spec: SimulatorSpec, config: Re
 
 
 def test_a_sample_stays_while_the_next_is_drawn() -> None:
-    replay = Replay(FOUR_FRAMES, 1, ReplayConfig(replay_size=50), ONE)
+    replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(replay_size=50), ONE)
     for slot in World(FOUR_FRAMES, 30, 1, False, 2).slots(2):
         replay.append(slot)
     sample = replay.sample(5, 1)
@@ -161,7 +161,7 @@ def test_a_sample_stays_while_the_next_is_drawn() -> None:
 
 
 def test_stacks_have_the_networks_layout() -> None:
-    replay = Replay(FOUR_FRAMES, 1, ReplayConfig(replay_size=50), ONE)
+    replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(replay_size=50), ONE)
     for slot in World(FOUR_FRAMES, 30, 1, False, 2).slots(1):
         replay.append(slot)
     for array in (replay.sample(5, 1).observation[""], replay.sample(5, 1).next_observation[""]):
@@ -170,7 +170,7 @@ def test_stacks_have_the_networks_layout() -> None:
 
 
 def test_more_than_there_are_cannot_be_sampled() -> None:
-    replay = Replay(VECTOR, 2, ReplayConfig(replay_size=20), ONE)
+    replay = ReplayBuffer(VECTOR, 2, ReplayConfig(replay_size=20), ONE)
     with pytest.raises(UsageError, match="1 transitions cannot be sampled from the 0 that"):
         replay.sample(1, 0)
     assert replay.capacity == 20
@@ -185,8 +185,8 @@ def test_more_than_there_are_cannot_be_sampled() -> None:
 )
 def test_sizes_that_cannot_be(replay_size: int, width: int, returns: NStep, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Replay(VECTOR, width, ReplayConfig(replay_size=replay_size), returns)
-    Replay(VECTOR, width, ReplayConfig(replay_size=9), returns)
+        ReplayBuffer(VECTOR, width, ReplayConfig(replay_size=replay_size), returns)
+    ReplayBuffer(VECTOR, width, ReplayConfig(replay_size=9), returns)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +205,9 @@ def test_a_million_atari_transitions_take_little_more_than_their_single_frames(c
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_memory_taken_is_the_memory_reckoned_with(spec: SimulatorSpec) -> None:
+def test_the_memory_taken_is_the_memory_reckoned_with(spec: EnvSpec) -> None:
     config = prioritised(300)
-    replay = Replay(spec, 3, config, THREE)
+    replay = ReplayBuffer(spec, 3, config, THREE)
     ring = replay.ring
     stores = [store.array for store in ring.observation.values()]  # type: ignore[attr-defined]
     fields = [ring.action, ring.reward, ring.age, ring.version, ring.terminated, ring.truncated]
@@ -220,16 +220,16 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken(monkeypatch: py
     with pytest.raises(
         UsageError, match=r"1,000,000 and needs 7\.\d GiB of memory, 1\.0 GiB are available: 1\d0,000"
     ):
-        Replay(ATARI, 16, ReplayConfig(), THREE)
+        ReplayBuffer(ATARI, 16, ReplayConfig(), THREE)
     fits = ReplayConfig(replay_size=120_000)
     assert replay_bytes(ATARI, 16, fits, THREE) < 2**30
     # Compressed, all that is sure is that each frame is an object.
-    Replay(FOUR_FRAMES, 1, ReplayConfig(replay_size=100, compress_frames=True), ONE)
+    ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(replay_size=100, compress_frames=True), ONE)
     with pytest.raises(UsageError, match=r"1,000,000,000,000 and needs .* GiB of memory"):
-        Replay(ATARI, 16, ReplayConfig(replay_size=10**12, compress_frames=True), THREE)
+        ReplayBuffer(ATARI, 16, ReplayConfig(replay_size=10**12, compress_frames=True), THREE)
     monkeypatch.setattr(size, "available_memory", lambda: 10)
     with pytest.raises(UsageError, match="available: 0 would fit"):
-        Replay(VECTOR, 1, ReplayConfig(replay_size=100), ONE)
+        ReplayBuffer(VECTOR, 1, ReplayConfig(replay_size=100), ONE)
 
 
 def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:

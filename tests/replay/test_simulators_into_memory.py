@@ -9,12 +9,12 @@ import pytest
 from everything import everything
 
 from environments import Scripted
-from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
 from veldt.envs.env import StepperSettings
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.trajectory import Trajectory
-from veldt.replay.buffer import Replay
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
 
@@ -29,11 +29,11 @@ SCRIPT = [
 
 def full_slots(env: object, resets: str) -> Iterator[Trajectory]:
     """Each full slot, with steps numbered in place of policy versions; simulators begin after some random steps."""
-    config = SimulationConfig(num_simulators=WIDTH, resets=resets, decorrelate=5)  # type: ignore[arg-type]
+    config = EnvConfig(num_simulators=WIDTH, resets=resets, decorrelate=5)  # type: ignore[arg-type]
     settings = StepperSettings(resolve(env), 5, config, AtariConfig(max_episode_steps=9))
     plan = Plan("in-process", 0, 1, (), "for a test")
     spec = probe_spec(settings.source, settings.atari)
-    simulators = make_simulators(settings, spec, STEPS, plan, True, lambda b, t: None)
+    simulators = make_vector_envs(settings, spec, STEPS, plan, True, lambda b, t: None)
     slot, rng = simulators.trajectory, np.random.default_rng(0)
     try:
         simulators.start()
@@ -59,7 +59,7 @@ def test_every_step_leads_on_in_its_own_episode(resets: str) -> None:
     numbers: set[int] = set()
     replay = None
     for slot in full_slots(lambda: Scripted(SCRIPT), resets):
-        replay = replay or Replay(slot.spec, WIDTH, ReplayConfig(), NStep(1, 0.9, False, True))
+        replay = replay or ReplayBuffer(slot.spec, WIDTH, ReplayConfig(), NStep(1, 0.9, False, True))
         replay.append(slot)
         numbers |= set(slot.version[slot.valid].tolist())
     assert replay is not None
@@ -81,7 +81,9 @@ def test_stacks_are_those_that_the_policy_saw(resets: str) -> None:
     seen: dict[int, np.ndarray] = {}
     replay = None
     for slot in full_slots("ALE/Pong-v5", resets):
-        replay = replay or Replay(slot.spec, WIDTH, ReplayConfig(replay_size=300), NStep(2, 0.9, True, True))
+        replay = replay or ReplayBuffer(
+            slot.spec, WIDTH, ReplayConfig(replay_size=300), NStep(2, 0.9, True, True)
+        )
         replay.append(slot)
         for t, b in np.argwhere(slot.valid):
             seen[int(slot.version[t, b])] = slot.stacks[""][t, b].transpose(2, 0, 1).copy()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lives import SPECS, World
 from naive import sampleable, transition
 
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
-from veldt.replay.buffer import Replay, Sample
+from veldt.replay.buffer import ReplayBuffer, ReplaySample
 from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
 from veldt.replay.settings import ReplayConfig
@@ -31,7 +31,7 @@ from veldt.replay.settings import ReplayConfig
     seed=st.integers(0, 2**31),
 )
 def test_every_transition_is_as_it_was_lived(
-    spec: SimulatorSpec,
+    spec: EnvSpec,
     steps: int,
     width: int,
     waits: bool,
@@ -43,7 +43,7 @@ def test_every_transition_is_as_it_was_lived(
 ) -> None:
     share = max(share, returns.steps)
     world = World(spec, steps, width, waits, seed)
-    replay = Replay(
+    replay = ReplayBuffer(
         spec, width, ReplayConfig(replay_size=share * width, compress_frames=compress), returns, threads
     )
     for slot in world.slots(1 + 40 // steps):
@@ -66,12 +66,12 @@ def test_every_transition_is_as_it_was_lived(
     seed=st.integers(0, 2**31),
 )
 def test_simulators_may_bring_their_slots_at_different_times(
-    spec: SimulatorSpec, steps: int, widths: list[int], share: int, compress: bool, seed: int
+    spec: EnvSpec, steps: int, widths: list[int], share: int, compress: bool, seed: int
 ) -> None:
     """The memory of them all is the same whether its parts come side by side or one after the other."""
     width, returns = sum(widths), NStep(3, 0.9, False, True)
     config = ReplayConfig(replay_size=share * width, replay="prioritised", compress_frames=compress)
-    together, apart = Replay(spec, width, config, returns), Replay(spec, width, config, returns)
+    together, apart = ReplayBuffer(spec, width, config, returns), ReplayBuffer(spec, width, config, returns)
     slots = [copy(slot, 0, width) for slot in World(spec, steps, width, False, seed).slots(30 // steps)]
     rng = np.random.default_rng(seed)
     priorities = [rng.random(slot.reward.shape) for slot in slots]
@@ -104,7 +104,7 @@ def copy(slot: Trajectory, first: int, count: int) -> Trajectory:
     return made
 
 
-def check(sample: Sample, world: World, returns: NStep) -> None:
+def check(sample: ReplaySample, world: World, returns: NStep) -> None:
     for n, number in enumerate(sample.version_N):
         wanted = transition(world, returns, int(number))
         np.testing.assert_array_equal(sample.action_N[n], wanted.action)

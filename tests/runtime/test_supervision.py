@@ -10,7 +10,7 @@ import pytest
 from veldt.errors import RoleError
 from veldt.runtime import supervision
 from veldt.runtime.messages import pack
-from veldt.runtime.supervision import Place, RolePlan, Supervision
+from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 pytestmark = pytest.mark.alone
 
@@ -44,7 +44,7 @@ class Plays(Supervision):
         self.lives = lives
         self.start()
 
-    def begun(self, place: Place) -> Played:
+    def begun(self, place: SupervisedRole) -> Played:
         return self.lives[place.number]
 
     def wait(self, patience_s: float) -> None:
@@ -66,19 +66,19 @@ def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
     part = pack({"kind": "part", "number": 1})
     plays = Plays([plan("learner"), plan("actor", restarts=0)], [Played([part]), Played(alive=False)])
     with pytest.raises(RoleError, match="the actor died"):
-        plays.look(0.0)
+        plays.poll(0.0)
     plays.stopping = True
-    assert [message.kind for message in plays.look(0.0)] == ["part"]
+    assert [message.kind for message in plays.poll(0.0)] == ["part"]
 
 
 def test_who_misses_another_is_not_the_one_that_was_lost() -> None:
     plans = [plan(f"learner {rank}", restarts=0, group="learner") for rank in range(2)]
     misses = Played([failed("PeerLost: closed by peer", is_final=False, is_echo=True)], alive=False)
     plays = Plays(plans, [misses, Played(alive=True)])
-    plays.look(0.0)  # the other does not count as dead yet
+    plays.poll(0.0)  # the other does not count as dead yet
     plays.lives[1].is_alive = False
     with pytest.raises(RoleError, match="the learner 1 died") as caught:
-        plays.look(0.0)
+        plays.poll(0.0)
     assert not caught.value.is_final
 
 
@@ -87,7 +87,7 @@ def test_who_misses_nobody_that_can_be_seen_is_lost_itself(monkeypatch: pytest.M
     plans = [plan(f"learner {rank}", restarts=0, group="learner") for rank in range(2)]
     misses = Played([failed("PeerLost: in vain", is_final=False, is_echo=True)], alive=False)
     with pytest.raises(RoleError, match="the learner 0 failed \\(PeerLost: in vain\\)"):
-        Plays(plans, [misses, Played(alive=True)]).look(0.0)
+        Plays(plans, [misses, Played(alive=True)]).poll(0.0)
 
 
 @pytest.mark.parametrize("restarts", [0, 3])
@@ -97,14 +97,14 @@ def test_of_a_group_the_one_that_failed_for_good_is_named(restarts: int) -> None
     plays = Plays(plans, [misses, Played(alive=True)])
     plays.lives[1].says.append(failed("training has diverged", is_final=True))
     with pytest.raises(RoleError, match=r"the learner 1 failed \(training has diverged\)"):
-        plays.look(0.0)
+        plays.poll(0.0)
 
 
 def test_a_role_that_never_begins_is_not_tried_for_ever() -> None:
     plays = Plays([plan("actor", restarts=100)], [Played(alive=False)])
     with pytest.raises(RoleError, match="the actor died once more, after 2 restarts"):
         for _ in range(200):
-            plays.look(0.0)
+            plays.poll(0.0)
             time.sleep(0.01)
 
 
@@ -118,11 +118,11 @@ def test_everybody_may_have_been_stopped_for_a_while(monkeypatch: pytest.MonkeyP
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     plays = Plays([plan("actor")], [Played()])
-    assert plays.look(0.0) == []
+    assert plays.poll(0.0) == []
     now[0] += 300.0  # the whole family, by the terminal or the machine
-    assert plays.look(0.0) == []
+    assert plays.poll(0.0) == []
     heard = []
     for _ in range(31):
         now[0] += 1.0
-        heard += plays.look(0.0)
+        heard += plays.poll(0.0)
     assert [message.kind for message in heard] == ["restarted"], "that one is hung"

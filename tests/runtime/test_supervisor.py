@@ -17,7 +17,7 @@ import pytest
 from veldt.errors import RoleError
 from veldt.runtime.processes import forkserver
 from veldt.runtime.roles import Control
-from veldt.runtime.supervisor import Message, RolePlan, Supervisor
+from veldt.runtime.supervisor import RoleMessage, RolePlan, Supervisor
 from veldt.runtime.watchdog import within
 
 pytestmark = pytest.mark.alone
@@ -26,12 +26,14 @@ DEADLINE_S = 60.0
 
 
 def works(control: Control, task: str) -> None:
-    fellows = [control.fellows.index, control.fellows.count]
-    control.say("working", np_array(control.attempt), attempt=control.attempt, task=task, fellows=fellows)
+    fellows = [control.peers.index, control.peers.count]
+    control.send(
+        "working", np_array(control.restart_count), attempt=control.restart_count, task=task, fellows=fellows
+    )
     while not control.stopping:
-        control.beat()
+        control.heartbeat()
         time.sleep(0.01)
-    control.say("finishing")
+    control.send("finishing")
 
 
 def np_array(value: int) -> dict[str, np.ndarray]:
@@ -39,35 +41,35 @@ def np_array(value: int) -> dict[str, np.ndarray]:
 
 
 def fails(control: Control) -> None:
-    control.beat()
+    control.heartbeat()
     raise ValueError("two and two are five")
 
 
 def hangs_at_first(control: Control) -> None:
-    if control.attempt:
+    if control.restart_count:
         works(control, "again")
     time.sleep(1000)
 
 
 def stuck(control: Control) -> None:
     while True:  # whatever it is asked
-        control.beat()
+        control.heartbeat()
         time.sleep(0.01)
 
 
 @contextmanager
-def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[Message]]]]:
+def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[RoleMessage]]]]:
     """A supervisor of running roles, and what looks until it has heard a number of messages of a kind."""
     supervisor = Supervisor(forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"]), plans)
 
-    heard: list[Message] = []
+    heard: list[RoleMessage] = []
 
-    def hear(kind: str, count: int = 1) -> list[Message]:
+    def hear(kind: str, count: int = 1) -> list[RoleMessage]:
         """The next messages of a kind; others stay to be asked for."""
         end = time.monotonic() + DEADLINE_S
         while len(found := [message for message in heard if message.kind == kind]) < count:
             assert time.monotonic() < end, f"heard only {heard}"
-            heard.extend(supervisor.look(0.05))
+            heard.extend(supervisor.poll(0.05))
         taken = found[:count]
         heard[:] = [message for message in heard if not any(message is one for one in taken)]
         return taken
@@ -88,8 +90,8 @@ def does_not_hear(control: Control) -> None:
 
 def begins_slowly(control: Control) -> None:
     time.sleep(3.0)
-    control.beat()
-    control.say("begun")
+    control.heartbeat()
+    control.send("begun")
     time.sleep(1000)
 
 
@@ -153,7 +155,7 @@ def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
 
 
 def test_until_its_first_sign_of_life_a_role_may_take_longer() -> None:
-    slow = RolePlan("slow", begins_slowly, (), restarts=0, deadline_s=1.0, begin_s=60.0)
+    slow = RolePlan("slow", begins_slowly, (), max_restarts=0, deadline_s=1.0, startup_timeout_s=60.0)
     with supervised(slow) as (_, hear):
         hear("begun")
         with pytest.raises(RoleError, match="slow gave no sign of life for 1 s"):

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from veldt.envs.source import resolve
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.weights import SharedWeights
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.runtime.supervisor import Message, Supervisor
+from veldt.runtime.supervisor import RoleMessage, Supervisor
 from veldt.systems.apex.graph import apex
-from veldt.systems.driver.local_runtime import supervised_here
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.driver.local_runtime import start_local
+from veldt.systems.planning.run_plan import make_run_plan
 
 pytestmark = pytest.mark.alone
 
@@ -50,28 +50,28 @@ SETTINGS = {
 @dataclass
 class Running:
     supervisor: Supervisor
-    pace: Pace
+    pace: RateLimiter
     edge: ReplayEdge
     weights: SharedWeights
     arrays: dict[str, np.ndarray]
-    heard: list[Message]
+    heard: list[RoleMessage]
 
     def until(self, what: str, holds: object) -> None:
         end = time.monotonic() + DEADLINE_S
         while not holds():  # type: ignore[operator]
             assert time.monotonic() < end, f"not in time: {what}"
-            self.heard += self.supervisor.look(0.05)
+            self.heard += self.supervisor.poll(0.05)
 
-    def of(self, kind: str) -> list[Message]:
+    def of(self, kind: str) -> list[RoleMessage]:
         return [message for message in self.heard if message.kind == kind]
 
 
 @contextmanager
 def running(recipe: str) -> Iterator[Running]:
     config = with_settings(find("apex-dqn").config("CartPole-v1", recipe), SETTINGS)
-    assembly = assemble(config, resolve("CartPole-v1"))
+    assembly = make_run_plan(config, resolve("CartPole-v1"))
     graph = apex(assembly)
-    supervisor, edges = supervised_here(graph)
+    supervisor, edges = start_local(graph)
     supervisor.start()
     try:
         yield Running(supervisor, edges["pace"], edges["batches 0"], edges["weights"], assembly.weights(), [])

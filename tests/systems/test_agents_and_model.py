@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from environments import PaidAtTheEnd
-from veldt.algorithms.rollout import Rollout, along
+from veldt.algorithms.rollout import Rollout, unroll_forward
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.source import resolve
-from veldt.exchange.graph import made_here
+from veldt.exchange.graph import make_local_edges
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.processes import forkserver
-from veldt.systems.ga3c.agents import Agents
+from veldt.systems.ga3c.agents import AgentHost
 from veldt.systems.ga3c.graph import ga3c
 from veldt.systems.ga3c.model import Model
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 AGENTS, STEPS = 6, 5
 
@@ -53,20 +53,20 @@ class Roles:
             small["hidden"] = (16,)
         algorithm = settings.pop("algorithm", None)
         config = with_settings(find("ga3c").config(env, algorithm), small | settings)
-        graph = ga3c(assemble(config, resolve(env)))
-        self.edges = made_here(graph.edges, forkserver(["veldt.envs.worker", "gymnasium"]))
+        graph = ga3c(make_run_plan(config, resolve(env)))
+        self.edges = make_local_edges(graph.edges, forkserver(["veldt.envs.worker", "gymnasium"]))
         inference, rollouts, self.pace = (self.edges[name] for name in ("inference", "rollouts", "pace"))
         (model,), hosts = graph.roles[0].plans, graph.roles[1].plans
         self.model = Model(Alone(), model, inference, rollouts, self.pace, None)
         self.hosts = [
-            Agents(Alone(), plan, inference.client(plan.number), rollouts.producer(plan.number), self.pace)
+            AgentHost(Alone(), plan, inference.client(plan.number), rollouts.producer(plan.number), self.pace)
             for plan in hosts
         ]
 
     def play(self, turns: int, *, trains: bool) -> None:
         rng = random.Random(0)
         for _ in range(turns):
-            rng.choice(self.hosts).turn()
+            rng.choice(self.hosts).step()
             if rng.random() < 0.7:
                 self.model.predict()
             if trains and self.edges["rollouts"].waiting.sum() > rng.randrange(4):
@@ -138,7 +138,7 @@ def test_what_was_said_of_a_step_is_what_the_network_says_of_it(env: str, settin
                 unrolls.append(taken)
         for taken in unrolls:
             rollout, rows = taken.rollout(), taken.rows
-            forward = along(model._forward, rollout.memory)
+            forward = unroll_forward(model._forward, rollout.memory)
             with torch.no_grad():
                 parameters_NP, _ = forward(rollout.observations.rows(None))
             assert torch.allclose(rollout.extras["policy"].flatten(0, 1), parameters_NP, atol=1e-5)

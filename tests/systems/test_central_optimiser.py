@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
-from veldt.exchange.gradients import OneLearner
+from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.gradients import NoAllReduce
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule, _is_fused
 from veldt.learning.learner import Learner
 from veldt.learning.optimiser import CentralOptimiser, LocalOptimiser
@@ -77,7 +77,7 @@ class Learners:
             other.load_state_dict(first.state_dict())
             self.parameters.append(FlatParameters(other))
         initial = {PARAMETERS: self.parameters[0].master, **rule.state(self.parameters[0].master)}
-        spec = StoreSpec({name: value.numpy().copy() for name, value in initial.items()}, chunks, 60.0)
+        spec = CentralStoreSpec({name: value.numpy().copy() for name, value in initial.items()}, chunks, 60.0)
         self.store = CentralStore(spec, None)
         self.optimisers = [
             CentralOptimiser(algorithm, own, self.store.end(rank), local_steps)
@@ -225,7 +225,7 @@ def test_the_rounded_copy_is_that_of_the_parameters(local_steps: int) -> None:
     own.refresh()
     state = Adam().state(own.master)
     values = {name: value.numpy().copy() for name, value in {PARAMETERS: own.master, **state}.items()}
-    store = CentralStore(StoreSpec(values, 4, 60.0), None)
+    store = CentralStore(CentralStoreSpec(values, 4, 60.0), None)
     ends = [chunk.end for chunk in store.end(0).chunks()]
     assert any(0 < end < len(own.rounded) for end in ends) and any(end > len(own.rounded) for end in ends)
     optimiser = CentralOptimiser(Ruled(Adam()), own, store.end(0), local_steps)
@@ -296,7 +296,7 @@ def test_a_rate_of_ones_own_for_some_parameters() -> None:
     local, central = FlatParameters(network), FlatParameters(other)
     initial = {PARAMETERS: central.master, **rule.state(central.master)}
     store = CentralStore(
-        StoreSpec({name: value.numpy().copy() for name, value in initial.items()}, 4, 60.0), None
+        CentralStoreSpec({name: value.numpy().copy() for name, value in initial.items()}, 4, 60.0), None
     )
     here, there = LocalOptimiser(Slow(rule), local), CentralOptimiser(Slow(rule), central, store.end(0), 1)
     for gradient in gradients(len(local.master), 20):
@@ -333,10 +333,10 @@ def test_an_update_is_made_to_what_others_have_made_of_the_parameters(
 
     own, algorithm = FlatParameters(network), Falling(Adam())
     values = {PARAMETERS: own.master, **Adam().state(own.master)}
-    spec = StoreSpec({name: value.numpy().copy() for name, value in values.items()}, 2, 60.0)
+    spec = CentralStoreSpec({name: value.numpy().copy() for name, value in values.items()}, 2, 60.0)
     optimiser = CentralOptimiser(algorithm, own, CentralStore(spec, None).end(0), local_steps, meet)
     learner = Learner(
-        algorithm, network, own, OneLearner(), None, optimiser, version_of=lambda count: count + met
+        algorithm, network, own, NoAllReduce(), None, optimiser, version_of=lambda count: count + met
     )
     made_to = []
     for _ in expected:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from veldt.systems.ga3c.worker_pool import Crew
+from veldt.systems.ga3c.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.alone
 
@@ -30,11 +30,11 @@ def test_as_many_work_as_are_to() -> None:
         turns[threading.current_thread().name] += 1
         time.sleep(0.001)
 
-    crew = Crew("hand", 4, 1, turn)
+    crew = WorkerPool("hand", 4, 1, turn)
     crew.start()
     try:
         for working in (1, 3, 2, 4):
-            crew.working = working
+            crew.num_active = working
             expected = {f"hand {number}" for number in range(working)}
             time.sleep(0.01)  # for turns that had begun
             turns.clear()
@@ -56,7 +56,7 @@ def test_it_says_whether_all_have_gone_on() -> None:
             gate.wait(60.0)
         time.sleep(0.001)
 
-    crew = Crew("hand", 3, 2, turn)  # one is parked, and goes on all the same
+    crew = WorkerPool("hand", 3, 2, turn)  # one is parked, and goes on all the same
     crew.start()
     try:
         for _ in range(3):
@@ -79,7 +79,7 @@ def test_what_a_thread_raises_is_raised_in_the_owner() -> None:
     def turn() -> None:
         raise ValueError("broken")
 
-    crew = Crew("hand", 2, 1, turn)
+    crew = WorkerPool("hand", 2, 1, turn)
     crew.start()
     try:
         with pytest.raises(ValueError, match="broken") as caught:
@@ -101,7 +101,9 @@ def test_each_computes_with_the_threads_of_its_owner() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        crew = Crew("hand", 1, 1, lambda: seen.append(openmp.omp_get_max_threads()) or time.sleep(0.001))
+        crew = WorkerPool(
+            "hand", 1, 1, lambda: seen.append(openmp.omp_get_max_threads()) or time.sleep(0.001)
+        )
         crew.start()
         until(lambda: seen)
         crew.stop(10.0)

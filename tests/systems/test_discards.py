@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from veldt.systems.gorila.discard_monitor import Discards
+from veldt.systems.gorila.discard_monitor import DiscardMonitor
 
 
 def test_a_share_is_of_the_newest_window() -> None:
-    discards = Discards(lambda share: None)
+    discards = DiscardMonitor(lambda share: None)
     discards.add(1000, 1000)
     discards.add(1010, 1100)
     assert discards.share is None, "too few to say, but for those of a run before"
@@ -18,7 +18,7 @@ def test_a_share_is_of_the_newest_window() -> None:
 
 def test_it_is_said_once_with_the_share_when_most_are_discarded_for_long() -> None:
     said: list[float] = []
-    discards = Discards(said.append)
+    discards = DiscardMonitor(said.append)
     discards.add(0, 0)
     of = discarded = 0
     for share in (0.9, 0.9, 0.4, 0.8, 0.8):

@@ -52,7 +52,7 @@ def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **setti
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "where"), CASES, ids=IDS)
 def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(veldt.SimulatorError) as caught:
+    with pytest.raises(veldt.EnvError) as caught:
         train(how, tmp_path / "run", [(2, 1)], 3, **where)
     assert caught.value.simulator == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
     assert "environments:<Failing>, simulator 2 " in str(caught.value)
@@ -67,7 +67,7 @@ def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: P
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
 def test_what_was_learned_before_a_failure_is_not_lost(where: dict[str, Any], tmp_path: Path) -> None:
     """With the environment mended, the run goes on as if it had never failed."""
-    with pytest.raises(veldt.SimulatorError):
+    with pytest.raises(veldt.EnvError):
         train("raise", tmp_path / "failed", [(2, 5)], 3, **where)
     assert 0 < newest(tmp_path / "failed").step < 300
     mended = functools.partial(Failing, "raise", [], 3)
@@ -101,7 +101,7 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
 
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
 def test_an_environment_that_cannot_be_made(where: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(veldt.SimulatorError, match=r"environments:unmakeable could not be made.*no licence"):
+    with pytest.raises(veldt.EnvError, match=r"environments:unmakeable could not be made.*no licence"):
         veldt.train(
             "ppo", env="environments:unmakeable", run_dir=tmp_path / "run", quiet=True, **(SMALL | where)
         )

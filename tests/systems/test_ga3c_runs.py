@@ -16,7 +16,7 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.report import write_report
 from veldt.runs.checkpoints import CheckpointStore
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 SMALL: dict[str, Any] = {
     "num_simulators": 4,
@@ -84,7 +84,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
 
 def test_agents_are_shared_out_among_cores_if_nothing_is_said() -> None:
     config = with_settings(find("ga3c").config("CartPole-v1"), {"num_simulators": 6, "hosts": 0})
-    assembly = assemble(config, resolve("CartPole-v1"))
+    assembly = make_run_plan(config, resolve("CartPole-v1"))
     hosts = assembly.config.roles.hosts  # type: ignore[attr-defined]
     assert hosts >= 1 and 6 % hosts == 0
     assert any(text.startswith("6 agents in ") for text in assembly.decisions)

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from veldt.envs.source import resolve
-from veldt.exchange.parameter_partition import PARAMETERS, Whole
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.parameter_partition import PARAMETERS, ShardedParameters
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.runtime.supervisor import Message, Supervisor
-from veldt.systems.driver.local_runtime import supervised_here
+from veldt.runtime.supervisor import RoleMessage, Supervisor
+from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.gorila.graph import gorila
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 pytestmark = pytest.mark.alone
 
@@ -49,18 +49,18 @@ class Running:
     supervisor: Supervisor
     names: list[str]
     edges: dict[str, Any]
-    heard: list[Message]
+    heard: list[RoleMessage]
 
     @property
-    def pace(self) -> Pace:
-        pace: Pace = self.edges["pace"]
+    def pace(self) -> RateLimiter:
+        pace: RateLimiter = self.edges["pace"]
         return pace
 
     def until(self, what: str, holds: Any) -> None:
         end = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < end, f"not in time: {what}"
-            self.heard += self.supervisor.look(0.05)
+            self.heard += self.supervisor.poll(0.05)
 
     def until_all_have_learned(self, updates_L: np.ndarray) -> None:
         """So many updates, each learner."""
@@ -73,7 +73,7 @@ class Running:
             os.kill(self.pid(name), signal.SIGKILL)
         self.until(f"{names} again", lambda: len(self.of("restarted")) == before + len(names))
 
-    def of(self, kind: str) -> list[Message]:
+    def of(self, kind: str) -> list[RoleMessage]:
         return [message for message in self.heard if message.kind == kind]
 
     def pid(self, name: str) -> int:
@@ -81,9 +81,9 @@ class Running:
         started = [one for one in self.of("started") if self.names[one.role] == name]
         return int(started[-1].values["pid"])
 
-    def whole(self) -> Whole:
+    def whole(self) -> ShardedParameters:
         total = sum(edge._layouts[PARAMETERS].shape[0] for edge in self.parts)
-        whole = Whole(self.parts, np.zeros(total, np.float32))
+        whole = ShardedParameters(self.parts, np.zeros(total, np.float32))
         whole.pull()
         return whole
 
@@ -95,9 +95,9 @@ class Running:
 @contextmanager
 def running(settings: dict[str, Any]) -> Iterator[Running]:
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
-    graph = gorila(assemble(config, resolve("CartPole-v1")))
+    graph = gorila(make_run_plan(config, resolve("CartPole-v1")))
     names = [role.named(index) for role in graph.roles for index in range(len(role.plans))]
-    supervisor, edges = supervised_here(graph)
+    supervisor, edges = start_local(graph)
     supervisor.start()
     try:
         yield Running(supervisor, names, edges, [])

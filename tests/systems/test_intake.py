@@ -10,9 +10,9 @@ import torch
 from veldt.envs.arrangement import probe_spec
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
-from veldt.exchange.slots import Taken
+from veldt.exchange.slots import ReceivedSlot
 from veldt.sampling.unrolls import unroll_layouts
-from veldt.systems.ga3c.rollout_queue import Intake, TakenIn
+from veldt.systems.ga3c.rollout_queue import QueueStats, RolloutQueue
 
 STEPS = 3
 
@@ -21,10 +21,10 @@ class Queue:
     """Rollouts that are there, and those that come while somebody waits."""
 
     def __init__(self) -> None:
-        self.there, self.coming = deque[Taken](), deque[Taken]()
+        self.there, self.coming = deque[ReceivedSlot](), deque[ReceivedSlot]()
         self.released: list[int] = []
 
-    def take(self, deadline_s: float) -> Taken | None:
+    def take(self, deadline_s: float) -> ReceivedSlot | None:
         if not self.there and deadline_s and self.coming:
             self.there.append(self.coming.popleft())
         return self.there.popleft() if self.there else None
@@ -40,23 +40,23 @@ def test_a_trainer_takes_all_that_is_there_and_waits_for_enough() -> None:
     spec = probe_spec(resolve("CartPole-v1"), AtariConfig())
     layouts = unroll_layouts(spec, STEPS, 1, 2, 0)
 
-    def rollout(number: int) -> Taken:
+    def rollout(number: int) -> ReceivedSlot:
         arrays = {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}
         arrays["reward"][:] = number
-        return Taken(number, arrays)
+        return ReceivedSlot(number, arrays)
 
     queue = Queue()
-    intake = Intake(queue, spec, 2, torch.device("cpu"))
+    intake = RolloutQueue(queue, spec, 2, torch.device("cpu"))
     assert intake.take(0.1) is None
     queue.there.extend(map(rollout, range(3)))
     first = intake.take(0.1)
     assert first is not None and first.rows.reward[0].tolist() == [0, 1, 2] and queue.released == [0, 1, 2]
-    assert intake.taken == TakenIn(rollouts=3, batches=1, waiting=3)
+    assert intake.stats == QueueStats(rollouts=3, batches=1, waiting=3)
     queue.there.append(rollout(3))
     assert intake.take(0.0) is None and queue.released == [0, 1, 2], "too few yet"
     queue.coming.append(rollout(4))
     second = intake.take(0.1)
     assert second is not None and second.rows.reward[0].tolist() == [3, 4] and queue.released[3:] == [3, 4]
-    assert intake.taken - TakenIn(3, 1, 3) == TakenIn(rollouts=2, batches=1, waiting=1), (
+    assert intake.stats - QueueStats(3, 1, 3) == QueueStats(rollouts=2, batches=1, waiting=1), (
         "one had to be awaited"
     )

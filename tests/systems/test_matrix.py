@@ -14,7 +14,7 @@ from run_rows import metrics
 import veldt
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.cli import main
-from veldt.config.train_config import ALGORITHMS, System, misfit
+from veldt.config.train_config import ALGORITHMS, System, incompatibility
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES
 
@@ -90,7 +90,7 @@ def replays(algorithm: str) -> bool:
 def test_every_pair(system: System, algorithm: str, tmp_path: Path) -> None:
     recipe, settings = settings_of(system, algorithm)
     env = a_range if algorithm == "ddpg" else four_arms
-    if misfit(system, algorithm) is not None:
+    if incompatibility(system, algorithm) is not None:
         with pytest.raises(UsageError, match=f"^{algorithm} .*the system {system} "):
             veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, algorithm=algorithm)
         return
@@ -109,6 +109,6 @@ def test_the_matrix_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cells.keys() == ALGORITHMS.keys()
     for system, algorithm in PAIRS:
         cell = cells[algorithm][SYSTEMS.index(system)]
-        assert (cell == "-") == (misfit(system, algorithm) is not None)
+        assert (cell == "-") == (incompatibility(system, algorithm) is not None)
         assert cell in ("-", "yes") or RECIPES[cell].algorithm == algorithm
     assert "dqn, c51, rainbow, ddpg in impala: would take" in "\n".join(lines)

@@ -17,13 +17,13 @@ from environments import Failing, Hashed, dictionary, scripted
 from run_state import SMALL, newest
 from veldt.agent import Agent, make_network
 from veldt.algorithms.a2c import A2C, A2CConfig
-from veldt.algorithms.rollout import Rollout, after, along
+from veldt.algorithms.rollout import Rollout, bootstrap_forward, unroll_forward
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
-from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.envs.source import resolve
-from veldt.networks.recurrent import memory_of
+from veldt.networks.recurrent import recurrent_size_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.sampling.sampler import Sampler
@@ -64,7 +64,7 @@ class Rollouts:
         self.waits = resets == "wait"
         _attend(self.network)
         algorithm = config.make_algorithm(spec.action)
-        self.simulators = make_simulators(
+        self.simulators = make_vector_envs(
             StepperSettings(source, 5, config.simulation, config.atari),
             spec,
             STEPS,
@@ -80,12 +80,12 @@ class Rollouts:
             5,
             StageClock(),
             noise=algorithm.action_noise(self.network),
-            memory=memory_of(self.network),
+            memory=recurrent_size_of(self.network),
         )
 
     def next(self) -> Rollout:
         if self.sampler.phase:
-            self.sampler.carry_over()
+            self.sampler.start_next_rollout()
             if self.waits:
                 self.simulators.finish_resets()
         self.sampler.sample(0)
@@ -109,7 +109,7 @@ def test_the_learner_says_what_was_said_while_acting(make: Any, resets: str, gro
         rollout, network = rollouts.next(), rollouts.network
         memory = rollout.memory
         assert memory is not None and memory.last_BM is not None
-        forward = along(network, memory)
+        forward = unroll_forward(network, memory)
         with torch.no_grad():
             policy_NP, value_N = forward(rollout.observations.rows(None))
             torch.testing.assert_close(
@@ -118,7 +118,7 @@ def test_the_learner_says_what_was_said_while_acting(make: Any, resets: str, gro
             torch.testing.assert_close(value_N, rollout.extras["value"].flatten(), rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(forward.memory_BM, memory.last_BM)  # type: ignore[attr-defined]
             last = rollout.observations.last()
-            for mine, its in zip(forward(last), after(network, memory)(last), strict=True):
+            for mine, its in zip(forward(last), bootstrap_forward(network, memory)(last), strict=True):
                 torch.testing.assert_close(mine, its)
         remembered += int(memory.first_BM.any(-1).sum())
         begun += int(memory.begins_SB[:-1].sum())
@@ -178,7 +178,7 @@ def test_what_is_remembered_matters_to_these_tests() -> None:
 def test_a_network_without_memory_has_none_in_its_rollouts(tmp_path: Path) -> None:
     run = veldt.train("a2c", env=scripted, run_dir=tmp_path / "run", quiet=True, steps=100, **PLAIN)
     agent = veldt.load(run.path, env=scripted)
-    assert memory_of(agent._network) == 0
+    assert recurrent_size_of(agent._network) == 0
 
 
 PLAIN = {
@@ -243,7 +243,7 @@ def test_what_was_learned_before_a_failure_is_not_lost(tmp_path: Path) -> None:
             "a2c", env=env, run_dir=tmp_path / path, quiet=True, seed=3, steps=300, horizon=16, **RECURRENT
         )
 
-    with pytest.raises(veldt.SimulatorError):
+    with pytest.raises(veldt.EnvError):
         train("failed", [episode_seed(3, 2, 4)])
     veldt.resume(tmp_path / "failed", env=functools.partial(Failing, "raise", [], 5), quiet=True)
     train("whole", [])

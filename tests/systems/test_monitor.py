@@ -9,7 +9,7 @@ from run_rows import metrics
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.directory import RunDirectory
-from veldt.sampling.episodes import Scores
+from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
@@ -18,11 +18,11 @@ from veldt.tracking.stage_clock import StageClock
 def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -> None:
     config = with_settings(find("impala").config("CartPole-v1"), {"log_every": 0.0})
     directory = RunDirectory.create(tmp_path, "run")
-    monitor = Monitor(config, directory, Scores(), StageClock(), Progress("", 100), 1, None)
-    monitor.update({"loss/total": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
-    monitor.update({"loss/total": 3.0}, 12.0, 1, (9.0, 14.0))
+    monitor = Monitor(config, directory, ReturnTracker(), StageClock(), Progress("", 100), 1, None)
+    monitor.record_update({"loss/total": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
+    monitor.record_update({"loss/total": 3.0}, 12.0, 1, (9.0, 14.0))
     monitor.log(0.1, 3, {})
-    monitor.update({"loss/total": 1.0}, 4.0, 1, (4.0, 4.0))
+    monitor.record_update({"loss/total": 1.0}, 4.0, 1, (4.0, 4.0))
     monitor.log(0.1, 4, {})
     monitor.log(0.1, 4, {})
     monitor.close()

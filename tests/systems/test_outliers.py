@@ -11,23 +11,23 @@ from veldt.systems.gorila.outliers import Outliers
 def test_mean_and_deviation_are_those_of_all_seen() -> None:
     losses = np.random.default_rng(1).gamma(2.0, size=900)
     outliers = Outliers(0.0)
-    assert not any(outliers.is_one(float(loss)) for loss in losses)
+    assert not any(outliers.is_outlier(float(loss)) for loss in losses)
     assert outliers.mean == pytest.approx(losses.mean()) and outliers.deviation == pytest.approx(losses.std())
-    assert (outliers.seen, outliers.found) == (900, 0)
+    assert (outliers.seen, outliers.num_found) == (900, 0)
 
 
 def test_only_what_lies_above_the_limit_is_found_and_counted() -> None:
     rng = np.random.default_rng(2)
     outliers = Outliers(3.0)
     for loss in rng.normal(10.0, 1.0, 500).clip(8.0, 12.0):
-        assert not outliers.is_one(float(loss))
+        assert not outliers.is_outlier(float(loss))
     limit = outliers.mean + 3.0 * outliers.deviation
-    assert outliers.is_one(limit + 0.1) and not outliers.is_one(limit - 0.1)
-    assert outliers.is_one(-limit - 1.0), "the size counts, as DDPG's losses may be negative"
-    assert not outliers.is_one(0.0), "less than usual is no outlier"
-    assert outliers.found == 2
-    outliers.is_one(1e9)
-    assert outliers.is_one(50.0), "a large one does not hide those that follow"
+    assert outliers.is_outlier(limit + 0.1) and not outliers.is_outlier(limit - 0.1)
+    assert outliers.is_outlier(-limit - 1.0), "the size counts, as DDPG's losses may be negative"
+    assert not outliers.is_outlier(0.0), "less than usual is no outlier"
+    assert outliers.num_found == 2
+    outliers.is_outlier(1e9)
+    assert outliers.is_outlier(50.0), "a large one does not hide those that follow"
 
 
 @pytest.mark.parametrize("deviations", [0.5, 1.0, 2.0])
@@ -35,25 +35,25 @@ def test_as_many_are_found_as_lie_above_the_losses_own_mean_and_deviation(deviat
     """Those that are found must not shift what the next ones are measured by."""
     losses = np.abs(np.random.default_rng(4).normal(10.0, 2.0, 20_000))
     outliers = Outliers(deviations)
-    found = np.mean([outliers.is_one(float(loss)) for loss in losses])
+    found = np.mean([outliers.is_outlier(float(loss)) for loss in losses])
     share = np.mean(losses > losses.mean() + deviations * losses.std())
     assert found == pytest.approx(share, rel=0.1)
 
 
 def test_none_is_one_among_the_first() -> None:
     outliers = Outliers(2.0)
-    assert not any(outliers.is_one(loss) for loss in (1.0, 1.1, 0.9, 1e6) for _ in range(20))
+    assert not any(outliers.is_outlier(loss) for loss in (1.0, 1.1, 0.9, 1e6) for _ in range(20))
 
 
 def test_losses_that_have_grown_for_good_become_ordinary() -> None:
     rng = np.random.default_rng(3)
     outliers = Outliers(4.0)
     for loss in rng.gamma(2.0, size=2000):
-        outliers.is_one(float(loss))
-    found = [outliers.is_one(float(loss)) for loss in 20.0 * rng.gamma(2.0, size=3000)]
+        outliers.is_outlier(float(loss))
+    found = [outliers.is_outlier(float(loss)) for loss in 20.0 * rng.gamma(2.0, size=3000)]
     assert np.mean(found[:50]) > 0.5 and np.mean(found[-1000:]) < 0.05
 
 
 def test_equal_losses_are_no_outliers() -> None:
     outliers = Outliers(1.0)
-    assert not any(outliers.is_one(0.1) for _ in range(500))
+    assert not any(outliers.is_outlier(0.1) for _ in range(500))

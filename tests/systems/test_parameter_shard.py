@@ -17,7 +17,7 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.envs.source import resolve
 from veldt.envs.spec import ActionSpec
 from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
-from veldt.exchange.persistent_state import Kept
+from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.functional.updates import AdaGrad
@@ -29,14 +29,14 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.processes import forkserver
 from veldt.runtime.shared import Layout
-from veldt.systems.gorila.parameter_server import whole_checkpoint
+from veldt.systems.gorila.parameter_server import joined_checkpoint
 from veldt.systems.gorila.parameter_shard import (
     ParameterShard,
     ParameterShardPlan,
-    _begun,
+    _initial_state,
     run_parameter_shard,
 )
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 
 DISCRETE = ActionSpec("discrete", sizes=(2,), start=(0,))
 BOX = ActionSpec("box", low=(-1.0,), high=(1.0,))
@@ -78,8 +78,8 @@ def test_parts_become_what_the_whole_does(algorithm: Algorithm, count: int) -> N
         for shard, (first, end) in zip(shards, cut(len(own.master), count), strict=True):
             assert shard.take(gradient_P[first:end].clone(), number, 0.01 / (1 + number))
         whole.apply(gradient_P.clone(), 0.01 / (1 + number))
-    parts = {f"server-{number}": shard.saved() for number, shard in enumerate(shards)}
-    groups = whole_checkpoint({"target": {}, **parts}, parameters(), count)
+    parts = {f"server-{number}": shard.state_arrays() for number, shard in enumerate(shards)}
+    groups = joined_checkpoint({"target": {}, **parts}, parameters(), count)
     assert set(groups) == {"target", "weights", "optimiser", "server"}
     for name, tensor in own.tensors().items():
         np.testing.assert_allclose(groups["weights"][name], tensor.numpy(), rtol=1e-5, atol=1e-7)
@@ -127,7 +127,7 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
     """Before that is due: gradients of the version that they have would all be too old, for ever."""
     settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
-    assembly = assemble(config, resolve("CartPole-v1"))
+    assembly = make_run_plan(config, resolve("CartPole-v1"))
     own = assembly.network()[1]
     end, context = len(own.master), forkserver(["veldt.envs.worker"])
     rule = {
@@ -146,7 +146,7 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
 
     control: Any = Beats(12)
     bring(5)
-    run_parameter_shard(control, plan, rings, part, Kept(rule, None))
+    run_parameter_shard(control, plan, rings, part, PersistentState(rule, None))
     found = {PARAMETERS: np.empty(end, np.float32), COUNTS: np.empty(3, np.int64)}
     assert part.pull_if_newer(-1, found) == 3
     assert found[COUNTS][1] >= 1, "it is told how many were too old"
@@ -165,8 +165,8 @@ def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
         shards[0].take(torch.ones(len(shards[0].published()[PARAMETERS])), base, 0.1)
     for _ in range(5):
         shards[1].take(torch.ones(len(shards[1].published()[PARAMETERS])), 0, 0.1)
-    parts = {f"server-{number}": shard.saved() for number, shard in enumerate(shards)}
-    groups = whole_checkpoint(parts, parameters(), 2)
+    parts = {f"server-{number}": shard.state_arrays() for number, shard in enumerate(shards)}
+    groups = joined_checkpoint(parts, parameters(), 2)
     assert groups["server"][COUNTS].tolist() == [[2, 0, 0], [5, 3, 7]]
     assert groups["server"]["version"].tolist() == [2, 2] and float(groups["optimiser"]["count"]) == 2.0
 
@@ -177,12 +177,12 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
 ) -> None:
     """A part of a checkpoint may have been saved after what was published last, and the other way round."""
     config = with_settings(find("gorila").config("CartPole-v1"), {"hidden": (4,)})
-    assembly = assemble(config, resolve("CartPole-v1"))
+    assembly = make_run_plan(config, resolve("CartPole-v1"))
     algorithm, (_, own) = assembly.algorithm(), assembly.network()
     saved = ParameterShard(
         ScaledRule(algorithm, own), 0, own.master.clone().fill_(100), algorithm.rule.state(own.master), 100
     )
-    groups = whole_checkpoint({"server-0": saved.saved()}, own, 1)
+    groups = joined_checkpoint({"server-0": saved.state_arrays()}, own, 1)
     checkpoint = Checkpoint(0, tmp_path, {}, groups)
     monkeypatch.setattr("veldt.systems.gorila.parameter_shard.newest_checkpoint", lambda run: checkpoint)
 
@@ -197,7 +197,7 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
 
     plan = ParameterShardPlan(config, assembly.spec, None, 0, 0, len(own.master), tmp_path)
     rule = {name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.master).items()}
-    shard = _begun(Control(), plan, Part(), Kept(rule, None))  # type: ignore[arg-type]
+    shard = _initial_state(Control(), plan, Part(), PersistentState(rule, None))  # type: ignore[arg-type]
     assert shard.version == newest and (shard.published()[PARAMETERS] == newest).all()
 
 

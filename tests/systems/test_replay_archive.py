@@ -10,24 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import CheckpointError
 from veldt.replay.archive import ReplayArchive, needed_segments
-from veldt.replay.buffer import Replay
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
 
-SPEC = SimulatorSpec(
+SPEC = EnvSpec(
     {"frame": ArraySpec((3, 2), "uint8", stack=3), "speed": ArraySpec((2,), "float32")},
     ActionSpec("discrete", sizes=(5,), start=(0,)),
 )
 STEPS, WIDTH = 3, 2
 
 
-def memory(compress: bool = False, size: int = 24) -> Replay:
+def memory(compress: bool = False, size: int = 24) -> ReplayBuffer:
     config = ReplayConfig(replay_size=size, replay="prioritised", compress_frames=compress)
-    return Replay(SPEC, WIDTH, config, NStep(2, 0.9, False, False))
+    return ReplayBuffer(SPEC, WIDTH, config, NStep(2, 0.9, False, False))
 
 
 def slot(seed: int, valid: bool) -> Trajectory:
@@ -47,13 +47,13 @@ def save(archive: ReplayArchive) -> tuple[list[dict[str, Any]], dict[str, np.nda
     return archive.write(rows), arrays
 
 
-def contents(replay: Replay) -> list[Any]:
+def contents(replay: ReplayBuffer) -> list[Any]:
     ring = replay.ring
     drawn = replay.sample(len(replay), 3) if len(replay) else None
     return [ring.head, ring.open, len(replay), *(vars(drawn).values() if drawn else ())]
 
 
-def assert_same(one: Replay, other: Replay) -> None:
+def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
     for a, b in zip(contents(one), contents(other), strict=True):
         if isinstance(a, dict):
             assert all(np.array_equal(a[name], b[name]) for name in a)

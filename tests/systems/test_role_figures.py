@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from veldt.exchange.rate_limiter import Pace, PaceSpec
-from veldt.systems.driver.role_metrics import RoleFigures
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
+from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.tracking.stage_clock import StageClock
 
 
@@ -15,8 +15,8 @@ def said(attempt: int, phantoms: int, restarts: int) -> dict[str, Any]:
 
 
 def test_counts_go_on_when_an_actor_is_started_again() -> None:
-    pace = Pace(PaceSpec(2, 1, 0.0, 0, 1, 0.0), context=None)
-    figures = RoleFigures(["actor 0", "actor 1"], pace, StageClock())
+    pace = RateLimiter(RateLimiterSpec(2, 1, 0.0, 0, 1, 0.0), context=None)
+    figures = RoleMetrics(["actor 0", "actor 1"], pace, StageClock())
     counts = []
     for role, message in [
         (0, said(0, 2, 1)),
@@ -26,14 +26,16 @@ def test_counts_go_on_when_an_actor_is_started_again() -> None:
         (0, said(2, 6, 2)),
     ]:
         figures.actor(role, message)
-        counts.append((figures.new_phantoms(), figures.simulator_restarts))
+        counts.append((figures.new_reset_steps(), figures.env_restarts))
     assert counts == [(2, 1), (3, 1), (3, 4), (5, 4), (6, 6)]
 
 
 def test_outliers_are_those_of_all_lives_of_all_learners() -> None:
     """Each life counts its own; what is no count is a mean."""
-    figures = RoleFigures(
-        ["learner 0", "learner 1"], Pace(PaceSpec(1, 2, 0.0, 0, 1, 0.0), context=None), StageClock()
+    figures = RoleMetrics(
+        ["learner 0", "learner 1"],
+        RateLimiter(RateLimiterSpec(1, 2, 0.0, 0, 1, 0.0), context=None),
+        StageClock(),
     )
     counted = []
     for role, outliers in [(0, 3.0), (1, 5.0), (0, 4.0), (0, 1.0), (1, 5.0), (0, 2.0)]:

@@ -30,8 +30,8 @@ def tuned(surface: Surface, intervals: int, noise: float, seed: int, start: int 
     kept = []
     for interval in range(intervals):
         now = tuner.setting
-        tuner.measured(surface(now["predictors"], now["trainers"], interval) * rng.gauss(1.0, noise))
-        kept.append((tuner.kept["predictors"], tuner.kept["trainers"]))
+        tuner.record(surface(now["predictors"], now["trainers"], interval) * rng.gauss(1.0, noise))
+        kept.append((tuner.accepted["predictors"], tuner.accepted["trainers"]))
     return kept
 
 
@@ -84,23 +84,25 @@ def test_whatever_is_measured_it_keeps_within_bounds(
     bounds = {name: (least, least + below + above) for name, (least, below, above) in shape.items()}
     start = {name: least + below for name, (least, below, _) in shape.items()}
     tuner = Tuner(start, bounds, seed)
-    kept = dict(tuner.kept)
+    kept = dict(tuner.accepted)
     for rate in rates:
-        decision = tuner.measured(rate)
+        decision = tuner.record(rate)
         for name, (least, most) in bounds.items():
-            assert least <= tuner.setting[name] <= most and least <= tuner.kept[name] <= most
-        assert sum(abs(tuner.setting[name] - tuner.kept[name]) for name in bounds) <= 1, "one of them, by one"
-        assert (tuner.kept != kept) == (decision is not None and decision.stays)
-        kept = dict(tuner.kept)
+            assert least <= tuner.setting[name] <= most and least <= tuner.accepted[name] <= most
+        assert sum(abs(tuner.setting[name] - tuner.accepted[name]) for name in bounds) <= 1, (
+            "one of them, by one"
+        )
+        assert (tuner.accepted != kept) == (decision is not None and decision.is_accepted)
+        kept = dict(tuner.accepted)
 
 
 def test_what_is_not_to_move_does_not() -> None:
     tuner = Tuner({"predictors": 2, "agents": 8}, {"predictors": (1, 4)}, 0)
     for interval in range(50):
         assert tuner.setting["agents"] == 8
-        tuner.measured(100.0 * (1 + interval))
+        tuner.record(100.0 * (1 + interval))
     fixed = Tuner({"predictors": 2}, {"predictors": (2, 2)}, 0)
-    assert [fixed.measured(100.0) for _ in range(5)] == [None] * 5 and fixed.setting == {"predictors": 2}
+    assert [fixed.record(100.0) for _ in range(5)] == [None] * 5 and fixed.setting == {"predictors": 2}
 
 
 def test_a_decision_says_what_it_was_made_by() -> None:
@@ -109,12 +111,12 @@ def test_a_decision_says_what_it_was_made_by() -> None:
     seen, decision = [], None
     while decision is None:
         seen.append(tuner.setting["trainers"])
-        decision = tuner.measured(next(rates))
+        decision = tuner.record(next(rates))
     assert seen == [1, 2, 1, 2], "kept and moved in turn"
     assert decision == Decision({"trainers": 1}, {"trainers": 2}, (100.0, 101.0), (120.0, 119.0), True)
-    assert tuner.kept == {"trainers": 2}
+    assert tuner.accepted == {"trainers": 2}
     # What was measured of the move last is what the next is measured against, and it is too slow by then.
     assert tuner.setting == {"trainers": 1}
-    assert tuner.measured(119.5) is None and tuner.setting == {"trainers": 2}
-    refused = tuner.measured(119.0)
+    assert tuner.record(119.5) is None and tuner.setting == {"trainers": 2}
+    refused = tuner.record(119.0)
     assert refused == Decision({"trainers": 2}, {"trainers": 1}, (119.0, 119.0), (119.5,), False)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from veldt.envs.arrangement import Plan, make_simulators, probe_spec
+from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
 from veldt.envs.env import StepperSettings
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.sampling.observations import slot_observations
@@ -23,11 +23,11 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
     spec = probe_spec(source, atari)
     rng = np.random.default_rng(0)
     layouts = unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, MEMORY)
-    batch = Unrolls.empty(spec, layouts, torch.device("cpu"))
+    batch = Unrolls.allocate(spec, layouts, torch.device("cpu"))
     expected, wanted = [], []
     for number in range(3):
-        simulation = SimulationConfig(num_simulators=WIDTH, simulators="in-process")
-        simulators = make_simulators(
+        simulation = EnvConfig(num_simulators=WIDTH, simulators="in-process")
+        simulators = make_vector_envs(
             StepperSettings(source, number, simulation, atari),
             spec,
             steps,

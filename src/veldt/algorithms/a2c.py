@@ -12,7 +12,7 @@ import torch
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
-from veldt.algorithms.rollout import Batch, Rollout, along
+from veldt.algorithms.rollout import Batch, Rollout, unroll_forward
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.valid_rows import ValidRows
@@ -61,7 +61,7 @@ class A2C(PolicyGradient):
         yield self.targets(forward, rollout)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
-        parameters_NP, value_N = along(forward, batch.memory)(batch.observation())
+        parameters_NP, value_N = unroll_forward(forward, batch.memory)(batch.observation())
         log_prob_N, valid = self.distribution.log_prob(parameters_NP, batch.action), ValidRows(batch.valid)
         policy_loss = valid.mean(-log_prob_N * batch.advantage)
         value_loss = valid.mean((value_N - batch.target).square())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.rollout import Batch, Observation, Rollout
-from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.functional.updates import UpdateRule
 from veldt.networks.precision import Network
@@ -97,15 +97,15 @@ class Algorithm(ABC):
     def learning_rate(self, progress: float, batch: int) -> float:
         """The step size now, for updates or phases of `batch` samples."""
 
-    def acts_for(self, first: int, total: int) -> None:
+    def set_env_slice(self, first: int, total: int) -> None:
         """Says that this copy acts for simulators `first` and on, of `total` in the run, and not for all of them."""
         self._place = first, total
 
-    def representative(self, num_simulators: int) -> range:
+    def scored_envs(self, num_simulators: int) -> range:
         """The simulators whose games show what the policy can do, where some explore much more than others."""
         return range(num_simulators)
 
-    def rate_scale(self, parameter: str) -> float:
+    def lr_multiplier(self, parameter: str) -> float:
         """What the step size of the parameter of this name is multiplied by."""
         return 1.0
 
@@ -155,11 +155,11 @@ class OffPolicy(Algorithm):
         """Standard normal numbers that an update takes."""
 
     @abstractmethod
-    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
         """What the loss regresses on, without gradient; `target` is the target network's forward pass."""
 
     @abstractmethod
-    def assess(
+    def act_with_values(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """`act`, and what the network says of the actions taken and of the best ones: "taken" and "best", [N, ...]."""
@@ -171,7 +171,7 @@ class OffPolicy(Algorithm):
         """Raw priorities float32 [N] of steps that nobody has learned from yet, by whoever acted (Ape-X, appendix F).
 
         Args:
-            taken_N, best_N: what `assess` said of the step's observation, and of that at the end of its return.
+            taken_N, best_N: what `act_with_values` said of the step's observation, and of that at the end of its return.
             reward_N, discount_N: as in `Transitions`.
         """
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.q_learning import QLearning, QLearningConfig, shared_noise
-from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.q_learning import categorical_td_loss, expected, project
@@ -69,11 +69,11 @@ class C51(QLearning):
     def values(self, output: Any) -> Tensor:
         return expected(output, self._support(output))
 
-    def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
-        next_NZ = self.of_action(next_output, selector_NA.argmax(-1))
+    def bellman_target(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
+        next_NZ = self.gather_action(next_output, selector_NA.argmax(-1))
         return self._target(transitions.reward, transitions.discount, next_NZ)
 
-    def of_action(self, output: Any, action_N: Tensor) -> Tensor:
+    def gather_action(self, output: Any, action_N: Tensor) -> Tensor:
         return output[torch.arange(len(action_N), device=action_N.device), action_N]
 
     def first_priorities(
@@ -87,9 +87,9 @@ class C51(QLearning):
         shifted_NZ = reward_N[:, None] + discount_N[:, None] * support_Z
         return project(logits_NZ.softmax(-1), support_Z, shifted_NZ)
 
-    def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
+    def loss(self, forward: Forward, batch: QLearningBatch, progress: float) -> Loss:
         logits_NAZ = forward(batch.observation, *shared_noise(batch.noise))
-        logits_NZ = self.of_action(logits_NAZ, batch.action)
+        logits_NZ = self.gather_action(logits_NAZ, batch.action)
         cross_entropy_N, divergence_N = categorical_td_loss(logits_NZ, batch.target)
         loss = (batch.weight * cross_entropy_N).mean()
         q_N = expected(logits_NZ.detach(), self._support(logits_NZ))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from veldt.algorithms.base import BuildTorso, Forward, Loss
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
-from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam
@@ -89,7 +89,7 @@ class DDPG(ReplayAlgorithm):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return _explored(forward(observation), noise), {}
 
-    def assess(
+    def act_with_values(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         best_ND = forward(observation)
@@ -100,19 +100,19 @@ class DDPG(ReplayAlgorithm):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return forward(observation)
 
-    def rate_scale(self, parameter: str) -> float:
+    def lr_multiplier(self, parameter: str) -> float:
         config = self._config
         return config.actor_learning_rate / config.learning_rate if parameter.startswith("actor.") else 1.0
 
     @torch.no_grad()
-    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
         after = transitions.next_observation
         target_N = transitions.reward + transitions.discount * target(after, target(after))
-        return QBatch(
+        return QLearningBatch(
             transitions.observation, transitions.action, target_N, transitions.weight, transitions.noise[:1]
         )
 
-    def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
+    def loss(self, forward: Forward, batch: QLearningBatch, progress: float) -> Loss:
         q_N = forward(batch.observation, batch.action)
         error_N = batch.target - q_N
         critic_loss = (batch.weight * error_N.square()).mean()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.q_learning import QLearning, QLearningConfig, shared_noise
-from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.functional.q_learning import huber, td_target
 
 
@@ -30,15 +30,15 @@ class DQN(QLearning):
     def values(self, output: Any) -> Tensor:
         return output
 
-    def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
+    def bellman_target(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
         return td_target(transitions.reward, transitions.discount, next_output, selector_NA)
 
-    def of_action(self, output: Any, action_N: Tensor) -> Tensor:
+    def gather_action(self, output: Any, action_N: Tensor) -> Tensor:
         return output.gather(-1, action_N.unsqueeze(-1)).squeeze(-1)
 
-    def loss(self, forward: Forward, batch: QBatch, progress: float) -> Loss:
+    def loss(self, forward: Forward, batch: QLearningBatch, progress: float) -> Loss:
         q_NA = forward(batch.observation, *shared_noise(batch.noise))
-        q_N = self.of_action(q_NA, batch.action)
+        q_N = self.gather_action(q_NA, batch.action)
         error_N = batch.target - q_N
         loss = (batch.weight * huber(error_N)).mean()
         size_N = error_N.detach().abs()

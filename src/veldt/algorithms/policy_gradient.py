@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
-from veldt.algorithms.rollout import Batch, Observation, Rollout, after, along
+from veldt.algorithms.rollout import Batch, Observation, Rollout, bootstrap_forward, unroll_forward
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
@@ -98,7 +98,7 @@ class PolicyGradient(OnPolicy):
         with torch.set_grad_enabled(self._config.entropy > 0):
             return valid.mean(self.distribution.entropy(parameters_NP))
 
-    def lessons(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
+    def learning_signals(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
         """Rewards as they are learned from, discounts and traces (see `functional.returns`), float32 [T, B] each."""
         config = self._config
         reward_TB = rollout.reward.clamp(-1.0, 1.0) if config.clip_rewards else rollout.reward
@@ -114,12 +114,12 @@ class PolicyGradient(OnPolicy):
         ages, an advantage would have in it by how much values have moved in between, the same for whatever was done.
         """
         if (value_TB := rollout.extras.get("value")) is None:
-            forward = along(forward, rollout.memory)
+            forward = unroll_forward(forward, rollout.memory)
             value_TB = forward(rollout.observations.rows(None))[1].view(rollout.reward.shape)
         else:
-            forward = after(forward, rollout.memory)
+            forward = bootstrap_forward(forward, rollout.memory)
         value_SB = torch.cat([value_TB, forward(rollout.observations.last())[1].unsqueeze(0)])
-        reward_TB, discount_TB, trace_TB = self.lessons(rollout)
+        reward_TB, discount_TB, trace_TB = self.learning_signals(rollout)
         advantage_TB = generalised_advantages(
             reward_TB, value_SB, discount_TB, trace_TB, self._config.gae_lambda
         )

@@ -94,7 +94,7 @@ class PPO(PolicyGradient):
         parameters_NP, value_N = forward(batch.observation())
         log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
         # Nothing keeps the ratio of a row that no loss uses near 1, and an infinite one has no gradient to mask.
-        log_ratio_N = valid.kept(log_ratio_N)
+        log_ratio_N = valid.masked(log_ratio_N)
         advantage_N = valid.normalise(batch.advantage) if config.normalise_advantages else batch.advantage
         policy_loss = valid.mean(clipped_surrogate(log_ratio_N, advantage_N, clip))
         if config.clip_values:

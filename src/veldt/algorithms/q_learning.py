@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from veldt.algorithms.base import BuildTorso, Forward
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
-from veldt.algorithms.transitions import QBatch, Transitions
+from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.exploration import annealed, ladder
@@ -165,17 +165,19 @@ class QLearning(ReplayAlgorithm):
         """Q of every action, [N, A], from the network's output."""
 
     @abstractmethod
-    def regressed(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
+    def bellman_target(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
         """What is regressed on, from the target network's output and the values that choose the next action."""
 
     @torch.no_grad()
-    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QBatch:
+    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
         after, noise = transitions.next_observation, transitions.noise
         next_output = chooser = target(after, *shared_noise(noise[2:]))
         if self._config.double:
             chooser = forward(after, *shared_noise(noise[1:2]))
-        target_N = self.regressed(transitions, next_output, self.values(chooser))
-        return QBatch(transitions.observation, transitions.action, target_N, transitions.weight, noise[:1])
+        target_N = self.bellman_target(transitions, next_output, self.values(chooser))
+        return QLearningBatch(
+            transitions.observation, transitions.action, target_N, transitions.weight, noise[:1]
+        )
 
     def action_noise(self, network: nn.Module) -> int:
         return 2 + int(network.noise_width)  # type: ignore[arg-type]
@@ -195,7 +197,7 @@ class QLearning(ReplayAlgorithm):
         return torch.cat([first.unsqueeze(-1), layers], -1)
 
     @abstractmethod
-    def of_action(self, output: Any, action_N: Tensor) -> Tensor:
+    def gather_action(self, output: Any, action_N: Tensor) -> Tensor:
         """What the network's output says of one action in each row, [N, ...]."""
 
     def act(
@@ -204,11 +206,14 @@ class QLearning(ReplayAlgorithm):
         action_N, _, _ = self._explored(forward, observation, noise)
         return action_N, {}
 
-    def assess(
+    def act_with_values(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         action_N, best_N, output = self._explored(forward, observation, noise)
-        return action_N, {"taken": self.of_action(output, action_N), "best": self.of_action(output, best_N)}
+        return action_N, {
+            "taken": self.gather_action(output, action_N),
+            "best": self.gather_action(output, best_N),
+        }
 
     def _explored(
         self, forward: Forward, observation: Observation, noise: Tensor
@@ -222,7 +227,7 @@ class QLearning(ReplayAlgorithm):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.values(forward(observation)).argmax(-1)
 
-    def representative(self, num_simulators: int) -> range:
+    def scored_envs(self, num_simulators: int) -> range:
         has_rungs = self._config.exploration == "ladder" and not self._config.noisy
         return range(num_simulators // 2 if has_rungs else 0, num_simulators)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from veldt.networks.recurrent import Forward, Remembering
+from veldt.networks.recurrent import Forward, RecurrentForward
 
 Observation = Tensor | dict[str, Tensor]
 
@@ -24,7 +24,7 @@ class Observations(Protocol):
 
 
 @dataclass(frozen=True)
-class Memory:
+class RecurrentRollout:
     """What a policy with an LSTM remembered while it acted; see `networks.recurrent`.
 
     `first_BM` and `last_BM`, float32, are before the first row and before the one after the last step; `begins_SB`,
@@ -37,16 +37,16 @@ class Memory:
     last_BM: Tensor | None = None
 
 
-def along(forward: Forward, memory: Memory | None) -> Forward:
+def unroll_forward(forward: Forward, memory: RecurrentRollout | None) -> Forward:
     """The forward pass for the T B rows of a rollout, and then for the B after them, in this order."""
-    return forward if memory is None else Remembering(forward, memory.first_BM, memory.begins_SB)
+    return forward if memory is None else RecurrentForward(forward, memory.first_BM, memory.begins_SB)
 
 
-def after(forward: Forward, memory: Memory | None) -> Forward:
+def bootstrap_forward(forward: Forward, memory: RecurrentRollout | None) -> Forward:
     """The forward pass for the B rows after a rollout that has just been sampled."""
     if memory is None or memory.last_BM is None:
         return forward
-    return Remembering(forward, memory.last_BM, memory.begins_SB[-1:])
+    return RecurrentForward(forward, memory.last_BM, memory.begins_SB[-1:])
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Rollout:
     cut: Tensor
     valid: Tensor
     extras: Mapping[str, Tensor]  # what `act` returned besides actions
-    memory: Memory | None = None  # of a network that has one
+    memory: RecurrentRollout | None = None  # of a network that has one
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Batch:
     advantage: Tensor
     target: Tensor
     valid: Tensor  # float, 0 for rows that no loss may use
-    memory: Memory | None = None  # of a batch that holds all rows of its rollout
+    memory: RecurrentRollout | None = None  # of a batch that holds all rows of its rollout
 
     def observation(self) -> Observation:
         """The network's input, [N, ...]."""

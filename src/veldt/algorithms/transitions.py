@@ -27,7 +27,7 @@ class Transitions:
 
 
 @dataclass(frozen=True)
-class QBatch:
+class QLearningBatch:
     """Rows to learn from, with targets fixed: `target` is [N], or [N, Z] probabilities of atoms."""
 
     observation: Observation

@@ -26,7 +26,7 @@ from torch import Tensor
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
-from veldt.algorithms.rollout import Rollout, along
+from veldt.algorithms.rollout import Rollout, unroll_forward
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam, UpdateRule
@@ -108,7 +108,7 @@ class VTrace(PolicyGradient):
         yield rollout
 
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
-        forward = along(forward, batch.memory)
+        forward = unroll_forward(forward, batch.memory)
         parameters_NP, value_N = forward(batch.observations.rows(None))
         with torch.no_grad():  # it is in targets only
             last_value_B = forward(batch.observations.last())[1]
@@ -116,7 +116,7 @@ class VTrace(PolicyGradient):
         log_prob_N = self.distribution.log_prob(parameters_NP, action_N)
         acted_N = self.distribution.log_prob(batch.extras["policy"].flatten(0, 1), action_N)
         # What acted may have left anything in a row that is no step.
-        log_ratio_N = valid.kept(log_prob_N.detach() - acted_N)
+        log_ratio_N = valid.masked(log_prob_N.detach() - acted_N)
         returns = self.returns(log_ratio_N.view(batch.reward.shape), value_N, last_value_B, batch)
 
         policy_loss = valid.mean(-log_prob_N * returns.advantage_TB.flatten())
@@ -139,7 +139,7 @@ class VTrace(PolicyGradient):
         self, log_ratio_TB: Tensor, value_N: Tensor, last_value_B: Tensor, rollout: Rollout
     ) -> VTraceReturns:
         """Targets and advantages by the values that the network has now: of the T B rows, and of the B after them."""
-        reward_TB, discount_TB, trace_TB = self.lessons(rollout)
+        reward_TB, discount_TB, trace_TB = self.learning_signals(rollout)
         return vtrace(
             log_ratio_TB,
             reward_TB,

@@ -21,17 +21,17 @@ from veldt import api
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.envs.arrangement import time_step
 from veldt.envs.env import StepperSettings
-from veldt.envs.in_process import Simulators
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource, resolve
 from veldt.errors import UsageError
-from veldt.networks.recurrent import Memories, memory_of
+from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.system_memory import keep_freed_memory
+from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.observations import blank_observation, slot_observations
 from veldt.sampling.sampler import Sampler
-from veldt.systems.planning.run_plan import Assembly, assemble
+from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.tracking.console import output_console
 from veldt.tracking.metrics import read_metrics
 from veldt.tracking.stage_clock import StageClock
@@ -65,7 +65,7 @@ def report(
     if num_simulators:
         settings["num_simulators"] = num_simulators
     source = resolve(env)
-    assembly = assemble(with_settings(config, settings), source)
+    assembly = make_run_plan(with_settings(config, settings), source)
     rows = sampling(assembly, seconds) if what == "sampling" else training(assembly, seconds)
     if json:
         figures = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}
@@ -82,7 +82,7 @@ def report(
     console.print(table)
 
 
-def sampling(assembly: Assembly, seconds: float) -> list[Row]:
+def sampling(assembly: RunPlan, seconds: float) -> list[Row]:
     """The emulator alone, simulation without inference, inference without simulation, and both together."""
     cores = len(allowed_cores())
     bare = _bare_limit(assembly.source, assembly, seconds)
@@ -103,7 +103,7 @@ def sampling(assembly: Assembly, seconds: float) -> list[Row]:
     ]
 
 
-def training(assembly: Assembly, seconds: float) -> list[Row]:
+def training(assembly: RunPlan, seconds: float) -> list[Row]:
     """Training, from its first update on, beside sampling alone and learning alone."""
     simulate = _simulate_only(assembly, seconds)
     both = _both(assembly, seconds)
@@ -122,7 +122,7 @@ def training(assembly: Assembly, seconds: float) -> list[Row]:
     ]
 
 
-def _learning_soon(assembly: Assembly) -> Assembly:
+def _learning_soon(assembly: RunPlan) -> RunPlan:
     """The same, learning from a replay memory as soon as a few batches are in it."""
     learn = assembly.config.learn
     if isinstance(learn, OffPolicyConfig):
@@ -131,7 +131,7 @@ def _learning_soon(assembly: Assembly) -> Assembly:
     return dataclasses.replace(assembly, config=dataclasses.replace(assembly.config, learn=learn, run=run))
 
 
-def _train(assembly: Assembly, steps: int) -> tuple[float, float]:
+def _train(assembly: RunPlan, steps: int) -> tuple[float, float]:
     """Trains, and returns SPS since the first phase with an update, and the same of learning alone."""
     config = dataclasses.replace(assembly.config, run=dataclasses.replace(assembly.config.run, steps=steps))
     with tempfile.TemporaryDirectory() as scratch:
@@ -151,7 +151,7 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
     return steps / elapsed
 
 
-def _bare_limit(source: EnvSource, assembly: Assembly, seconds: float) -> float:
+def _bare_limit(source: EnvSource, assembly: RunPlan, seconds: float) -> float:
     """Steps per second of one simulator in one core, with nothing around it."""
     if not source.is_atari:
         return 1.0 / min(
@@ -182,13 +182,13 @@ def _bare_limit(source: EnvSource, assembly: Assembly, seconds: float) -> float:
     return _rate(work, seconds)
 
 
-def _simulators(assembly: Assembly) -> Simulators:
+def _simulators(assembly: RunPlan) -> VectorEnvs:
     config = assembly.config
     settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
     return assembly.simulators(settings, _ROWS)
 
 
-def _simulate_only(assembly: Assembly, seconds: float) -> float:
+def _simulate_only(assembly: RunPlan, seconds: float) -> float:
     """Random actions; every row is assembled as the network would take it."""
     simulators = _simulators(assembly)
     try:
@@ -218,7 +218,7 @@ def _simulate_only(assembly: Assembly, seconds: float) -> float:
         simulators.close()
 
 
-def _infer_only(assembly: Assembly, seconds: float) -> float:
+def _infer_only(assembly: RunPlan, seconds: float) -> float:
     """Actions for batches of one group, on one core or on all, whichever is quicker."""
     network, _ = assembly.network()
     algorithm = assembly.algorithm()
@@ -228,7 +228,7 @@ def _infer_only(assembly: Assembly, seconds: float) -> float:
         assembly.device
     )
 
-    memories = Memories(network, memory_of(network), width, assembly.device)
+    memories = RecurrentState(network, recurrent_size_of(network), width, assembly.device)
     forward = memories.at(slice(0, width), np.ones(width))
 
     @torch.no_grad()
@@ -244,9 +244,9 @@ def _infer_only(assembly: Assembly, seconds: float) -> float:
     return max(rates)
 
 
-def _both(assembly: Assembly, seconds: float) -> float:
+def _both(assembly: RunPlan, seconds: float) -> float:
     """Sampling as training does it."""
-    keep_freed_memory()
+    disable_malloc_trim()
     network, _ = assembly.network()
     simulators = _simulators(assembly)
     try:
@@ -259,7 +259,7 @@ def _both(assembly: Assembly, seconds: float) -> float:
             assembly.config.run.seed,
             StageClock(),
             noise=assembly.algorithm().action_noise(network),
-            memory=memory_of(network),
+            memory=recurrent_size_of(network),
             inference=assembly.infer_threads,
             cores=assembly.inference_cores,
         )
@@ -267,7 +267,7 @@ def _both(assembly: Assembly, seconds: float) -> float:
         def work() -> int:
             sampler.sample(0)
             steps = int(simulators.trajectory.valid.sum())
-            sampler.carry_over()
+            sampler.start_next_rollout()
             return steps
 
         return _rate(work, seconds)

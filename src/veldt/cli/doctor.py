@@ -14,7 +14,7 @@ from veldt.errors import UsageError
 from veldt.recipes import RECIPES
 from veldt.runs.machine import versions
 from veldt.runtime.cores import allowed_cores
-from veldt.systems.planning.run_plan import assemble
+from veldt.systems.planning.run_plan import make_run_plan
 from veldt.tracking.console import output_console
 
 
@@ -45,7 +45,7 @@ def report(env: str) -> None:
     for recipe in RECIPES.values():
         console.print(f"\n[bold]veldt train {recipe.name} --env {env}[/bold] would use")
         try:
-            decisions = assemble(recipe.config(source.name), source).decisions
+            decisions = make_run_plan(recipe.config(source.name), source).decisions
         except UsageError as error:  # a recipe for other actions
             decisions = (str(error),)
         for decision in decisions:

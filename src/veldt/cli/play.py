@@ -13,12 +13,12 @@ import numpy as np
 
 from veldt.config.run_code import Choice, admit
 from veldt.config.train_config import from_dict
-from veldt.envs.env import Simulator
+from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
-from veldt.evaluation.rendered_env import ShownSimulator
+from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.starts import Beginning, Starts, check_numbers, make_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.evaluation.window import Window
@@ -56,7 +56,7 @@ def record(
         SimulatorError: the environment failed.
     """
     check_numbers(starts, seed)
-    atari, timeout = AtariConfig(), SimulationConfig().env_timeout
+    atari, timeout = AtariConfig(), EnvConfig().env_timeout
     if run is not None:
         directory = RunDirectory.open(run).path
         config = from_dict(RunDirectory.open(run).read_config()["resolved"])
@@ -69,7 +69,7 @@ def record(
         directory, source = Path(), resolve(env)
     path = directory / STARTS_NAME if out is None else out
     check_new_file(path)
-    simulator = ShownSimulator(source, atari)
+    simulator = RenderedEnv(source, atari)
     try:
         if simulator.spec.action.kind != "discrete":
             raise UsageError(
@@ -91,7 +91,7 @@ def record(
     return recorded
 
 
-def play(simulator: Simulator, screen: Screen, seeds: Iterator[int]) -> list[Beginning]:
+def play(simulator: StepEnv, screen: Screen, seeds: Iterator[int]) -> list[Beginning]:
     """Games that a person plays, one after another until there are enough of them, the last not to its end.
 
     Ctrl-C is one of the ways to say so: what was played is kept.

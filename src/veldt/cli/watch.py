@@ -13,10 +13,10 @@ import torch
 
 from veldt import api
 from veldt.agent import Agent
-from veldt.envs.env import Simulator
+from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
-from veldt.errors import SimulatorError, UsageError, VeldtError
-from veldt.evaluation.rendered_env import ShownSimulator
+from veldt.errors import EnvError, UsageError, VeldtError
+from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.video_file import check_new_video, write_video
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeRecord, read_episodes
@@ -59,7 +59,7 @@ def record(
     # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     agent = api.load(run, best=best, env=env, network=network, trust=trust)
-    simulator = ShownSimulator(agent.source, agent.config.atari)
+    simulator = RenderedEnv(agent.source, agent.config.atari)
     scores: list[float] = []
     try:
         if game is None:
@@ -72,7 +72,7 @@ def record(
             out = out or directory.videos / f"game-{index}.mp4"
         fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
         write_video(frames, out, fps)
-    except SimulatorError as error:
+    except EnvError as error:
         if isinstance(error.__cause__, gymnasium.error.DependencyNotInstalled):
             raise UsageError(_not_drawn(agent.source.name, error.__cause__)) from None
         raise
@@ -82,7 +82,7 @@ def record(
 
 
 def _play(
-    agent: Agent, simulator: Simulator, seed: int, greedy: bool, scores: list[float]
+    agent: Agent, simulator: StepEnv, seed: int, greedy: bool, scores: list[float]
 ) -> Iterator[np.ndarray]:
     stacks = [np.zeros((1, *field.network_shape), field.dtype) for field in agent.spec.observation.values()]
     depth = [field.stack for field in agent.spec.observation.values()]
@@ -126,7 +126,7 @@ def _not_drawn(name: str, error: Exception) -> str:
 
 
 def _replay(
-    agent: Agent, simulator: Simulator, record: EpisodeRecord, game: int, scores: list[float]
+    agent: Agent, simulator: StepEnv, record: EpisodeRecord, game: int, scores: list[float]
 ) -> Iterator[np.ndarray]:
     actions = record.actions()
     rows = [np.zeros((1, *field.shape), field.dtype) for field in agent.spec.observation.values()]

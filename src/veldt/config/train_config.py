@@ -27,7 +27,7 @@ from veldt.config.system_settings import (
     RolesConfig,
     UnitsConfig,
 )
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import CheckpointError, UsageError
 from veldt.replay.settings import ReplayConfig
@@ -158,7 +158,7 @@ class TrainConfig:
     learn: AlgorithmConfig = A2CConfig()
     replay: ReplayConfig | None = None
     network: NetworkConfig = NetworkConfig()
-    simulation: SimulationConfig = SimulationConfig()
+    simulation: EnvConfig = EnvConfig()
     atari: AtariConfig = AtariConfig()
     roles: RolesConfig = field(default_factory=UnitsConfig)
 
@@ -228,23 +228,23 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
-class Misfit:
+class Incompatibility:
     """`why` an algorithm cannot learn in a system, as the end of a sentence about it, and what to do `instead`."""
 
     why: str
     instead: str
 
 
-def misfit(system: System, algorithm: str) -> Misfit | None:
+def incompatibility(system: System, algorithm: str) -> Incompatibility | None:
     """None where the algorithm can learn in the system."""
     if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
-        return Misfit(
+        return Incompatibility(
             "learns from the rollout that was just sampled, and the system apex is for algorithms that learn from a "
             "replay memory",
             f"take one of {_named(off_policy=True)}",
         )
     if system == "ga3c" and issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
-        return Misfit(
+        return Incompatibility(
             "learns from a replay memory, and the system ga3c hands its agents' rollouts to trainers as they come and "
             "forgets them",
             f"take one of {_named(off_policy=False)}",
@@ -255,7 +255,7 @@ def misfit(system: System, algorithm: str) -> Misfit | None:
             if algorithm in _ON_POLICY
             else "transitions, and in the system impala it gets unrolls"
         )
-        return Misfit(
+        return Incompatibility(
             f"would take what it learns from for {what}",
             "take vtrace there, which corrects for the difference",
         )
@@ -270,7 +270,7 @@ def _named(off_policy: bool) -> str:
 
 def check_fits(system: System, algorithm: str) -> None:
     """UsageError where the algorithm cannot learn in the system."""
-    if (found := misfit(system, algorithm)) is not None:
+    if (found := incompatibility(system, algorithm)) is not None:
         raise UsageError(f"{algorithm} {found.why}: {found.instead}")
 
 

@@ -20,7 +20,7 @@ _MORE_THAN_CORES = {
 _MANY_UPDATES = 8  # for each step: one is much already (Young & Tian 2019)
 
 
-def doubts_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
+def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
     """A sentence about each, with what to do; `given` are the names of settings that the user has given."""
     cores, threads, warnings = len(allowed_cores()), config.run.threads, []
     if threads > cores:

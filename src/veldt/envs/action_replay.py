@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.env import Simulator
+from veldt.envs.env import StepEnv
 
 # Of (simulator, row): the actions of the episode that is unfinished there, or None if they are not known.
 ActionsUntil = Callable[[int, int], np.ndarray | None]
@@ -27,7 +27,7 @@ class Unfinished:
 
 
 @dataclass(frozen=True)
-class Prefix:
+class ActionPrefix:
     """What was played of an episode before the first row: random actions [age, ...], as stored, and their score."""
 
     actions: np.ndarray
@@ -35,7 +35,7 @@ class Prefix:
 
 
 def replay(
-    simulator: Simulator, seed: int, actions: Iterable[Any], observation: list[np.ndarray], index: int
+    simulator: StepEnv, seed: int, actions: Iterable[Any], observation: list[np.ndarray], index: int
 ) -> str | None:
     """Plays an unfinished episode again. None if it ends with `observation[field][index]`, else what is different."""
     rows = [np.empty_like(row) for row in observation]

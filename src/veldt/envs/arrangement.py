@@ -14,13 +14,13 @@ from typing import Literal
 import numpy as np
 
 from veldt.envs.action_replay import ActionsUntil
-from veldt.envs.env import Simulator, StepperSettings, make_simulator
-from veldt.envs.in_process import InProcessSimulators, Simulators
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.env import StepEnv, StepperSettings, make_step_env
+from veldt.envs.in_process import InProcessEnvs, VectorEnvs
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
-from veldt.errors import SimulatorError, UsageError, as_error
+from veldt.errors import EnvError, UsageError, as_error
 from veldt.runtime.activity import Record, running
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import within
@@ -42,7 +42,7 @@ class Plan:
     cores: tuple[int, ...]
     reason: str
 
-    def resolve(self, config: SimulationConfig) -> SimulationConfig:
+    def resolve(self, config: EnvConfig) -> EnvConfig:
         """The configuration with what was chosen written in place of `auto`."""
         return dataclasses.replace(
             config,
@@ -52,15 +52,15 @@ class Plan:
         )
 
 
-def probe_spec(source: EnvSource, atari: AtariConfig) -> SimulatorSpec:
+def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
     """The schema of the environment, from one instance of it. SimulatorError if it cannot be made."""
     name = f"environment {source.name}"
     with (
-        as_error(SimulatorError, f"{name} could not be made"),
+        as_error(EnvError, f"{name} could not be made"),
         within(_MAKE_DEADLINE, lambda: 0, f"{name} hangs when it is made"),
         running(name),
     ):
-        simulator = make_simulator(source, atari)
+        simulator = make_step_env(source, atari)
         simulator.close()
         return simulator.spec
 
@@ -74,17 +74,17 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
     what = f"{name} failed {when}"
     with (
         running(name, when, can_be_apart=True) as record,
-        as_error(SimulatorError, what),
+        as_error(EnvError, what),
         within(timeout, record.progress.tobytes, f"{what}: it counts as hung", " (--env-timeout)"),
     ):
-        simulator = make_simulator(source, atari)
+        simulator = make_step_env(source, atari)
         try:
             return _time_step(simulator, record)
         finally:
             simulator.close()
 
 
-def _time_step(simulator: Simulator, record: Record) -> float:
+def _time_step(simulator: StepEnv, record: Record) -> float:
     rng = np.random.default_rng(0)
     rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
     actions = simulator.spec.action.sample(rng, 64)
@@ -142,9 +142,7 @@ def _on_different_cores(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def plan(
-    source: EnvSource, config: SimulationConfig, atari: AtariConfig, accelerators: int, units: int = 1
-) -> Plan:
+def plan(source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, units: int = 1) -> Plan:
     """Chooses what `config` leaves open, for one of `units` that share the cores. `accelerators` get a core each."""
     if config.simulators == "atari" and not source.is_atari:
         raise UsageError(
@@ -169,12 +167,12 @@ def plan(
 
 
 def _worth_processes(
-    source: EnvSource, config: SimulationConfig, atari: AtariConfig, cores: int
+    source: EnvSource, config: EnvConfig, atari: AtariConfig, cores: int
 ) -> tuple[bool, str]:
     """Whether steps take so much longer than a hand-over that processes pay, and why."""
     try:
         step, hand_over = time_step(source, atari, config.env_timeout), time_hand_over()
-    except SimulatorError as error:
+    except EnvError as error:
         if config.on_env_error == "stop":
             raise
         return True, f"it is kept apart: {error}"
@@ -183,25 +181,25 @@ def _worth_processes(
     return share >= _WORTH * hand_over, reason
 
 
-def _in_process(config: SimulationConfig, reason: str) -> Plan:
+def _in_process(config: EnvConfig, reason: str) -> Plan:
     return Plan("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
 
 
-def make_simulators(
+def make_vector_envs(
     settings: StepperSettings,
-    spec: SimulatorSpec,
+    spec: EnvSpec,
     steps: int,
     plan: Plan,
     stacks: bool = False,
     actions_until: ActionsUntil = lambda b, t: None,
-) -> Simulators:
+) -> VectorEnvs:
     """The simulators of a plan, with a trajectory slot of `steps` rows.
 
-    `stacks` as in `Trajectory`; `actions_until` as in `WorkerSimulators`.
+    `stacks` as in `Trajectory`; `actions_until` as in `WorkerEnvs`.
     """
     if plan.backend == "in-process":
         trajectory = Trajectory(spec, steps, settings.simulation.num_simulators, None, stacks)
-        return InProcessSimulators(settings, trajectory, plan.groups)
-    from veldt.envs.workers import WorkerSimulators
+        return InProcessEnvs(settings, trajectory, plan.groups)
+    from veldt.envs.workers import WorkerEnvs
 
-    return WorkerSimulators(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, actions_until, stacks)
+    return WorkerEnvs(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, actions_until, stacks)

@@ -19,14 +19,14 @@ from ale_py import ALEInterface, ALEState, LoggerMode, roms
 
 from veldt.envs.atari_frames import FrameMaker
 from veldt.envs.settings import AtariConfig
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.errors import UsageError, did_you_mean
 
 _STATE = struct.Struct("<qqqq")  # seed, steps, frames, previous action; the emulator's own state follows
 _DRAWS = 4096  # sticky-action draws made at a time
 
 
-class AtariSimulator:
+class NativeAtari:
     """One Atari game. `env` is a Gymnasium name such as ALE/Breakout-v5."""
 
     def __init__(self, env: str, config: AtariConfig) -> None:
@@ -43,7 +43,7 @@ class AtariSimulator:
         self._fires = ale.getMinimalActionSet()[1:2] == [AleAction.FIRE]
         screen, frame = ale.getScreenDims(), tuple(int(n) for n in config.preprocessing.split("x"))
         self._frames = FrameMaker(tuple(screen), (frame[0], frame[1]), ale.getScreenGrayscale)
-        self.spec = SimulatorSpec(
+        self.spec = EnvSpec(
             {"": ArraySpec((frame[0], frame[1]), "uint8", stack=config.frame_stack)},
             ActionSpec("discrete", sizes=(len(self._actions),), start=(0,)),
             frames_per_step=config.frame_skip,

@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 
 from veldt.envs.seeding import episode_seed
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import ObservationCodec, SimulatorSpec, action_spec
+from veldt.envs.spec import EnvSpec, ObservationCodec, action_spec
 from veldt.errors import UsageError, contained
 
 
@@ -25,7 +25,7 @@ class StepperSettings:
 
     source: EnvSource
     run_seed: int
-    simulation: SimulationConfig
+    simulation: EnvConfig
     atari: AtariConfig
     first: int = 0
     seeds: tuple[tuple[int, ...], ...] = ()
@@ -36,10 +36,10 @@ class StepperSettings:
         return given[episode] if episode < len(given) else episode_seed(self.run_seed, b, episode)
 
 
-class Simulator(Protocol):
+class StepEnv(Protocol):
     """What the stepper drives. `rows[field][index]` is where the observation is written."""
 
-    spec: SimulatorSpec
+    spec: EnvSpec
 
     def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
         """Begins the episode that `seed` names."""
@@ -62,13 +62,13 @@ class Simulator(Protocol):
     def close(self) -> None: ...
 
 
-class GymnasiumSimulator:
+class GymnasiumStepEnv:
     """Any Gymnasium environment. What it raises is an Exception by the time that others see it (see `contained`)."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env = env
         self._codec = ObservationCodec(env.observation_space)
-        self.spec = SimulatorSpec(self._codec.spec, action_spec(env.action_space))
+        self.spec = EnvSpec(self._codec.spec, action_spec(env.action_space))
         plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
         self._to_env = None if plain else self.spec.action.to_env
 
@@ -128,13 +128,13 @@ def _count_message(call: str, got: Any, expected: int) -> str:
     return f"{call}() returned {count}, not {expected} values, as Gymnasium's environments do"
 
 
-def make_simulator(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> Simulator:
+def make_step_env(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> StepEnv:
     """The native simulator for an Atari game, the Gymnasium one for everything else."""
     if source.is_atari:
-        from veldt.envs.atari import AtariSimulator
+        from veldt.envs.atari import NativeAtari
 
-        return AtariSimulator(source.name, atari)
+        return NativeAtari(source.name, atari)
     try:
-        return GymnasiumSimulator(source.make(render=render))
+        return GymnasiumStepEnv(source.make(render=render))
     except BaseException as error:
         contained(error)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from veldt.envs.env import StepperSettings
-from veldt.errors import SimulatorError
+from veldt.errors import EnvError
 
 _MOST = 10
 
 
-def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> SimulatorError:
+def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> EnvError:
     """The error that says of which environment, simulator and seed this is true."""
     seed = settings.seed(b, episode)
     message = f"environment {settings.source.name}, simulator {settings.first + b} (seed {seed}) {what}"
-    return SimulatorError(message, simulator=b, seed=seed, details=details)
+    return EnvError(message, simulator=b, seed=seed, details=details)
 
 
-def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> SimulatorError:
+def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> EnvError:
     """The error of a simulator that makes no progress in this episode."""
     seconds = f"{settings.simulation.env_timeout:g} s (--env-timeout)"
     return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)

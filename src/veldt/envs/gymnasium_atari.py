@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from veldt.envs.atari import AtariSimulator
+from veldt.envs.atari import NativeAtari
 from veldt.envs.settings import AtariConfig
 
 
@@ -17,7 +17,7 @@ class AtariEnv(gymnasium.Env[np.ndarray, int]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 - Gymnasium's own interface
 
     def __init__(self, env: str, config: AtariConfig) -> None:
-        self._simulator = AtariSimulator(env, config)
+        self._simulator = NativeAtari(env, config)
         field, action = self._simulator.spec.observation[""], self._simulator.spec.action
         self.observation_space = gymnasium.spaces.Box(0, 255, (config.frame_stack, *field.shape), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(action.sizes[0])  # type: ignore[assignment]

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from veldt.envs.action_replay import Prefix, Unfinished
+from veldt.envs.action_replay import ActionPrefix, Unfinished
 from veldt.envs.env import StepperSettings
 from veldt.envs.failures import hung
 from veldt.envs.stepper import Stepper
@@ -16,7 +16,7 @@ from veldt.runtime.activity import Record
 from veldt.runtime.watchdog import Watchdog
 
 
-class Simulators(Protocol):
+class VectorEnvs(Protocol):
     """All simulators of a sampler: groups of them are stepped through the rows of a trajectory slot.
 
     `groups` are the slices of simulators that step together. `step` only begins a step; `wait` returns when it is
@@ -26,7 +26,7 @@ class Simulators(Protocol):
     trajectory: Trajectory
     groups: list[slice]
 
-    def start(self) -> dict[int, Prefix]:
+    def start(self) -> dict[int, ActionPrefix]:
         """Begins everywhere; the random actions already played, by simulator (see `Stepper.start`)."""
 
     def step(self, group: int, t: int) -> None:
@@ -57,8 +57,8 @@ class Simulators(Protocol):
         """Ends all simulators, and the processes they ran in."""
 
 
-class InProcessSimulators:
-    """See `Simulators`. Everything happens in `step`."""
+class InProcessEnvs:
+    """See `VectorEnvs`. Everything happens in `step`."""
 
     def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
         self.trajectory = trajectory
@@ -90,7 +90,7 @@ class InProcessSimulators:
             self._record.close()
             raise
 
-    def start(self) -> dict[int, Prefix]:
+    def start(self) -> dict[int, ActionPrefix]:
         with self._watched():
             return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
 

@@ -40,7 +40,7 @@ class AtariConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationConfig:
+class EnvConfig:
     """How the environment is simulated."""
 
     simulators: Literal["auto", "in-process", "workers", "atari"] = "auto"

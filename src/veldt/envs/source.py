@@ -14,7 +14,7 @@ from typing import Any
 import cloudpickle
 import gymnasium
 
-from veldt.errors import SimulatorError, UsageError, as_error, did_you_mean
+from veldt.errors import EnvError, UsageError, as_error, did_you_mean
 from veldt.runtime.activity import running
 from veldt.user_code.import_path import load_function, name_of
 
@@ -96,7 +96,7 @@ def resolve(
             )
         return EnvSource(name_of(env), kwargs or {}, cloudpickle.dumps(env))
     name = f"environment {env}"
-    with as_error(SimulatorError, f"{name} could not be imported"), running(name, "when it was imported"):
+    with as_error(EnvError, f"{name} could not be imported"), running(name, "when it was imported"):
         return _named(env, kwargs)
 
 

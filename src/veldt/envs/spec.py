@@ -99,7 +99,7 @@ class ActionSpec:
 
 
 @dataclass(frozen=True)
-class SimulatorSpec:
+class EnvSpec:
     """The schema of one environment: `observation` by name (a single "" unless it is a Dict), and `action`."""
 
     observation: Mapping[str, ArraySpec]

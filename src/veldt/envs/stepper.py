@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.action_replay import Prefix, Unfinished, replay
-from veldt.envs.env import Simulator, StepperSettings, make_simulator
+from veldt.envs.action_replay import ActionPrefix, Unfinished, replay
+from veldt.envs.env import StepEnv, StepperSettings, make_step_env
 from veldt.envs.failures import Patience, named
 from veldt.envs.seeding import DECORRELATION, derive_seed
 from veldt.envs.step_rows import step_rows
 from veldt.envs.trajectory import Trajectory
-from veldt.errors import SimulatorError, described
+from veldt.errors import EnvError, described
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
-from veldt.runtime.cores import offer_core
+from veldt.runtime.cores import yield_core
 
 # Inference may be waiting for this core, with all other simulators waiting for it; so a worker whose steps take this
 # many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
@@ -63,7 +63,7 @@ class Stepper:
         self._discrete = slot.spec.action.kind == "discrete"
         self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
         self._notes: list[str] = []
-        self._simulators: list[Simulator] = []
+        self._simulators: list[StepEnv] = []
         self._step_rows = [step_rows(slot, t, part) for t in range(slot.steps)]
         for index in range(part.stop - part.start):
             self._touch(self._first + index, 0)
@@ -72,7 +72,7 @@ class Stepper:
             except Exception as error:
                 raise self._error(index, "could not be made", error) from error
 
-    def start(self) -> dict[int, Prefix]:
+    def start(self) -> dict[int, ActionPrefix]:
         """Begins the first episode of every simulator and plays its random decorrelation steps (section 5.2).
 
         Returns, by simulator, what led to its first row.
@@ -83,7 +83,7 @@ class Stepper:
                 prefixes[self._first + index] = self._begin(index)
             except Exception as error:
                 self._replace(index, "failed at its start", error, 0)
-                prefixes[self._first + index] = Prefix(self._slot.action[0, :0], 0.0)
+                prefixes[self._first + index] = ActionPrefix(self._slot.action[0, :0], 0.0)
         self._slot.stack(0, self._part)
         return prefixes
 
@@ -110,7 +110,7 @@ class Stepper:
                     )
                     reward[index] = gained
                     if slow:
-                        offer_core()
+                        yield_core()
                     if terminated or truncated or life_lost:
                         self._flag(index, t, terminated, truncated, life_lost)
                 index += 1
@@ -189,10 +189,10 @@ class Stepper:
         with contextlib.suppress(Exception):
             self._simulators[index].close()
 
-    def _make(self, index: int) -> Simulator:
+    def _make(self, index: int) -> StepEnv:
         b = self._first + index
         self._seed_of[b], self._began[b] = self._settings.seed(b, int(self._progress[1])), MAKING
-        return make_simulator(self._settings.source, self._settings.atari)
+        return make_step_env(self._settings.source, self._settings.atari)
 
     def _rows(self, t: int) -> list[np.ndarray]:
         return self._slot.rows(t, self._part)
@@ -200,7 +200,7 @@ class Stepper:
     def _touch(self, b: int, episode: int) -> None:
         self._progress[0], self._progress[1] = b, episode
 
-    def _begin(self, index: int) -> Prefix:
+    def _begin(self, index: int) -> ActionPrefix:
         """Plays the first random steps; returns those that led to the first row."""
         b, slot, simulator = self._first + index, self._slot, self._simulators[index]
         seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
@@ -222,7 +222,7 @@ class Stepper:
                 begin, score = step + 1, 0.0
                 self._reset(index, self._rows(0), int(slot.episode[0, b]) + 1)
         slot.age[0, b] = steps - begin
-        return Prefix(actions[begin:], score)
+        return ActionPrefix(actions[begin:], score)
 
     def _reset(self, index: int, rows: list[np.ndarray], episode: int, t: int = 0) -> None:
         """Resets into `rows`, the observations of row `t`."""
@@ -352,8 +352,8 @@ class Stepper:
             column = array[: self._slot.history + 1, self._first + index]
             column[:-1] = column[1:].copy()
 
-    def _error(self, index: int, what: str, error: Exception) -> SimulatorError:
-        if isinstance(error, SimulatorError):
+    def _error(self, index: int, what: str, error: Exception) -> EnvError:
+        if isinstance(error, EnvError):
             return error
         details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
         what = f"{what}: {described(error)}"

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.runtime.shared import Layout, SharedArrays
 
 _KEEP_ALL = 32 * 2**20  # bytes of stacks; beyond, making them again costs no more than reading them
@@ -36,7 +36,7 @@ ROW_FIELDS = {"age": "int32", "ended": "bool", "episode": "int64"}
 STEP_FLAGS = ("terminated", "truncated", "life_lost", "cut", "valid")
 
 
-def row_layouts(spec: SimulatorSpec, steps: int, width: int) -> dict[str, Layout]:
+def row_layouts(spec: EnvSpec, steps: int, width: int) -> dict[str, Layout]:
     """The arrays of `Rows`."""
     rows = steps + 1
     layouts = {
@@ -60,7 +60,7 @@ class Rows:
         arrays: by the names of `row_layouts`; others may be among them.
     """
 
-    def __init__(self, spec: SimulatorSpec, arrays: Mapping[str, np.ndarray] | SharedArrays) -> None:
+    def __init__(self, spec: EnvSpec, arrays: Mapping[str, np.ndarray] | SharedArrays) -> None:
         self.spec, self.history = spec, spec.history
         self.observation = {name: arrays[f"observation/{name}"] for name in spec.observation}
         self.age, self.ended, self.episode = arrays["age"], arrays["ended"], arrays["episode"]
@@ -97,7 +97,7 @@ class Trajectory(Rows):
 
     def __init__(
         self,
-        spec: SimulatorSpec,
+        spec: EnvSpec,
         steps: int,
         width: int,
         context: BaseContext | None,

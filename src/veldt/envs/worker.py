@@ -16,19 +16,19 @@ from veldt.envs.action_replay import Unfinished
 from veldt.envs.env import StepperSettings
 from veldt.envs.stepper import Stepper
 from veldt.envs.trajectory import Trajectory
-from veldt.errors import SimulatorError, described
+from veldt.errors import EnvError, described
 from veldt.runtime.cores import pin
 from veldt.runtime.messages import pack, unpack
 from veldt.runtime.processes import acquire, leave_signals_to_parent
 from veldt.runtime.shared import SharedArrays
-from veldt.runtime.stack_dump import offer_trace
+from veldt.runtime.stack_dump import enable_stack_dump
 
 STEP, RESET_ENDED, CALL, STOP = range(4)  # commands; only STEP is of one group
 RING = 4  # commands under way in one worker are at most one a group, and STOP
 
 
 @dataclass(frozen=True)
-class Wiring:
+class WorkerArgs:
     """What a worker shares with its owner.
 
     `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 4] (see
@@ -45,14 +45,14 @@ class Wiring:
 
 
 def run(
-    pipe: Connection, wiring: Wiring, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
+    pipe: Connection, wiring: WorkerArgs, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
 ) -> None:
     """Entry point of the process. `parts` are its simulators of each group."""
     leave_signals_to_parent()
     pin(wiring.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     progress = wiring.board["progress"][wiring.worker]
-    trace = offer_trace()
+    trace = enable_stack_dump()
     try:
         steppers = [Stepper(settings, slot, part, progress, offers_core=True) for part in parts]
     except Exception as error:
@@ -109,7 +109,7 @@ def _answer(steppers: Sequence[Stepper], message: bytes) -> bytes:
 
 
 def _failure(error: Exception) -> bytes:
-    if isinstance(error, SimulatorError):
+    if isinstance(error, EnvError):
         known = {"simulator": error.simulator, "seed": error.seed, "details": error.details}
         return pack({"error": str(error), **known})
     return pack({"error": described(error), "details": traceback.format_exc()})

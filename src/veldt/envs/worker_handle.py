@@ -12,8 +12,8 @@ from veldt.envs import worker
 from veldt.envs.env import StepperSettings
 from veldt.envs.failures import hung, named
 from veldt.envs.trajectory import Trajectory
-from veldt.envs.worker import CALL, RESET_ENDED, RING, STEP, STOP, Wiring
-from veldt.errors import SimulatorError
+from veldt.envs.worker import CALL, RESET_ENDED, RING, STEP, STOP, WorkerArgs
+from veldt.errors import EnvError
 from veldt.runtime.messages import unpack
 from veldt.runtime.processes import Child, acquire, unlink_names
 from veldt.runtime.shared import Layout, SharedArrays
@@ -24,7 +24,7 @@ _START_DEADLINE = 120.0  # seconds to import and to make environments, besides t
 
 
 def make_board(workers: int, context: ForkServerContext) -> SharedArrays:
-    """What all workers share with their owner besides the slot; see `Wiring`."""
+    """What all workers share with their owner besides the slot; see `WorkerArgs`."""
     layouts = {
         "commands": Layout((workers, RING, 3), "int64"),
         "progress": Layout((workers, 4), "int64"),
@@ -62,7 +62,7 @@ class WorkerHandle:
         self._failed = board["failed"]
         self._turn, self._trace = 0, -1
         self._go, self._done = context.Semaphore(0), [context.Semaphore(0) for _ in parts]
-        wiring = Wiring(index, board, self._go, self._done, core, spin_s)
+        wiring = WorkerArgs(index, board, self._go, self._done, core, spin_s)
         name = f"simulator process {index}"
         self._child = Child(context, name, worker.run, wiring, settings, slot, parts)
 
@@ -116,13 +116,13 @@ class WorkerHandle:
             raise self.failure(message)
         return header, arrays
 
-    def failure(self, message: bytes | None = None) -> SimulatorError:
+    def failure(self, message: bytes | None = None) -> EnvError:
         """What became of the process, or what it said in `message`, naming environment, simulator and seed."""
         if message is None:
             message = self._child.receive(0.5)
         if message is not None and "error" in (header := unpack(message)[0]):
             known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
-            return SimulatorError(header["error"], **known)
+            return EnvError(header["error"], **known)
         b, episode = self._progress[:2].tolist()
         command, row = self.pending.get(self._group_of(b), (CALL, 0))
         if command == STEP and not self._slot.ended[row, b]:

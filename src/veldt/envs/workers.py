@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.action_replay import ActionsUntil, Prefix, Unfinished
+from veldt.envs.action_replay import ActionPrefix, ActionsUntil, Unfinished
 from veldt.envs.env import StepperSettings
 from veldt.envs.failures import Patience
 from veldt.envs.in_process import split
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.envs.worker import RESET_ENDED, STEP
 from veldt.envs.worker_handle import WorkerHandle, make_board
-from veldt.errors import SimulatorError
+from veldt.errors import EnvError
 from veldt.runtime.messages import pack
 from veldt.runtime.processes import forkserver
 
@@ -37,7 +37,7 @@ def context_for(settings: StepperSettings) -> ForkServerContext:
     return forkserver(_PRELOAD + (atari if settings.source.is_atari else []))
 
 
-class WorkerSimulators:
+class WorkerEnvs:
     """See `Simulators`.
 
     Args:
@@ -50,7 +50,7 @@ class WorkerSimulators:
     def __init__(
         self,
         settings: StepperSettings,
-        spec: SimulatorSpec,
+        spec: EnvSpec,
         steps: int,
         groups: int,
         cores: Sequence[int],
@@ -87,10 +87,10 @@ class WorkerSimulators:
             for group in range(groups)
         ]
 
-    def start(self) -> dict[int, Prefix]:
+    def start(self) -> dict[int, ActionPrefix]:
         answers = self._call_all("start")
         return {
-            int(b): Prefix(actions, header["scores"][b])
+            int(b): ActionPrefix(actions, header["scores"][b])
             for header, arrays in answers
             for b, actions in arrays.items()
         }
@@ -180,7 +180,7 @@ class WorkerSimulators:
             self._restart(index, failure)
         del self._workers[index].pending[group]
 
-    def _restart(self, index: int, failure: SimulatorError) -> None:
+    def _restart(self, index: int, failure: EnvError) -> None:
         """Replaces a process that died or hangs, unless its culprit did that before in the same row, or for ever."""
         b = failure.simulator
         row = self._row[self._group_of(b)]
@@ -190,7 +190,7 @@ class WorkerSimulators:
         self._culprits.add((b, row))
         self._recover(index, failure)
 
-    def _recover(self, index: int, failure: SimulatorError) -> None:
+    def _recover(self, index: int, failure: EnvError) -> None:
         """Puts a new process in the place of one, its simulators but the culprits back to their rows, and goes on."""
         dead, slot, culprit = self._workers[index], self.trajectory, failure.simulator
         dead.end(deadline_s=0.0)

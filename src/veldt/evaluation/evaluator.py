@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from veldt.agent import Agent
-from veldt.envs.arrangement import make_simulators, plan
+from veldt.envs.arrangement import make_vector_envs, plan
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
-from veldt.envs.settings import SimulationConfig
-from veldt.evaluation.start_replayer import Prefixes
-from veldt.sampling.episodes import EpisodeBook, Game
+from veldt.envs.settings import EnvConfig
+from veldt.evaluation.start_replayer import StartReplayer
+from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.observations import slot_observations
 
 _ROWS = 32  # steps between looks at which games are finished, at most
@@ -35,26 +35,26 @@ class Evaluation:
         return float(np.mean(self.scores))
 
 
-def play_games(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evaluation:
+def play_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evaluation:
     """Plays `episodes` whole games.
 
     Which games count is fixed before they are played (the first ones of each simulator): taking whichever finish first
     would favour short games.
     """
-    return _evaluation(whole_games(agent, episodes, seed=seed, greedy=greedy))
+    return _evaluation(whole_episodes(agent, episodes, seed=seed, greedy=greedy))
 
 
-def whole_games(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> list[Game]:
-    """The games of `play_games`, in the order of their start; their simulators' seeds are of `run_seed_of(seed)`."""
+def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> list[Episode]:
+    """The games of `play_episodes`, in the order of their start; their simulators' seeds are of `run_seed_of(seed)`."""
     width = min(episodes, agent.config.simulation.num_simulators)
     wanted = [len(range(b, episodes, width)) for b in range(width)]
     with playing(agent, width, seed, greedy) as rows:
-        return stretches_until(rows, episodes, lambda game: game.episode < wanted[game.simulator])
+        return play_until(rows, episodes, lambda game: game.episode < wanted[game.env_index])
 
 
-def stretches_until(rows: Iterator[list[Game]], games: int, counts: Callable[[Game], bool]) -> list[Game]:
+def play_until(rows: Iterator[list[Episode]], games: int, counts: Callable[[Episode], bool]) -> list[Episode]:
     """Plays until there are so many games that count; these, in the order of their start."""
-    played: list[Game] = []
+    played: list[Episode] = []
     while len(played) < games:
         played += filter(counts, next(rows))
     return _in_order(played)
@@ -74,7 +74,7 @@ def play_steps(
     share = max(1, steps // width)
     # The stretch that comes nearest to filling the share.
     stretch = min(range(min(share, _ROWS // 2), min(share, _ROWS) + 1), key=lambda rows: share % rows)
-    played: list[Game] = []
+    played: list[Episode] = []
     on_error = agent.config.simulation.on_env_error
     with playing(agent, width, seed, greedy, stretch, on_error) as rows:
         for _ in range(share // stretch):
@@ -84,7 +84,7 @@ def play_steps(
     return _evaluation(_in_order(played))
 
 
-def run_seed_of(seed: int) -> int:
+def evaluation_run_seed(seed: int) -> int:
     """The run seed, of which the episodes' seeds are made, of an evaluation with this seed."""
     return derive_seed(seed, EVALUATION)
 
@@ -97,15 +97,15 @@ def playing(
     greedy: bool,
     rows: int = _ROWS,
     on_error: Literal["stop", "restart"] = "stop",
-    prefixes: Prefixes | None = None,
-) -> Iterator[Iterator[list[Game]]]:
+    prefixes: StartReplayer | None = None,
+) -> Iterator[Iterator[list[Episode]]]:
     """Simulators of their own, and the games that end in each next `rows` of theirs.
 
     `prefixes` lead the first games of the simulators to their starts; all their games are from their beginning else.
     """
     config = agent.config
     trained = config.simulation
-    simulation = SimulationConfig(
+    simulation = EnvConfig(
         num_simulators=width,
         simulators=trained.simulators,
         processes=min(trained.processes, width),
@@ -113,19 +113,19 @@ def playing(
         on_env_error=on_error,
         env_timeout=trained.env_timeout,
     )
-    run_seed = run_seed_of(seed)
+    run_seed = evaluation_run_seed(seed)
     atari = config.atari if prefixes is None else prefixes.emulator(config.atari)
     seeds = () if prefixes is None else prefixes.seeds
     settings = StepperSettings(agent.source, run_seed, simulation, atari, seeds=seeds)
     chosen = plan(agent.source, simulation, atari, 0)
-    simulators = make_simulators(settings, agent.spec, rows, chosen, stacks=True)
+    simulators = make_vector_envs(settings, agent.spec, rows, chosen, stacks=True)
     try:
         slot = simulators.trajectory
-        book = EpisodeBook(width, simulators.start())
+        book = EpisodeTracker(width, simulators.start())
         observations = slot_observations(slot, torch.device("cpu"))
         memories = agent.memories(width)
 
-        def stretches() -> Iterator[list[Game]]:
+        def stretches() -> Iterator[list[Episode]]:
             first_step = 0
             while True:
                 step_T = np.arange(first_step, first_step + rows)
@@ -139,12 +139,12 @@ def playing(
                             observations.row(t, part), noise_TBK[t, part], greedy, forward
                         )
                         if prefixes is not None:
-                            prefixes.prescribe(slot, t, part)
+                            prefixes.override_actions(slot, t, part)
                         simulators.step(group, t)
                     for group in range(len(simulators.groups)):
                         simulators.wait(group, t)
                     if prefixes is not None:
-                        prefixes.discount(slot, t)
+                        prefixes.subtract_rewards(slot, t)
                 yield book.add(slot)
                 simulators.carry_over()
                 first_step += rows
@@ -154,9 +154,9 @@ def playing(
         simulators.close()
 
 
-def _in_order(played: list[Game]) -> list[Game]:
-    return sorted(played, key=lambda game: (game.episode, game.simulator))
+def _in_order(played: list[Episode]) -> list[Episode]:
+    return sorted(played, key=lambda game: (game.episode, game.env_index))
 
 
-def _evaluation(played: list[Game]) -> Evaluation:
-    return Evaluation([game.score for game in played], [game.length for game in played])
+def _evaluation(played: list[Episode]) -> Evaluation:
+    return Evaluation([game.episode_return for game in played], [game.length for game in played])

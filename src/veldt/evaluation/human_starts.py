@@ -12,8 +12,8 @@ import numpy as np
 
 from veldt.agent import Agent
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
-from veldt.evaluation.evaluator import Evaluation, playing, run_seed_of, stretches_until, whole_games
-from veldt.evaluation.start_replayer import Prefixes
+from veldt.evaluation.evaluator import Evaluation, evaluation_run_seed, play_until, playing, whole_episodes
+from veldt.evaluation.start_replayer import StartReplayer
 from veldt.evaluation.starts import Starts, draw_points, make_starts
 from veldt.runs.machine import versions
 
@@ -28,12 +28,12 @@ def play_starts(agent: Agent, starts: Starts, *, seed: int, greedy: bool) -> Eva
     (`max_episode_steps`), what was played before the start included, and only points after the start count.
     """
     width = min(len(starts), agent.config.simulation.num_simulators)
-    prefixes = Prefixes(starts, width)
+    prefixes = StartReplayer(starts, width)
     with playing(agent, width, seed, greedy, prefixes=prefixes) as rows:
-        played = stretches_until(rows, len(starts), lambda game: prefixes.start_of(game) is not None)
+        played = play_until(rows, len(starts), lambda game: prefixes.start_of(game) is not None)
     before = [prefixes.start_of(game) for game in played]
     lengths = [game.length - len(start.actions) for game, start in zip(played, before, strict=True) if start]
-    return Evaluation([game.score for game in played], lengths)
+    return Evaluation([game.episode_return for game in played], lengths)
 
 
 def record_from(agent: Agent, count: int, path: Path, *, seed: int, greedy: bool) -> Starts:
@@ -45,13 +45,13 @@ def record_from(agent: Agent, count: int, path: Path, *, seed: int, greedy: bool
     """
     config = agent.config
     games_seed = derive_seed(seed, EVALUATION, _GAMES)
-    games = whole_games(agent, count, seed=games_seed, greedy=greedy)
+    games = whole_episodes(agent, count, seed=games_seed, greedy=greedy)
     points = draw_points(
         [game.length for game in games], np.random.default_rng(derive_seed(seed, EVALUATION, _POINTS))
     )
-    run_seed = run_seed_of(games_seed)
+    run_seed = evaluation_run_seed(games_seed)
     beginnings = [
-        (episode_seed(run_seed, game.simulator, game.episode), game.actions[:point])
+        (episode_seed(run_seed, game.env_index, game.episode), game.actions[:point])
         for game, point in zip(games, points, strict=True)
     ]
     made = {"by": "agent", "run": str(agent.path), "step": agent.step, "seed": seed, "greedy": greedy}

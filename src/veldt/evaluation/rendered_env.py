@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.env import make_simulator
+from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource
-from veldt.errors import SimulatorError, as_error
+from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record
 
 
-class ShownSimulator:
+class RenderedEnv:
     """A `Simulator` that renders. Whatever fails in it is a SimulatorError with the environment, the seed and the step.
 
     Raises:
@@ -28,7 +28,7 @@ class ShownSimulator:
         self._record = Record(self._name)
         try:
             with self._named("could not be made"):
-                self._simulator = make_simulator(source, atari, render=True)
+                self._simulator = make_step_env(source, atari, render=True)
         except BaseException:
             self._record.close()
             raise
@@ -73,7 +73,7 @@ class ShownSimulator:
     def _named(self, what: str) -> Iterator[None]:
         self._record.busy[0] = 1
         try:
-            with as_error(SimulatorError, f"{self._name} {what}"):
+            with as_error(EnvError, f"{self._name} {what}"):
                 yield
         finally:
             self._record.busy[0] = 0

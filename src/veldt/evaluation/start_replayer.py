@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from veldt.envs.in_process import Simulators
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import UsageError
 from veldt.evaluation.starts import Start, Starts, digest_of
-from veldt.sampling.episodes import Game
+from veldt.sampling.episodes import Episode
 
 
-class Prefixes:
+class StartReplayer:
     """Leads the first games of `width` simulators to `starts`, dealt out to them in turn.
 
     A prefix is played through the rows of a slot like any other steps: so frames, ages and what a policy with a memory
@@ -37,12 +37,12 @@ class Prefixes:
         """See `Starts.emulator`."""
         return self._starts.emulator(atari)
 
-    def start_of(self, game: Game) -> Start | None:
+    def start_of(self, game: Episode) -> Start | None:
         """Where a game was led to; None if it was led nowhere."""
-        some = self._of[game.simulator]
+        some = self._of[game.env_index]
         return some[game.episode] if game.episode < len(some) else None
 
-    def check(self, simulators: Simulators, t: int) -> None:
+    def check(self, simulators: VectorEnvs, t: int) -> None:
         """Compares those places of row `t` that are starts with what was recorded; UsageError where one is another."""
         slot = simulators.trajectory
         arrived = np.flatnonzero((slot.age[t] == self._lengths(slot, t)) & ~slot.ended[t])
@@ -59,13 +59,13 @@ class Prefixes:
                     self._elsewhere(b, episode, "leads to another place than when it was recorded")
                 )
 
-    def prescribe(self, slot: Trajectory, t: int, part: slice) -> None:
+    def override_actions(self, slot: Trajectory, t: int, part: slice) -> None:
         """Puts recorded actions into row `t`, simulators `part`, where a start is not reached yet."""
         before_B = slot.age[t] < self._lengths(slot, t)
         for b in np.flatnonzero(before_B[part]) + part.start:
             slot.action[t, b] = self._of[b][slot.episode[t, b]].actions[slot.age[t, b]]
 
-    def discount(self, slot: Trajectory, t: int) -> None:
+    def subtract_rewards(self, slot: Trajectory, t: int) -> None:
         """Takes the points of step `t` back where it led to a start; UsageError where it ended the game."""
         before_B = (slot.age[t] < self._lengths(slot, t)) & slot.valid[t]
         over_B = before_B & (slot.terminated[t] | slot.truncated[t])

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.env import Simulator, make_simulator
+from veldt.envs.env import StepEnv, make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import ActionSpec
-from veldt.errors import SimulatorError, UsageError, as_error
+from veldt.errors import EnvError, UsageError, as_error
 from veldt.evaluation.starts_file import read_starts_file, write_starts_file
 from veldt.runs.episodes import smallest
 from veldt.runtime.activity import Record, running
@@ -161,7 +161,7 @@ def make_starts(
     what = f"{name} failed {when}"
     with (
         running(name, when) as record,
-        as_error(SimulatorError, what),
+        as_error(EnvError, what),
         within(timeout, record.progress.tobytes, what, " (--env-timeout)"),
     ):
         there = _places(source, atari, beginnings, record)
@@ -210,14 +210,14 @@ def _places(
     source: EnvSource, atari: AtariConfig, beginnings: Sequence[Beginning], record: Record
 ) -> list[str | None]:
     """Where they lead, see `_reached`."""
-    simulator = make_simulator(source, atari)
+    simulator = make_step_env(source, atari)
     try:
         return [_reached(simulator, seed, actions, record) for seed, actions in beginnings]
     finally:
         simulator.close()
 
 
-def _reached(simulator: Simulator, seed: int, actions: np.ndarray, record: Record) -> str | None:
+def _reached(simulator: StepEnv, seed: int, actions: np.ndarray, record: Record) -> str | None:
     """The digest of where the actions lead; None if the game is over before."""
     rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
     record.resets(seed)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veldt.errors import PeerLost
+from veldt.errors import PeerLostError
 from veldt.runtime.locks import RecordLocks
 from veldt.runtime.shared import Layout, SharedArrays
 
@@ -27,7 +27,7 @@ _LEAST_PAUSE_S, _MOST_PAUSE_S = 2e-4, 5e-3
 
 
 @dataclass(frozen=True)
-class StoreSpec:
+class CentralStoreSpec:
     """What there is in it, and in how many chunks.
 
     Args:
@@ -52,7 +52,7 @@ class Chunk:
 class CentralStore:
     """See above. Picklable while a process is started."""
 
-    def __init__(self, spec: StoreSpec, context: BaseContext | None) -> None:
+    def __init__(self, spec: CentralStoreSpec, context: BaseContext | None) -> None:
         total = len(spec.initial[PARAMETERS])
         edges = np.linspace(0, total, spec.chunks + 1).astype(int).tolist()
         self._bounds = list(itertools.pairwise(edges))
@@ -65,12 +65,14 @@ class CentralStore:
         for name, array in spec.initial.items():
             self._arrays[name][...] = array
 
-    def end(self, rank: int, beat: Callable[[], None] = lambda: None) -> StoreEnd:
+    def end(self, rank: int, beat: Callable[[], None] = lambda: None) -> CentralStoreClient:
         """That of the learner of this rank. `beat` is called while it waits."""
-        return StoreEnd(self._arrays, self._names, self._bounds, self._locks, self._deadline_s, rank, beat)
+        return CentralStoreClient(
+            self._arrays, self._names, self._bounds, self._locks, self._deadline_s, rank, beat
+        )
 
 
-class StoreEnd:
+class CentralStoreClient:
     """A learner's end. `blocked_s` and `updating_s`: seconds in which it waited for a chunk, and in which it had one.
 
     Made in the process that uses it.
@@ -148,6 +150,6 @@ class StoreEnd:
             self._beat()
             time.sleep(self._pause_s)
         held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in left)
-        raise PeerLost(
+        raise PeerLostError(
             f"no chunk of the central store has been free for {self._deadline_s:g} s (taken last: {held})"
         )

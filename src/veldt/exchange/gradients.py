@@ -14,7 +14,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from veldt.errors import PeerLost, UsageError
+from veldt.errors import PeerLostError, UsageError
 
 # For all learners to bring their gradients: the first may compile a network before.
 _DEADLINE = timedelta(minutes=5)
@@ -30,29 +30,29 @@ class GradientEdge(Protocol):
         `rows` [] are those that the local one is the mean of; None, by all learners: as many for each of them.
         """
 
-    def largest(self, value: float) -> float:
+    def all_reduce_max(self, value: float) -> float:
         """Of the values that all learners give, once each."""
 
-    def total(self, values: Sequence[float]) -> list[float]:
+    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
         """Of each of several values the sum over all learners."""
 
-    def agree(self, digests: Mapping[str, int]) -> None:
+    def assert_same_on_all_ranks(self, digests: Mapping[str, int]) -> None:
         """UsageError if another learner has another int64 by one of these names: the same for all, or nothing fits."""
 
 
-class OneLearner:
+class NoAllReduce:
     """The edge of a single learner: its gradient is the mean already."""
 
     def reduce(self, gradient_P: Tensor, rows: Tensor | None = None) -> None:
         pass
 
-    def largest(self, value: float) -> float:
+    def all_reduce_max(self, value: float) -> float:
         return value
 
-    def total(self, values: Sequence[float]) -> list[float]:
+    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
         return list(values)
 
-    def agree(self, digests: Mapping[str, int]) -> None:
+    def assert_same_on_all_ranks(self, digests: Mapping[str, int]) -> None:
         pass
 
 
@@ -100,19 +100,19 @@ class AllReduce:
                 gradient_P *= rows / of_all.clamp(min=1.0)
             torch.distributed.all_reduce(gradient_P)
 
-    def largest(self, value: float) -> float:
+    def all_reduce_max(self, value: float) -> float:
         value_1 = torch.tensor([value], dtype=torch.float64, device=self._device)
         with self._waiting():
             torch.distributed.all_reduce(value_1, torch.distributed.ReduceOp.MAX)
             return float(value_1)
 
-    def total(self, values: Sequence[float]) -> list[float]:
+    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
         values_V = torch.tensor(values, dtype=torch.float64, device=self._device)
         with self._waiting():
             torch.distributed.all_reduce(values_V)
             return values_V.tolist()
 
-    def agree(self, digests: Mapping[str, int]) -> None:
+    def assert_same_on_all_ranks(self, digests: Mapping[str, int]) -> None:
         own_D = torch.tensor(list(digests.values()), dtype=torch.int64, device=self._device)
         all_LD = [torch.empty_like(own_D) for _ in range(self._count)]
         with self._waiting():
@@ -138,7 +138,7 @@ class AllReduce:
                 torch.cuda.synchronize(self._device)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[0]
-            raise PeerLost(
+            raise PeerLostError(
                 f"another learner has gone, or did not come within {_DEADLINE}: {first}"
             ) from error
         finally:

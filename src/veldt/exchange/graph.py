@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from veldt.exchange.central_store import CentralStore, StoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
 from veldt.exchange.inference import InferenceEdge, InferenceSpec
-from veldt.exchange.persistent_state import Kept
-from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.exchange.persistent_state import PersistentState
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
@@ -52,13 +52,21 @@ class ReplaySpec:
 
 
 @dataclass(frozen=True)
-class KeptSpec:
-    """See `kept.Kept`."""
+class PersistentStateSpec:
+    """See `kept.PersistentState`."""
 
     layouts: Mapping[str, Layout]
 
 
-Spec = WeightsSpec | SlotsSpec | ReplaySpec | PaceSpec | StoreSpec | InferenceSpec | KeptSpec
+Spec = (
+    WeightsSpec
+    | SlotsSpec
+    | ReplaySpec
+    | RateLimiterSpec
+    | CentralStoreSpec
+    | InferenceSpec
+    | PersistentStateSpec
+)
 
 
 def edge_bytes(spec: Spec) -> int:
@@ -70,11 +78,11 @@ def edge_bytes(spec: Spec) -> int:
             return rings * depth * _nbytes(layouts)
         case ReplaySpec(layouts, ahead=ahead):
             return (ahead + 1) * _nbytes(layouts)
-        case StoreSpec(initial):
+        case CentralStoreSpec(initial):
             return sum(array.nbytes for array in initial.values())
         case InferenceSpec() as inference:
             return _nbytes(inference.layouts())
-        case KeptSpec(layouts):
+        case PersistentStateSpec(layouts):
             return _nbytes(layouts)
     return 0
 
@@ -118,37 +126,37 @@ class Role:
     """
 
     name: str
-    does: str
+    description: str
     entry: Callable[..., None]
     plans: Sequence[Any]
     edges: Sequence[Sequence[str]]
-    restarts: int
+    max_restarts: int
     deadline_s: float
-    keeps: int = 0
-    goes_on_from: str = ""
+    num_checkpointed: int = 0
+    resumes_from: str = ""
     niceness: int = 0
-    together: bool = False
+    is_synchronised: bool = False
     gpus: int = 0
     least: int | None = None
-    begin_s: float = 0.0
+    startup_timeout_s: float = 0.0
 
-    def keeps_at(self, index: int) -> bool:
+    def is_checkpointed(self, index: int) -> bool:
         """Whether the one of this index has a part in checkpoints."""
-        return index < self.keeps
+        return index < self.num_checkpointed
 
     def named(self, index: int) -> str:
         return role_name(self.name, index, len(self.plans))
 
-    def supervised(self, index: int) -> dict[str, Any]:
+    def role_plan(self, index: int) -> dict[str, Any]:
         """What whoever supervises the one of this index has to know, by the names of `runtime.supervision.RolePlan`."""
         return {
             "name": self.named(index),
             "role": self.entry,
-            "restarts": self.restarts,
+            "max_restarts": self.max_restarts,
             "deadline_s": self.deadline_s,
-            "begin_s": self.begin_s,
+            "startup_timeout_s": self.startup_timeout_s,
             "niceness": self.niceness,
-            "group": self.name if self.together else "",
+            "group": self.name if self.is_synchronised else "",
         }
 
 
@@ -166,7 +174,7 @@ class Graph:
     def drawn(self) -> list[str]:
         """Lines of text: what there is of each role, and what travels between them."""
         lines = ["roles"]
-        lines += [f"  {len(role.plans):>4} x {role.name:<10} {role.does}" for role in self.roles]
+        lines += [f"  {len(role.plans):>4} x {role.name:<10} {role.description}" for role in self.roles]
         lines += ["", "edges"]
         alike: dict[tuple[str, str, str], int] = {}
         for name, edge in self.edges.items():
@@ -182,7 +190,7 @@ class Graph:
         return lines
 
 
-def made_here(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str, Any]:
+def make_local_edges(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str, Any]:
     """The edges, in memory that the processes of this machine share."""
     made: dict[str, Any] = {}
     for name, edge in edges.items():
@@ -194,12 +202,12 @@ def made_here(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str
             case ReplaySpec(layouts, rows, ahead, fed_by):
                 wakes = [made[feeder].filled for feeder in fed_by]
                 made[name] = ReplayEdge(layouts, rows, ahead, wakes, context)
-            case PaceSpec() as spec:
-                made[name] = Pace(spec, context)
-            case StoreSpec() as spec:
+            case RateLimiterSpec() as spec:
+                made[name] = RateLimiter(spec, context)
+            case CentralStoreSpec() as spec:
                 made[name] = CentralStore(spec, context)
             case InferenceSpec() as spec:
                 made[name] = InferenceEdge(spec, context)
-            case KeptSpec(layouts):
-                made[name] = Kept(layouts, context)
+            case PersistentStateSpec(layouts):
+                made[name] = PersistentState(layouts, context)
     return made

@@ -120,7 +120,7 @@ class InferenceClient:
         return self._waits_W & (self._asked_W == self._answered_W)
 
 
-class Requests(NamedTuple):
+class RequestBatch(NamedTuple):
     """What is answered together: of agents int64 [R], their requests of these numbers, int64 [R]."""
 
     agent_R: np.ndarray
@@ -128,15 +128,15 @@ class Requests(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Served:
+class ServerStats:
     """Since the server began: `requests` answered in so many `batches`, before which so many were `waiting` in all."""
 
     requests: int = 0
     batches: int = 0
     waiting: int = 0
 
-    def __sub__(self, before: Served) -> Served:
-        return Served(
+    def __sub__(self, before: ServerStats) -> ServerStats:
+        return ServerStats(
             self.requests - before.requests, self.batches - before.batches, self.waiting - before.waiting
         )
 
@@ -152,9 +152,9 @@ class InferenceServer:
         # While one thread answers an agent, no other takes what its next life asks: answers come in their order.
         self._busy_N = np.zeros(edge.spec.agents, bool)
         self._next, self._lock = 0, threading.Lock()
-        self.served = Served()
+        self.stats = ServerStats()
 
-    def take(self, most: int, deadline_s: float, gather_s: float = 0.0) -> Requests | None:
+    def take(self, most: int, deadline_s: float, gather_s: float = 0.0) -> RequestBatch | None:
         """All requests that are there, at most so many, of agents in turn; None if none came in time.
 
         When one is there, it waits `gather_s` for more, or until there are so many, or one of each agent that acts.
@@ -175,13 +175,15 @@ class InferenceServer:
                 self._next = int(agent_R[-1]) + 1
             number_R = self._asked_N[agent_R]
             self._taken_N[agent_R], self._busy_N[agent_R] = number_R, True
-            done = self.served
-            self.served = Served(done.requests + len(agent_R), done.batches + 1, done.waiting + len(open_N))
+            done = self.stats
+            self.stats = ServerStats(
+                done.requests + len(agent_R), done.batches + 1, done.waiting + len(open_N)
+            )
         if len(agent_R) < len(open_N):
             self._edge.asked_one.release()  # what is left is another thread's
-        return Requests(agent_R, number_R)
+        return RequestBatch(agent_R, number_R)
 
-    def reply(self, requests: Requests) -> None:
+    def reply(self, requests: RequestBatch) -> None:
         """The requests are answered: what the agents asked for is in `answers`."""
         agent_R, number_R = requests
         self._answered_N[agent_R] = number_R

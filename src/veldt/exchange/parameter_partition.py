@@ -22,7 +22,7 @@ from veldt.runtime.shared import Layout
 PARAMETERS, COUNTS, VERSION = "parameters", "counts", "version"
 
 
-class Counts(NamedTuple):
+class ShardCounts(NamedTuple):
     """Of a shard, or of several together: gradients that came, those of them that were discarded because they were too
     old, and by how many updates all of them were old, added up."""
 
@@ -38,7 +38,7 @@ def cut(total: int, parts: int) -> list[tuple[int, int]]:
 
 def part_layouts(numbers: int) -> dict[str, Layout]:
     """What the edge of a part of so many parameters carries."""
-    return {PARAMETERS: Layout((numbers,), "float32"), COUNTS: Layout((len(Counts._fields),), "int64")}
+    return {PARAMETERS: Layout((numbers,), "float32"), COUNTS: Layout((len(ShardCounts._fields),), "int64")}
 
 
 def gradient_layouts(numbers: int) -> dict[str, Layout]:
@@ -51,7 +51,7 @@ def gradient_layouts(numbers: int) -> dict[str, Layout]:
     }
 
 
-class Whole:
+class ShardedParameters:
     """What a reader has of all parts. `version_S` int64 [S] are their versions, -1 before anything has come.
 
     Args:
@@ -63,7 +63,7 @@ class Whole:
         self._parts = parts
         self.bounds = cut(len(values_P), len(parts))
         self.version_S = np.full(len(parts), -1, np.int64)
-        self._counts_SC = np.zeros((len(parts), len(Counts._fields)), np.int64)
+        self._counts_SC = np.zeros((len(parts), len(ShardCounts._fields)), np.int64)
         self._into: list[Arrays] = [
             {PARAMETERS: values_P[first:end], COUNTS: counts_C}
             for (first, end), counts_C in zip(self.bounds, self._counts_SC, strict=True)
@@ -76,9 +76,9 @@ class Whole:
         return int(self.version_S.min())
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> ShardCounts:
         """Of all parts together, as of when they were pulled."""
-        return Counts(*self._counts_SC.sum(0).tolist())
+        return ShardCounts(*self._counts_SC.sum(0).tolist())
 
     def pull(self) -> bool:
         """Takes what is newer than it has; whether anything was."""
@@ -88,17 +88,17 @@ class Whole:
         return bool((self.version_S != before_S).any())
 
 
-class GatheredWeights:
+class ShardedWeights:
     """See `Weights`: the parts, by the names of those who act."""
 
     def __init__(self, parts: Sequence[Weights]) -> None:
         self._parts = parts
-        self._whole: Whole | None = None
+        self._whole: ShardedParameters | None = None
         self._values_P = np.empty(0, np.float32)
 
     def check(self, arrays: Arrays) -> None:
         self._values_P = np.empty(sum(array.size for array in arrays.values()), np.float32)
-        self._whole = Whole(self._parts, self._values_P)
+        self._whole = ShardedParameters(self._parts, self._values_P)
 
     def publish(self, version: int, arrays: Arrays) -> None:
         raise NotImplementedError("only parameter shards publish their parts")

@@ -15,7 +15,7 @@ from veldt.runtime.shared import Layout, SharedArrays
 _FILLED = "is_filled"
 
 
-class Kept:
+class PersistentState:
     """Arrays by name. Picklable while a process is being started."""
 
     def __init__(self, layouts: Mapping[str, Layout], context: BaseContext | None) -> None:

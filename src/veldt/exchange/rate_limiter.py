@@ -16,7 +16,7 @@ from veldt.runtime.shared import Layout, SharedArrays
 
 
 @dataclass(frozen=True)
-class PaceSpec:
+class RateLimiterSpec:
     """What there is to keep to.
 
     Args:
@@ -40,15 +40,15 @@ class PaceSpec:
     together: bool = True
 
     @classmethod
-    def free(cls, actors: int, learners: int, batch: int) -> PaceSpec:
+    def free(cls, actors: int, learners: int, batch: int) -> RateLimiterSpec:
         """Nobody has to keep to anything: steps and updates are only counted."""
         return cls(actors, learners, intensity=0.0, starts=0, batch=batch, slack=0.0)
 
 
-class Pace:
+class RateLimiter:
     """Shared by all roles that act or learn; each counts in places of its own. Picklable while a process is started."""
 
-    def __init__(self, spec: PaceSpec, context: BaseContext | None) -> None:
+    def __init__(self, spec: RateLimiterSpec, context: BaseContext | None) -> None:
         self.intensity, self.starts, self.batch, self.slack = (
             spec.intensity,
             spec.starts,
@@ -77,23 +77,23 @@ class Pace:
         return self._counts["updates"][:, 0]
 
     @property
-    def excused_L(self) -> np.ndarray:
+    def waived_L(self) -> np.ndarray:
         """Samples that count as learned from and were not, int64 [L]: each learner's own to count."""
         return self._counts["excused"][:, 0]
 
     @property
-    def most(self) -> int:
+    def max_steps(self) -> int:
         """Steps after which nobody begins to act any more."""
         return int(self._counts["most"][0])
 
-    @most.setter
-    def most(self, steps: int) -> None:
+    @max_steps.setter
+    def max_steps(self, steps: int) -> None:
         if not self._acts_on:
             self._counts["most"][0] = steps
 
-    def excuse(self) -> None:
+    def waive_backlog(self) -> None:
         """Nothing is due any more: said by the first learner when there is nothing to learn from, or all would wait."""
-        self.excused_L[0] += max(0, int(self.due - self.samples))
+        self.waived_L[0] += max(0, int(self.due - self.samples))
 
     @property
     def steps(self) -> int:
@@ -102,7 +102,7 @@ class Pace:
     @property
     def samples(self) -> int:
         """Samples that have been learned from, or are excused."""
-        return int(self.updates_L.sum()) * self.batch + int(self.excused_L.sum())
+        return int(self.updates_L.sum()) * self.batch + int(self.waived_L.sum())
 
     @property
     def due(self) -> float:
@@ -112,10 +112,10 @@ class Pace:
     @property
     def achieved(self) -> float:
         """Samples for each step so far, since learning started; those that were excused are none."""
-        return (self.samples - int(self.excused_L.clip(min=0).sum())) / max(1, self.steps - self.starts)
+        return (self.samples - int(self.waived_L.clip(min=0).sum())) / max(1, self.steps - self.starts)
 
     def may_act(self) -> bool:
-        return self.steps < self.most and (self.intensity == 0 or self.due <= self.samples + self.slack)
+        return self.steps < self.max_steps and (self.intensity == 0 or self.due <= self.samples + self.slack)
 
     def may_learn(self, learner: int = 0) -> bool:
         """Whether its next update is due, which all learners make together, or whoever is free."""
@@ -124,7 +124,7 @@ class Pace:
         if not self._together:
             return self.samples + self.batch <= self.due
         others = len(self.updates_L)
-        done = int(self.updates_L[learner]) * others * self.batch + int(self.excused_L.sum())
+        done = int(self.updates_L[learner]) * others * self.batch + int(self.waived_L.sum())
         return done + others * self.batch <= self.due
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from veldt.exchange.sample_requests import ORDERS_PER_LIFE, Grouping, Ordered
+from veldt.exchange.sample_requests import ORDERS_PER_LIFE, PendingBatch, RequestBatcher
 from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
 from veldt.runtime.shared import Layout, SharedArrays
 
@@ -41,10 +41,10 @@ class ReplayOut(Protocol):
     def state(self, mass: float, rows: int, dropped: int) -> None:
         """Says what the shard holds."""
 
-    def take(self) -> tuple[Order, int] | None:
+    def take(self) -> tuple[SampleRequest, int] | None:
         """The next order, if there is one, and the place of its batch; `done` when it is carried out."""
 
-    def done(self, order: Order, place: int) -> None:
+    def done(self, order: SampleRequest, place: int) -> None:
         """The order is carried out: rows are where it said."""
 
 
@@ -67,13 +67,13 @@ class ReplayIn(Protocol):
         False if there are no places for a group, nothing to draw from, or a shard is too slow.
         """
 
-    def take(self, deadline_s: float) -> Batch | None:
+    def take(self, deadline_s: float) -> ShardedBatch | None:
         """The oldest batch that was ordered, until the next is taken; None if it is not there in time, or can never be.
 
         The latter is dropped, when no shard can write to it any more.
         """
 
-    def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
+    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
         """New raw priorities of the batch's rows. What a shard has no room for in time is lost, as if it came late."""
 
 
@@ -145,7 +145,7 @@ class ReplayEdge:
         return {name: self._shared[f"{place}/{name}"] for name in self._names}
 
 
-class Order(NamedTuple):
+class SampleRequest(NamedTuple):
     """To a shard: rows by `seed` into `out`, arrays [n, ...]; or, where `out` is None, new priorities by key."""
 
     number: int
@@ -169,7 +169,7 @@ class ReplayServer:
         for name, value in (("mass", mass), ("rows", rows), ("dropped", dropped)):
             self._edge.ledger(name)[self._shard] = value
 
-    def take(self) -> tuple[Order, int] | None:
+    def take(self) -> tuple[SampleRequest, int] | None:
         while True:
             taken = self._orders.take(0.0)
             if taken is None:
@@ -183,9 +183,9 @@ class ReplayServer:
         out = None
         if kind == _SAMPLE:
             out = {name: array[first : first + count] for name, array in self._edge.arrays(place).items()}
-        return Order(number, seed % 2**64, out, key_N, priority_N), place
+        return SampleRequest(number, seed % 2**64, out, key_N, priority_N), place
 
-    def done(self, order: Order, place: int) -> None:
+    def done(self, order: SampleRequest, place: int) -> None:
         if order.out is not None:
             self._edge.written_SP[self._shard, place] = order.number
             self._edge.done.release()
@@ -193,7 +193,7 @@ class ReplayServer:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ShardedBatch:
     """N rows of all shards, until the next is taken. `part_S` int64 [S + 1]: shard s has rows part_s to part_(s+1)."""
 
     arrays: Arrays
@@ -207,12 +207,12 @@ class ReplayClient:
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
         self._orders = [Producer(rings, 0) for rings in edge.orders]
-        self._free, self._under_way = deque(range(edge.places)), deque[Ordered]()
+        self._free, self._under_way = deque(range(edge.places)), deque[PendingBatch]()
         edge.clients_1[0] += 1
         self._number = int(edge.clients_1[0]) * ORDERS_PER_LIFE
-        self._in_use: Ordered | None = None
+        self._in_use: PendingBatch | None = None
         self._lost = 0  # priorities that never were sent
-        self._group = Grouping(edge.places)
+        self._group = RequestBatcher(edge.places)
 
     @property
     def rows(self) -> int:
@@ -231,7 +231,9 @@ class ReplayClient:
         mass_S = self._edge.ledger("mass").copy()
         if not self._group.may_order(len(self._free)) or not mass_S.any():
             return False
-        ordered = Ordered.shared_out(self._free[0], self._number + 1, seed, mass_S, self._edge.rows, life_S)
+        ordered = PendingBatch.shared_out(
+            self._free[0], self._number + 1, seed, mass_S, self._edge.rows, life_S
+        )
         asked = ordered.asked
         # All or none: a shard that was asked for a batch that is not to be would write into another one's place.
         if any(self._orders[shard].slot(deadline_s) is None for shard in asked):
@@ -245,7 +247,7 @@ class ReplayClient:
         self._under_way.append(ordered)
         return True
 
-    def take(self, deadline_s: float) -> Batch | None:
+    def take(self, deadline_s: float) -> ShardedBatch | None:
         if self._in_use is not None:
             self._free.append(self._in_use.place)
             self._in_use = None
@@ -260,9 +262,9 @@ class ReplayClient:
             self._free.append(oldest.place)
             return None
         self._in_use = oldest
-        return Batch(self._edge.arrays(oldest.place), oldest.part_S, oldest.life_S)
+        return ShardedBatch(self._edge.arrays(oldest.place), oldest.part_S, oldest.life_S)
 
-    def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
+    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
         for shard in range(self._edge.shards):
             part = slice(*batch.part_S[shard : shard + 2].tolist())
             count = part.stop - part.start

@@ -9,7 +9,7 @@ import numpy as np
 ORDERS_PER_LIFE = 2**32  # at the most: a number says whose order it is
 
 
-class Ordered(NamedTuple):
+class PendingBatch(NamedTuple):
     """A batch on its way: shard s writes rows part_s to part_(s+1) of `place`, if it still is in the life it was in.
 
     `part_S` is int64 [S + 1], `life_S` int64 [S]. What "has written" means is int64 [S, P], the number of the order
@@ -25,7 +25,7 @@ class Ordered(NamedTuple):
     @classmethod
     def shared_out(
         cls, place: int, number: int, seed: int, mass_S: np.ndarray, rows: int, life_S: np.ndarray
-    ) -> Ordered:
+    ) -> PendingBatch:
         """`rows` rows, of the shards in proportion to their mass."""
         part_S = np.concatenate([[0], np.cumsum(share_out(mass_S, rows, seed))])
         return cls(place, number, seed, part_S, life_S)
@@ -52,7 +52,7 @@ class Ordered(NamedTuple):
         return bool((self.written_S(written_SP) | (life_S != self.life_S)).all())
 
 
-class Grouping:
+class RequestBatcher:
     """Orders go together, so that sleepers are woken less often: when a quarter of all `places` is free, for all that
     are."""
 

@@ -36,7 +36,7 @@ class SlotOut(Protocol):
         """Hands the slot over: it is the consumer's from now on."""
 
 
-class Taken(NamedTuple):
+class ReceivedSlot(NamedTuple):
     """A full slot: from which producer, and its arrays, which are the consumer's until it is released."""
 
     ring: int
@@ -46,7 +46,7 @@ class Taken(NamedTuple):
 class SlotIn(Protocol):
     """The consumer's end."""
 
-    def take(self, deadline_s: float) -> Taken | None:
+    def take(self, deadline_s: float) -> ReceivedSlot | None:
         """The oldest full slot of the next producer that has one; None if none came in time."""
 
     def release(self, ring: int) -> None:
@@ -145,7 +145,7 @@ class Consumer:
         self._taken = self._counts[:, _READ].copy()  # those that are not yet released, too
         self._next = 0
 
-    def take(self, deadline_s: float) -> Taken | None:
+    def take(self, deadline_s: float) -> ReceivedSlot | None:
         if not awaited(lambda: len(self._full()) > 0, self._rings.filled, deadline_s):
             return None
         full = self._full()
@@ -153,7 +153,7 @@ class Consumer:
         self._next = ring + 1
         place = int(self._taken[ring]) % self._rings.depth
         self._taken[ring] += 1
-        return Taken(ring, self._slots[ring][place])
+        return ReceivedSlot(ring, self._slots[ring][place])
 
     def wait(self, seconds: float) -> None:
         _woken(self._rings.filled, seconds)

@@ -18,13 +18,13 @@ class ValidRows:
         self.count = valid_N.sum()
         self._divisor = self.count.clamp(min=1.0)
 
-    def kept(self, value_N: Tensor) -> Tensor:
+    def masked(self, value_N: Tensor) -> Tensor:
         """`value_N` [N] with 0 in the other rows."""
         return value_N.masked_fill(self._unused_N, 0.0)
 
     def mean(self, value_N: Tensor) -> Tensor:
         """The mean of `value_N`, []; 0 if there are no rows."""
-        return self.kept(value_N).sum() / self._divisor
+        return self.masked(value_N).sum() / self._divisor
 
     def normalise(self, value_N: Tensor) -> Tensor:
         """`value_N` [N] with mean 0 and variance 1."""

@@ -13,18 +13,18 @@ from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.exchange.gradients import GradientEdge
-from veldt.learning.replay_batches import weighed_among_all
-from veldt.replay.buffer import Replay, Sample
+from veldt.learning.replay_batches import with_global_weights
+from veldt.replay.buffer import ReplayBuffer, ReplaySample
 from veldt.replay.sampling_strategy import importance_weights
 from veldt.replay.settings import ReplayConfig
 from veldt.sampling.sampler import Sampler
 from veldt.tracking.stage_clock import StageClock
 
 
-class Experience(Protocol):
+class BatchSource(Protocol):
     """Makes the batches of one optimisation phase, when the sampler has filled its slot."""
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
@@ -35,10 +35,10 @@ class Experience(Protocol):
             progress: fraction of the training budget that was done before it.
         """
 
-    def learned(self, priority: Tensor | None) -> None:
+    def update_priorities(self, priority: Tensor | None) -> None:
         """Takes the priorities that the update on the last batch gave its rows."""
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """What to log."""
 
     def counters(self) -> dict[str, Any]:
@@ -48,8 +48,8 @@ class Experience(Protocol):
         """Restores what `counters` returned."""
 
 
-class FreshRollouts:
-    """See `Experience`: every rollout is learned from once, and forgotten."""
+class OnPolicySource:
+    """See `BatchSource`: every rollout is learned from once, and forgotten."""
 
     def __init__(
         self, algorithm: OnPolicy, forward: Forward, sampler: Sampler, run_seed: int, clock: StageClock
@@ -70,10 +70,10 @@ class FreshRollouts:
                 return
             yield batch, acted
 
-    def learned(self, priority: Tensor | None) -> None:
+    def update_priorities(self, priority: Tensor | None) -> None:
         pass
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         return {}
 
     def counters(self) -> dict[str, Any]:
@@ -83,8 +83,8 @@ class FreshRollouts:
         pass
 
 
-class Replayed:
-    """See `Experience`: rollouts go into a replay memory, and as many batches come out as the training intensity says.
+class ReplaySource:
+    """See `BatchSource`: rollouts go into a replay memory, and as many batches come out as the training intensity says.
 
     Updates are a function of steps, and not of phases: so many are done that each sampled transition has been used
     `intensity` times on average since learning started.
@@ -121,21 +121,21 @@ class Replayed:
         self._edge = edge
         self._slot, self._config, self._device = slot, config, device
         self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
-        self.memory = Replay(slot.spec, slot.width, config, algorithm.returns, threads)
+        self.memory = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
         self._updates_before = 0  # those done when learning (last) started
         self._rows, self._starts, self._starts_at = rows, starts, starts
         self._steps = 0
         self._outside = 0
         self._beta = config.importance_exponent
-        self._sample: Sample | None = None
+        self._sample: ReplaySample | None = None
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         with self._clock("replay"):
             self.memory.append(self._slot)
         self._steps = steps
         self._count_outside()
-        if steps <= self._starts_at or self._edge.largest(float(len(self.memory) < self._rows)):
+        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.memory) < self._rows)):
             # Also in mid-run, should the memory have become too small: nothing is made up for afterwards.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
@@ -151,13 +151,13 @@ class Replayed:
                 if self._config.replay == "prioritised":
                     # Everybody draws as many rows, whatever the sum of his masses.
                     least_mass = float(self._sample.mass_N.min()) / self.memory.index.mass
-                    transitions = weighed_among_all(transitions, least_mass, self._beta, self._edge)
+                    transitions = with_global_weights(transitions, least_mass, self._beta, self._edge)
             with self._clock("train"):
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
             self.updates += 1
             yield batch, float(self._sample.version_N.mean())
 
-    def learned(self, priority: Tensor | None) -> None:
+    def update_priorities(self, priority: Tensor | None) -> None:
         if priority is not None and self._sample is not None and self._config.replay == "prioritised":
             with self._clock("replay"):
                 self.memory.update(self._sample.key_N, priority.cpu().numpy())
@@ -167,7 +167,7 @@ class Replayed:
         self._updates_before, self._starts_at = self.updates, steps + self._starts
         return self._starts
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         learned = (self.updates - self._updates_before) * self._algorithm.batch
         figures = {
             "replay/transitions": float(len(self.memory)),
@@ -213,7 +213,7 @@ class Replayed:
 
 
 def to_transitions(
-    sample: Sample, spec: SimulatorSpec, beta: float, noise: int, seed: int, device: torch.device
+    sample: ReplaySample, spec: EnvSpec, beta: float, noise: int, seed: int, device: torch.device
 ) -> Transitions:
     """A sample as an algorithm learns from it, on `device`: weighed by β, with `noise` normal numbers of each kind."""
 

@@ -105,9 +105,9 @@ class Learner:
         tensors = {} if self._target is None else self._target.tensors()
         return {name: _to_numpy(tensor) for name, tensor in tensors.items()}
 
-    def rule_state(self) -> dict[str, np.ndarray]:
+    def optimiser_state(self) -> dict[str, np.ndarray]:
         """State of the update rule: accumulators as `rule/parameter`, counters as `rule`."""
-        return named_state(self._parameters, self._optimiser.state)
+        return state_by_parameter_name(self._parameters, self._optimiser.state)
 
     def load(
         self, weights: Mapping[str, Any], rule_state: Mapping[str, Any], target: Mapping[str, Any]
@@ -119,19 +119,19 @@ class Learner:
         load_state(self._parameters, self._optimiser.state, rule_state)
 
 
-def named(parameters: FlatParameters, vector_P: Tensor) -> dict[str, np.ndarray]:
+def by_parameter_name(parameters: FlatParameters, vector_P: Tensor) -> dict[str, np.ndarray]:
     """A vector like the parameters by their names, in the ordinary layout, copied."""
     return {name: _to_numpy(part) for name, part in parameters.split(vector_P).items()}
 
 
-def named_state(parameters: FlatParameters, state: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+def state_by_parameter_name(parameters: FlatParameters, state: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     """State of an update rule, copied: accumulators as `rule/parameter`, counters as `rule`."""
     arrays = {}
     for key, value in state.items():
         if value.ndim == 0:
             arrays[key] = _to_numpy(value)
         else:
-            arrays |= {f"{key}/{name}": array for name, array in named(parameters, value).items()}
+            arrays |= {f"{key}/{name}": array for name, array in by_parameter_name(parameters, value).items()}
     return arrays
 
 
@@ -148,7 +148,7 @@ def check_finite(step: int, groups: Mapping[str, Mapping[str, np.ndarray]]) -> N
 
 
 def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:
-    """Puts what `named_state` made back into `state`. CheckpointError where names or shapes are not these."""
+    """Puts what `state_by_parameter_name` made back into `state`. CheckpointError where names or shapes are not these."""
     try:
         for key, value in state.items():
             if value.ndim == 0:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
-from veldt.exchange.central_store import PARAMETERS, Chunk, StoreEnd
+from veldt.exchange.central_store import PARAMETERS, CentralStoreClient, Chunk
 from veldt.functional.updates import UpdateRule
 from veldt.networks.flat import FlatParameters
 
@@ -56,7 +56,7 @@ class CentralOptimiser:
         self,
         algorithm: Algorithm,
         parameters: FlatParameters,
-        store: StoreEnd,
+        store: CentralStoreClient,
         local_steps: int,
         met: Callable[[], None] = lambda: None,
     ) -> None:
@@ -151,7 +151,7 @@ class ScaledRule:
         self._rule: UpdateRule = algorithm.rule
         scale_P = torch.ones_like(parameters.master)
         for name, part in parameters.split(scale_P).items():
-            part.fill_(algorithm.rate_scale(name))
+            part.fill_(algorithm.lr_multiplier(name))
         self._scale_P = None if bool((scale_P == 1.0).all()) else scale_P
 
     def apply(

@@ -19,43 +19,43 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.transitions import Transitions
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.exchange.gradients import GradientEdge
-from veldt.exchange.replay import Batch, ReplayIn
-from veldt.replay.buffer import Sample
+from veldt.exchange.replay import ReplayIn, ShardedBatch
+from veldt.replay.buffer import ReplaySample
 from veldt.replay.sampling_strategy import weights_among
 from veldt.tracking.stage_clock import StageClock
 
-MakeTransitions = Callable[[Sample, float], Transitions]
+MakeTransitions = Callable[[ReplaySample, float], Transitions]
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReplayBatch:
     """`batch` says whose priorities are to be renewed; `version_N`, int64 [N], acted in it.
 
     Its rows are weighed by the exponent `beta` over the largest weight among them, that of `least_mass`.
     """
 
     transitions: Transitions
-    batch: Batch
+    batch: ShardedBatch
     version_N: np.ndarray
     least_mass: float
     beta: float
 
-    def weighed_among_all(self, edge: GradientEdge) -> Transitions:
+    def with_global_weights(self, edge: GradientEdge) -> Transitions:
         """The transitions, weighed as a part of the batch that all learners of `edge` have together."""
-        return weighed_among_all(self.transitions, self.least_mass, self.beta, edge)
+        return with_global_weights(self.transitions, self.least_mass, self.beta, edge)
 
 
-def weighed_among_all(
+def with_global_weights(
     transitions: Transitions, least_mass: float, beta: float, edge: GradientEdge
 ) -> Transitions:
     """Transitions, of which the least mass is given, weighed as a part of the batch that all learners have together."""
-    share = weights_among(least_mass, -edge.largest(-least_mass), beta)
+    share = weights_among(least_mass, -edge.all_reduce_max(-least_mass), beta)
     return dataclasses.replace(transitions, weight=transitions.weight * share)
 
 
-class Batches:
+class ReplayBatches:
     """What is ordered of `client`, in order.
 
     Args:
@@ -70,7 +70,7 @@ class Batches:
         client: ReplayIn,
         make: MakeTransitions,
         beta: Callable[[], float],
-        spec: SimulatorSpec,
+        spec: EnvSpec,
         device: torch.device,
         clock: StageClock,
         *,
@@ -79,9 +79,9 @@ class Batches:
         self._client, self._make, self._beta, self._spec = client, make, beta, spec
         self._clock, self._is_ahead = clock, ahead
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._moved: Taken | None = None
+        self._moved: ReplayBatch | None = None
 
-    def take(self, deadline_s: float) -> Taken | None:
+    def take(self, deadline_s: float) -> ReplayBatch | None:
         """The next one, until it is called again; None if it did not come in time, or was lost with a shard."""
         taken, self._moved = self._moved or self._next(deadline_s), None
         if taken is not None and self._stream is not None:
@@ -91,12 +91,12 @@ class Batches:
                 tensor.record_stream(here)
         return taken
 
-    def fetch(self) -> None:
+    def prefetch(self) -> None:
         """Takes the next one already, if it is to be and has come, beside what the device computes."""
         if self._is_ahead and self._moved is None:
             self._moved = self._next(0.0)
 
-    def _next(self, deadline_s: float) -> Taken | None:
+    def _next(self, deadline_s: float) -> ReplayBatch | None:
         with self._clock("wait"):
             batch = self._client.take(deadline_s)
         if batch is None:
@@ -108,7 +108,7 @@ class Batches:
             # Its place is another's as soon as the next one is taken.
             key_N, version_N = batch.arrays["key"].copy(), batch.arrays["version"].copy()
             named = dataclasses.replace(batch, arrays={"key": key_N})
-            return Taken(transitions, named, version_N, float(batch.arrays["mass"].min()), beta)
+            return ReplayBatch(transitions, named, version_N, float(batch.arrays["mass"].min()), beta)
 
 
 def _tensors(transitions: Transitions) -> Iterator[Tensor]:
@@ -117,7 +117,7 @@ def _tensors(transitions: Transitions) -> Iterator[Tensor]:
         yield from value.values() if isinstance(value, dict) else (value,)
 
 
-def _sample(batch: Batch, spec: SimulatorSpec) -> Sample:
+def _sample(batch: ShardedBatch, spec: EnvSpec) -> ReplaySample:
     """A batch as one memory would have drawn it; see `batch_layouts`."""
     arrays = batch.arrays
 
@@ -128,7 +128,7 @@ def _sample(batch: Batch, spec: SimulatorSpec) -> Sample:
             name: array.transpose(0, 3, 1, 2) if name in stacked else array for name, array in fields.items()
         }
 
-    return Sample(
+    return ReplaySample(
         observation=observation("observation"),
         next_observation=observation("next_observation"),
         action_N=arrays["action"],

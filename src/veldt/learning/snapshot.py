@@ -10,19 +10,19 @@ import numpy as np
 import torch
 
 from veldt.envs.action_replay import Unfinished
-from veldt.envs.in_process import Simulators
+from veldt.envs.in_process import VectorEnvs
 from veldt.errors import CheckpointError
 from veldt.exchange.graph import Groups as Groups
-from veldt.learning.batch_sources import Experience, Replayed
+from veldt.learning.batch_sources import BatchSource, ReplaySource
 from veldt.learning.learner import Learner
 from veldt.replay.archive import NewRows, ReplayArchive
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.sampling.episodes import EpisodeBook
+from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
 
 
 @dataclass(frozen=True)
-class Taken:
+class SnapshotContent:
     """Groups of arrays, plain values, and a replay memory's new rows. Training leaves all of it as it is."""
 
     groups: Groups
@@ -36,12 +36,12 @@ class Snapshot:
 
     learner: Learner
     sampler: Sampler
-    simulators: Simulators
-    book: EpisodeBook
-    experience: Experience
+    simulators: VectorEnvs
+    book: EpisodeTracker
+    experience: BatchSource
     archive: ReplayArchive | None
 
-    def take(self, states: Mapping[int, bytes]) -> Taken:
+    def take(self, states: Mapping[int, bytes]) -> SnapshotContent:
         """A checkpoint's content as it is between two phases.
 
         Schedules and random numbers are functions of counters, so counters are all that is kept of them. Simulators are
@@ -57,7 +57,7 @@ class Snapshot:
         episodes, book_values = self.book.state()
         groups = {
             "weights": self.learner.weights(),
-            "optimiser": self.learner.rule_state(),
+            "optimiser": self.learner.optimiser_state(),
             "target": self.learner.target_weights(),
             "simulators": {name: array.copy() for name, array in rows.items()} | emulators,
             "episodes": episodes,
@@ -72,7 +72,7 @@ class Snapshot:
         if self.archive is not None:
             new_rows, groups["replay"] = self.archive.capture()
         kept = {name: arrays for name, arrays in groups.items() if arrays}
-        return Taken(kept, meta, new_rows)
+        return SnapshotContent(kept, meta, new_rows)
 
     def restore(self, checkpoint: Checkpoint) -> list[str]:
         """Puts everything back. Returns sentences about what could not be continued."""
@@ -85,7 +85,7 @@ class Snapshot:
         return [*self._restore_replay(checkpoint), *self._restore_simulators(groups["simulators"])]
 
     def _restore_replay(self, checkpoint: Checkpoint) -> list[str]:
-        if not isinstance(self.experience, Replayed):
+        if not isinstance(self.experience, ReplaySource):
             return []
         segments = checkpoint.meta.get("replay")
         if self.archive is not None and segments is not None:

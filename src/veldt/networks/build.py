@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.errors import NetworkError, UsageError, as_error, did_you_mean
 from veldt.networks.torsos import MLP, PIXEL, Activation, ImpalaTorso, a3c_net, dqn_net, small_net
 from veldt.runtime.activity import running
@@ -38,7 +38,7 @@ _SMALLEST_IMAGE = {
 TorsoFactory = Callable[[tuple[int, ...]], nn.Module]
 
 
-class Images(nn.Module):
+class ImageTorso(nn.Module):
     """Brings images to `[N, C, H, W]`: adds a missing channel axis, moves a last one."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Images(nn.Module):
         return self.torso(image)
 
 
-class Fields(nn.Module):
+class DictTorso(nn.Module):
     """One torso for each field of a Dict observation; the features side by side.
 
     Without tops, one layer on all features has as many units as the fields' own would have together.
@@ -79,7 +79,7 @@ class Fields(nn.Module):
         return torch.cat([torso(observation[name]) for name, torso in pairs], -1)
 
 
-class Custom(nn.Module):
+class UserTorso(nn.Module):
     """The user's own module, with the number of its features measured. `name` is what messages call it.
 
     Which of its layers is the last is not known: it is taken whole, as a torso and as a body alike.
@@ -87,7 +87,7 @@ class Custom(nn.Module):
 
     top_width, layer_norm = 0, False
 
-    def __init__(self, module: nn.Module, spec: SimulatorSpec, name: str) -> None:
+    def __init__(self, module: nn.Module, spec: EnvSpec, name: str) -> None:
         super().__init__()
         self.module = module
         fields = {
@@ -119,7 +119,7 @@ def is_own(network: str | TorsoFactory) -> bool:
 
 def build_torso(
     network: str | TorsoFactory,
-    spec: SimulatorSpec,
+    spec: EnvSpec,
     hidden: Sequence[int],
     *,
     top: bool = True,
@@ -155,7 +155,7 @@ def build_torso(
             module = factory(shape)
         if not isinstance(module, nn.Module):
             raise UsageError(f"network {name} returned {type(module).__name__}: it must return an nn.Module")
-        return Custom(module, spec, name)
+        return UserTorso(module, spec, name)
     if network not in NETWORKS:
         raise UsageError(
             f"no network '{network}'{did_you_mean(network, NETWORKS)}: known are {', '.join(NETWORKS)}, "
@@ -169,7 +169,7 @@ def build_torso(
         )
     mlp = functools.partial(MLP, hidden=hidden, activation=activation, top=top, layer_norm=layer_norm)
     torsos = {name: _field_torso(network, field, mlp, top) for name, field in spec.observation.items()}
-    return Fields(torsos) if spec.is_dict else torsos[""]
+    return DictTorso(torsos) if spec.is_dict else torsos[""]
 
 
 def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: bool) -> nn.Module:
@@ -190,7 +190,7 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: b
             f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
             f"the shape {shape}: use --network small or mlp"
         )
-    return Images(shape, functools.partial(IMAGE_NETWORKS[network], top=top), scale)
+    return ImageTorso(shape, functools.partial(IMAGE_NETWORKS[network], top=top), scale)
 
 
 def _may_be_image(field: ArraySpec) -> bool:
@@ -198,7 +198,7 @@ def _may_be_image(field: ArraySpec) -> bool:
     return len(field.network_shape) in (2, 3)
 
 
-def is_image_spec(spec: SimulatorSpec) -> bool:
+def is_image_spec(spec: EnvSpec) -> bool:
     """Whether any field is an image that a convolutional torso would get."""
     return any(field.dtype == "uint8" and _may_be_image(field) for field in spec.observation.values())
 

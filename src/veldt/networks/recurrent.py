@@ -1,8 +1,8 @@
 """Policy and value with a memory: an LSTM between torso and heads.
 
 A simulator's memory is h and c of the LSTM side by side, float32 [M], M = 2 units. It belongs to the simulator: whoever
-acts keeps it by simulator (`Memories`), and at the first observation of an episode nothing is remembered. Learning goes
-through the rows of a rollout again, from the memory before the first of them (`Remembering`), so that gradients reach
+acts keeps it by simulator (`RecurrentState`), and at the first observation of an episode nothing is remembered. Learning goes
+through the rows of a rollout again, from the memory before the first of them (`RecurrentForward`), so that gradients reach
 back to there and no farther (Mnih et al. 2016, section 5.1.4; Espeholt et al. 2018, section 3.1).
 
 The LSTM sees the torso's features only. IMPALA's sees the last reward and the last action, too (figure 3): an
@@ -108,12 +108,12 @@ class RecurrentActorCritic(nn.Module):
         return *self.heads(core_TBU.flatten(0, 1)), memory_BM
 
 
-def memory_of(network: nn.Module) -> int:
+def recurrent_size_of(network: nn.Module) -> int:
     """Numbers that the network remembers of each simulator: 0 without a memory."""
     return network.memory if isinstance(network, RecurrentActorCritic) else 0
 
 
-class Remembering:
+class RecurrentForward:
     """A recurrent network's forward pass along rows that follow one another; it looks like any other network's.
 
     Each call goes on where the one before ended: the T B rows of a rollout, say, and then the B after them.
@@ -135,12 +135,12 @@ class Remembering:
         return tuple(outputs)
 
 
-class Memories:
+class RecurrentState:
     """What a policy that acts remembers of each of `width` simulators: `state_BM`, float32 [B, size], at first nothing.
 
     Args:
         forward: the network's forward pass.
-        size: see `memory_of`; with 0 nothing is remembered, and the forward pass is left as it is.
+        size: see `recurrent_size_of`; with 0 nothing is remembered, and the forward pass is left as it is.
     """
 
     def __init__(self, forward: Forward, size: int, width: int, device: torch.device) -> None:
@@ -157,7 +157,7 @@ class Memories:
 
         def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
             begins_1N = torch.from_numpy(age_N == 0).to(self.state_BM.device).unsqueeze(0)
-            remembering = Remembering(self._forward, self.state_BM[part], begins_1N)
+            remembering = RecurrentForward(self._forward, self.state_BM[part], begins_1N)
             outputs = remembering(observation)
             self.state_BM[part] = remembering.memory_BM
             return outputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veldt.recipes.policy_gradient import A2C
-from veldt.recipes.recipe import DEFAULT, EVALUATION, From, Recipe
+from veldt.recipes.recipe import DEFAULT, EVALUATION, Recipe, Sourced
 
 _NVLABS = "NVlabs/GA3C, Config.py"
 _BABAEIZADEH = "Babaeizadeh et al. 2017"
@@ -15,40 +15,44 @@ GA3C = Recipe(
     summary="GA3C: agents ask one model on one device, whose threads answer and learn (Babaeizadeh et al. 2017)",
     atari={
         **EVALUATION,
-        "num_simulators": From(32, f"{_NVLABS}: N_A"),
-        "predictors": From(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
-        "trainers": From(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
-        "prediction_batch": From(128, _NVLABS),
+        "num_simulators": Sourced(32, f"{_NVLABS}: N_A"),
+        "predictors": Sourced(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
+        "trainers": Sourced(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
+        "prediction_batch": Sourced(128, _NVLABS),
         # By RMSProp with a small ε, steps of one rollout are as long as those of many, and go wherever it says.
-        "training_rows": From(80, f"a2c's batch (0 in {_NVLABS}: a trainer waits for no second rollout)"),
-        "tuner_interval": From(60.0, f"{_BABAEIZADEH}, section 2: every minute"),
-        "horizon": From(5, f"{_NVLABS}: T_max"),
-        "learning_rate": From(7e-4, "Stooke & Abbeel 2018, A.3, of 80 rows (3e-4, of a sum, in NVlabs/GA3C)"),
-        "scale_learning_rate": From("none", _NVLABS),
-        "anneal_learning_rate": From(False, f"{_NVLABS}: the rate begins as it ends"),
-        "rmsprop_decay": From(0.99, _NVLABS),
+        "training_rows": Sourced(80, f"a2c's batch (0 in {_NVLABS}: a trainer waits for no second rollout)"),
+        "tuner_interval": Sourced(60.0, f"{_BABAEIZADEH}, section 2: every minute"),
+        "horizon": Sourced(5, f"{_NVLABS}: T_max"),
+        "learning_rate": Sourced(
+            7e-4, "Stooke & Abbeel 2018, A.3, of 80 rows (3e-4, of a sum, in NVlabs/GA3C)"
+        ),
+        "scale_learning_rate": Sourced("none", _NVLABS),
+        "anneal_learning_rate": Sourced(False, f"{_NVLABS}: the rate begins as it ends"),
+        "rmsprop_decay": Sourced(0.99, _NVLABS),
         # Theirs is of a sum over 5 steps. Of a mean it would be 0.1 / 5², and still all that is left of the root: steps
         # would be in proportion to gradients, and a mean does not grow with the rollouts that are there, as a sum does.
-        "rmsprop_epsilon": From(1e-5, "pytorch-a2c-ppo-acktr (0.1, of a sum, in NVlabs/GA3C)"),
-        "rmsprop_epsilon_inside": From(False, "pytorch-a2c-ppo-acktr (inside in NVlabs/GA3C, by TensorFlow)"),
-        "discount": From(0.99, _NVLABS),
-        "entropy": From(0.01, _NVLABS),
-        "value_weight": From(0.5, "NVlabs/GA3C, NetworkVP.py: half the squared error"),
-        "gradient_clip": From(0.5, f"OpenAI baselines a2c (off in {_NVLABS}, or 40 for a sum)"),
-        "clip_rewards": From(True, _NVLABS),
-        "network": From("a3c", f"{_BABAEIZADEH}: A3C's"),
-        "life_loss_ends": From(True, "accel_rl"),
+        "rmsprop_epsilon": Sourced(1e-5, "pytorch-a2c-ppo-acktr (0.1, of a sum, in NVlabs/GA3C)"),
+        "rmsprop_epsilon_inside": Sourced(
+            False, "pytorch-a2c-ppo-acktr (inside in NVlabs/GA3C, by TensorFlow)"
+        ),
+        "discount": Sourced(0.99, _NVLABS),
+        "entropy": Sourced(0.01, _NVLABS),
+        "value_weight": Sourced(0.5, "NVlabs/GA3C, NetworkVP.py: half the squared error"),
+        "gradient_clip": Sourced(0.5, f"OpenAI baselines a2c (off in {_NVLABS}, or 40 for a sum)"),
+        "clip_rewards": Sourced(True, _NVLABS),
+        "network": Sourced("a3c", f"{_BABAEIZADEH}: A3C's"),
+        "life_loss_ends": Sourced(True, "accel_rl"),
     },
     small={
         **A2C.small,
-        "num_simulators": From(8, "RL Zoo, a2c CartPole-v1"),
-        "hosts": From(1, "measured here: agents that step together are answered together"),
-        "predictors": From(1, "measured here"),
-        "trainers": From(1, "measured here"),
-        "prediction_wait": From(2.0, "measured here: one inference for all agents"),
-        "training_rows": From(128, "measured here"),
-        "horizon": From(16, "measured here"),
-        "learning_rate": From(3e-3, "measured here"),
-        "checkpoint_every": From(250_000, DEFAULT),
+        "num_simulators": Sourced(8, "RL Zoo, a2c CartPole-v1"),
+        "hosts": Sourced(1, "measured here: agents that step together are answered together"),
+        "predictors": Sourced(1, "measured here"),
+        "trainers": Sourced(1, "measured here"),
+        "prediction_wait": Sourced(2.0, "measured here: one inference for all agents"),
+        "training_rows": Sourced(128, "measured here"),
+        "horizon": Sourced(16, "measured here"),
+        "learning_rate": Sourced(3e-3, "measured here"),
+        "checkpoint_every": Sourced(250_000, DEFAULT),
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veldt.config.train_config import ALGORITHMS, SYSTEMS, System, misfit
+from veldt.config.train_config import ALGORITHMS, SYSTEMS, System, incompatibility
 from veldt.recipes.recipe import RECIPES
 
 RUNS, REFUSED = "yes", "-"
@@ -10,7 +10,7 @@ RUNS, REFUSED = "yes", "-"
 
 def cell(algorithm: str, system: System) -> str:
     """The names of the recipes that are this pair; else whether it runs by --algorithm in another one's system."""
-    if misfit(system, algorithm) is not None:
+    if incompatibility(system, algorithm) is not None:
         return REFUSED
     names = [name for name, own in RECIPES.items() if (own.algorithm, own.system) == (algorithm, system)]
     return ", ".join(names) or RUNS
@@ -21,6 +21,6 @@ def reasons() -> list[str]:
     refused: dict[tuple[System, str], list[str]] = {}
     for system in SYSTEMS:
         for algorithm in ALGORITHMS:
-            if (found := misfit(system, algorithm)) is not None:
+            if (found := incompatibility(system, algorithm)) is not None:
                 refused.setdefault((system, found.why), []).append(algorithm)
     return [f"{', '.join(names)} in {system}: {why}" for (system, why), names in refused.items()]

@@ -15,7 +15,7 @@ from veldt.config.system_settings import ApexConfig, ImpalaConfig
 from veldt.config.train_config import TrainConfig
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError, did_you_mean
 from veldt.recipes import RECIPES
 from veldt.replay.settings import ReplayConfig, is_compressed
@@ -191,7 +191,7 @@ def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
         )
 
 
-def refuse_unread_compression(names: Collection[str], spec: SimulatorSpec) -> None:
+def refuse_unread_compression(names: Collection[str], spec: EnvSpec) -> None:
     """UsageError if `--compress-frames` was given, and there is nothing in the observations that it would compress."""
     if "compress_frames" in names and not any(is_compressed(field) for field in spec.observation.values()):
         raise UsageError(

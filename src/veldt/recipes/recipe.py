@@ -19,7 +19,7 @@ from veldt.config.train_config import (
     TrainConfig,
     check_fits,
 )
-from veldt.envs.settings import AtariConfig, SimulationConfig
+from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit
@@ -30,26 +30,26 @@ DEFAULT = "veldt's default"
 _SECTIONS: Mapping[str, type[Any]] = {
     "run": RunConfig,
     "replay": ReplayConfig,
-    "simulation": SimulationConfig,
+    "simulation": EnvConfig,
     "network": NetworkConfig,
     "atari": AtariConfig,
 }
 
 
 @dataclass(frozen=True)
-class From:
+class Sourced:
     """A value and where it comes from."""
 
     value: Any
     source: str
 
 
-Settings = Mapping[str, From]
+Settings = Mapping[str, Sourced]
 
 # Of every recipe on Atari.
 EVALUATION: Settings = {
-    "evaluate_every": From(1_000_000, f"{SA}, 5"),
-    "evaluate_steps": From(125_000, f"{SA}, 5"),
+    "evaluate_every": Sourced(1_000_000, f"{SA}, 5"),
+    "evaluate_steps": Sourced(125_000, f"{SA}, 5"),
 }
 
 

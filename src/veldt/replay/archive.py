@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from veldt.errors import CheckpointError
-from veldt.replay.buffer import Replay
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.snapshot import oldest, restore_rows, restore_state, state, stored_rows
 from veldt.runs.own_names import SHARD
 from veldt.runs.segments import SegmentStore, segment_name
@@ -34,7 +34,7 @@ class ReplayArchive:
     overwrite what is still to be written (`would_overwrite`).
     """
 
-    def __init__(self, path: Path, memory: Replay) -> None:
+    def __init__(self, path: Path, memory: ReplayBuffer) -> None:
         self._store, self._memory = SegmentStore(path), memory
         self._saved_B = np.zeros_like(memory.ring.head)
         self._segments: list[dict[str, Any]] = []

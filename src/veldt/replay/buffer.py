@@ -6,27 +6,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.errors import UsageError
 from veldt.replay.keys import keys_of, positions_of
 from veldt.replay.n_step import NStep
-from veldt.replay.observations import Observations
+from veldt.replay.observations import TransitionObservations
 from veldt.replay.returns import n_step_returns
 from veldt.replay.ring import Change, Ring
-from veldt.replay.sampling_strategy import Index, Prioritised, Uniform, check_priorities
+from veldt.replay.sampling_strategy import Prioritised, SamplingStrategy, Uniform, check_priorities
 from veldt.replay.settings import ReplayConfig
 from veldt.replay.size import transitions_each
 
 
 @dataclass(frozen=True)
-class Sample:
+class ReplaySample:
     """N transitions. Stacks of frames are valid until the next sample but one is drawn: their memory is used again.
 
     `observation` and `next_observation` hold arrays by field (a single "" unless the space is a Dict), [N, ...], or
     [N, K, H, W] in channels-last memory where frames are stacked. The target is reward_N + discount_N V(next); see
     `returns.n_step_returns`. `mass_N` float64 are in proportion to the rows' chances (see `index.importance_weights`),
-    `version_N` int32 the policy versions that acted, and `key_N` int64 names the transitions for `Replay.update`.
+    `version_N` int32 the policy versions that acted, and `key_N` int64 names the transitions for `ReplayBuffer.update`.
     """
 
     observation: dict[str, np.ndarray]
@@ -39,7 +39,7 @@ class Sample:
     version_N: np.ndarray
 
 
-class Replay:
+class ReplayBuffer:
     """What simulators have lived through of late, to be sampled; `len` is how many transitions that is just now.
 
     `dropped` counts priorities that came too late: their transitions had left the memory. `priority` float64 [B R] are
@@ -52,13 +52,13 @@ class Replay:
     """
 
     def __init__(
-        self, spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep, threads: int = 1
+        self, spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep, threads: int = 1
     ) -> None:
         share = transitions_each(spec, width, config, returns)
         self._returns = returns
         self.ring = Ring(spec, width, share, returns.steps, config.compress_frames, threads)
-        self._observations = Observations(self.ring, spec)
-        self.index: Index = (
+        self._observations = TransitionObservations(self.ring, spec)
+        self.index: SamplingStrategy = (
             Prioritised(self.ring, config.priority_exponent)
             if config.replay == "prioritised"
             else Uniform(self.ring)
@@ -85,9 +85,9 @@ class Replay:
         priority_M = None
         if priority_TB is not None or self.priority is not None:
             priority_M = self._priorities(change, priority_TB)
-        self.index.written(change.left_M, change.came_M, priority_M)
+        self.index.written(change.removed_M, change.added_M, priority_M)
 
-    def sample(self, count: int, seed: int) -> Sample:
+    def sample(self, count: int, seed: int) -> ReplaySample:
         """Draws `count` transitions with replacement, a function of `seed` (64 bits) and of what is in the memory."""
         if count > len(self):
             raise UsageError(
@@ -96,7 +96,7 @@ class Replay:
             )
         return self.draw(count, seed)
 
-    def draw(self, count: int, seed: int) -> Sample:
+    def draw(self, count: int, seed: int) -> ReplaySample:
         """`sample` for one of several shards, of which no one has to hold as many as are drawn."""
         ring, returns = self.ring, self._returns
         position_N, mass_N = self.index.sample(count, seed)
@@ -113,7 +113,7 @@ class Replay:
             position_N,
         )
         observation, next_observation = self._observations.take(position_N, bootstrap_N)
-        return Sample(
+        return ReplaySample(
             observation=observation,
             next_observation=next_observation,
             action_N=ring.action.reshape(-1, *ring.action.shape[2:])[position_N],
@@ -140,4 +140,4 @@ class Replay:
             given_M = priority_TB.reshape(-1)[change.slot_M]
             check_priorities(given_M)
             self.priority[change.step_M] = given_M
-        return self.priority[change.came_M]
+        return self.priority[change.added_M]

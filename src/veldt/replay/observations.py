@@ -5,19 +5,19 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.replay.ring import Ring
 
 Observation = dict[str, np.ndarray]
 
 
-class Observations:
+class TransitionObservations:
     """Makes the observations of transitions, and those that follow, in one pass through what is stored.
 
     Stacks of frames go into one of two blocks of memory in turn: fresh memory would cost as much as writing it.
     """
 
-    def __init__(self, ring: Ring, spec: SimulatorSpec) -> None:
+    def __init__(self, ring: Ring, spec: EnvSpec) -> None:
         self._ring, self._fields = ring, spec.observation
         self._blocks: tuple[Observation, Observation] = {}, {}
 

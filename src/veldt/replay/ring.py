@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.replay.frames import Store, make_store
 
@@ -38,8 +38,8 @@ class Change(NamedTuple):
     t B + b.
     """
 
-    left_M: np.ndarray
-    came_M: np.ndarray
+    removed_M: np.ndarray
+    added_M: np.ndarray
     step_M: np.ndarray
     slot_M: np.ndarray
 
@@ -48,7 +48,7 @@ class Ring:
     """See the module's text. `width` is B, `rows` is R.
 
     Sampleable are the valid rows from `first` up to `end`, int64 [B]: those whose `steps` next rows are there, and of
-    these the `share` newest. Around them R has room for the frames before the first and the rows after the last.
+    these the `capacity_per_env` newest. Around them R has room for the frames before the first and the rows after the last.
 
         observation  by name         see `frames.Store`
         action       [B, R, ...]     as in the slot, and so are
@@ -68,15 +68,15 @@ class Ring:
 
     def __init__(
         self,
-        spec: SimulatorSpec,
+        spec: EnvSpec,
         width: int,
-        share: int,
+        capacity_per_env: int,
         steps: int,
         compress: bool = False,
         threads: int = 1,
     ) -> None:
-        self.width, self.share, self.steps = width, share, steps
-        self.rows = ring_rows(spec, share, steps)
+        self.width, self.share, self.steps = width, capacity_per_env, steps
+        self.rows = ring_rows(spec, capacity_per_env, steps)
         self.history = spec.history
         self.observation: dict[str, Store] = {
             name: make_store(field, width, self.rows, compress, threads)
@@ -138,12 +138,12 @@ class Ring:
         return Change(left_M, came_M, step_M, slot_M)
 
 
-def ring_rows(spec: SimulatorSpec, share: int, steps: int) -> int:
-    """R: `share` rows with the frames before the oldest, and `steps` rows after the newest (one is among the share)."""
+def ring_rows(spec: EnvSpec, share: int, steps: int) -> int:
+    """R: `capacity_per_env` rows with the frames before the oldest, and `steps` rows after the newest (one is among the share)."""
     return share + steps + spec.history
 
 
-def row_bytes(spec: SimulatorSpec) -> int:
+def row_bytes(spec: EnvSpec) -> int:
     """What one row takes."""
     arrays = [(field.shape, field.dtype) for field in spec.observation.values()]
     arrays.append((spec.action.shape, spec.action.dtype))

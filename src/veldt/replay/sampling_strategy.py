@@ -17,7 +17,7 @@ from veldt.replay.sum_tree import SumTree
 _EPSILON = 1e-6  # added to every priority, so that none is never drawn again (as in OpenAI Baselines)
 
 
-class Index(Protocol):
+class SamplingStrategy(Protocol):
     def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Positions int64 [N] and their masses float64 [N] (see `importance_weights`), a function of `seed` (64 bits).
 

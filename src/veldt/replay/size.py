@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.replay.n_step import NStep
 from veldt.replay.ring import ring_rows, row_bytes
@@ -16,7 +16,7 @@ _GIB = 2**30
 _BYTES_OBJECT = 48  # a reference to an empty bytes object, and the object
 
 
-def replay_bytes(spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
+def replay_bytes(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
     """The memory that a full replay memory takes; the least that it can take, where frames are compressed."""
     rows = width * ring_rows(spec, math.ceil(config.replay_size / width), returns.steps)
     compressed = [
@@ -26,7 +26,7 @@ def replay_bytes(spec: SimulatorSpec, width: int, config: ReplayConfig, returns:
     return rows * (row_bytes(spec) - spared) + (tree_bytes(rows) if config.replay == "prioritised" else 0)
 
 
-def transitions_each(spec: SimulatorSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
+def transitions_each(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
     """Transitions of each of `width` simulators, rounded up; UsageError where the size cannot be.
 
     Compressed frames take who knows how much: for these, only what is sure is counted.

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from veldt.replay.buffer import Replay
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.compressed import CompressedRows
 from veldt.replay.frames import RawRows
 from veldt.replay.ring import FIELDS
 from veldt.replay.sampling_strategy import Prioritised
 
 
-def stored_rows(memory: Replay, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
+def stored_rows(memory: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
     """Rows from `since_B` on of each simulator, and its newest observation, as `b/field` in pieces.
 
     Observations are views of the memory, which stay as they are until the ring comes round to them (except where the
@@ -36,7 +36,7 @@ def stored_rows(memory: Replay, since_B: np.ndarray) -> dict[str, list[np.ndarra
     return arrays
 
 
-def restore_rows(memory: Replay, first_B: np.ndarray, name: str, array: np.ndarray) -> None:
+def restore_rows(memory: ReplayBuffer, first_B: np.ndarray, name: str, array: np.ndarray) -> None:
     """Puts back one array of `stored_rows`, whose rows begin at `first_B`. Older rows must be put back before.
 
     KeyError or ValueError where it is not of this memory.
@@ -55,12 +55,12 @@ def restore_rows(memory: Replay, first_B: np.ndarray, name: str, array: np.ndarr
         _put(store.array[b], first, array)
 
 
-def oldest(memory: Replay, since_B: np.ndarray) -> np.ndarray:
+def oldest(memory: ReplayBuffer, since_B: np.ndarray) -> np.ndarray:
     """Where stored rows begin that are to begin at `since_B`: later, if the ring has lost some of them since."""
     return np.maximum(since_B, memory.ring.head + 1 - memory.ring.rows)
 
 
-def state(memory: Replay) -> dict[str, np.ndarray]:
+def state(memory: ReplayBuffer) -> dict[str, np.ndarray]:
     """What changes: counters, and priorities as they stand."""
     arrays = {"head": memory.ring.head.copy(), "open": memory.ring.open.copy()}
     arrays["dropped"] = np.array(memory.dropped)
@@ -72,7 +72,7 @@ def state(memory: Replay) -> dict[str, np.ndarray]:
     return arrays
 
 
-def restore_state(memory: Replay, arrays: Mapping[str, Any]) -> None:
+def restore_state(memory: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
     """Puts back what `state` returned, after all rows. KeyError or ValueError where it is not of this memory."""
     ring = memory.ring
     ring.head[:], ring.open[:] = arrays["head"], arrays["open"]

@@ -46,7 +46,7 @@ def pin(core: int) -> None:
 
 
 @contextlib.contextmanager
-def taking_turns(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
+def rotating_cores(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
     """Yields what moves the calling thread to the next of `cores`; afterwards it may run where it could before.
 
     Threads that are started meanwhile would be fixed to one core, too: nothing inside should start any.
@@ -61,7 +61,7 @@ def taking_turns(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
         os.sched_setaffinity(0, before)
 
 
-def interrupt_nobody() -> None:
+def use_batch_scheduler() -> None:
     """From now on this thread, when there is work for it, lets whoever has the core go on for their turn.
 
     For work that is done ahead of need in small pieces: each would cost the other a change of the core's hands.
@@ -70,6 +70,6 @@ def interrupt_nobody() -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def offer_core() -> None:
+def yield_core() -> None:
     """Lets another process run on this core first, if one is waiting for it."""
     os.sched_yield()

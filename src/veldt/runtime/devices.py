@@ -51,7 +51,7 @@ def inference_threads(training: int, groups: int, workers: bool) -> int:
 
 
 @contextlib.contextmanager
-def subnormals_flushed() -> Iterator[None]:
+def flush_denormals() -> Iterator[None]:
     """Makes this thread, and those it starts, take numbers too small for a full mantissa for 0.
 
     Torch's own threads are started by the first work that it shares out, so this must be entered before.

@@ -20,7 +20,7 @@ from typing import Any
 
 from veldt.runtime.endings import end_with, how_it_ended
 from veldt.runtime.safe_path import safe_path
-from veldt.runtime.stack_dump import take_trace
+from veldt.runtime.stack_dump import stack_of
 
 # Of servers whose processes are roles. (A name: this room knows nothing of those above it.)
 PRELOAD_ROLES = ["veldt.systems.driver.preload"]
@@ -161,8 +161,8 @@ class Child:
         life.close()
 
     def stack(self, memory: int) -> str:
-        """Where the process is; see `take_trace`."""
-        return take_trace(self._process.pid, memory) if self._process.pid else ""
+        """Where the process is; see `stack_of`."""
+        return stack_of(self._process.pid, memory) if self._process.pid else ""
 
     def alive(self) -> bool:
         return self._process.is_alive()

@@ -12,8 +12,8 @@ _SIGNAL = signal.SIGVTALRM  # unused otherwise in a child
 _DEADLINE = 1.0  # seconds
 
 
-def offer_trace() -> int:
-    """Called in a child: from now on a signal makes it write its stack. Returns what `take_trace` wants to know."""
+def enable_stack_dump() -> int:
+    """Called in a child: from now on a signal makes it write its stack. Returns what `stack_of` wants to know."""
     if not hasattr(os, "memfd_create"):
         return -1
     memory = os.memfd_create("stack")
@@ -21,7 +21,7 @@ def offer_trace() -> int:
     return memory
 
 
-def take_trace(pid: int, memory: int) -> str:
+def stack_of(pid: int, memory: int) -> str:
     """The stack of a child, the innermost call first; empty where it cannot be had."""
     if memory < 0:
         return ""

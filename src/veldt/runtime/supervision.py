@@ -20,7 +20,7 @@ from veldt.errors import RoleError
 from veldt.runtime.messages import unpack
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is started again
-_STILLBORN = 3  # lives in a row that ended before they began: the next would, too
+_MAX_STARTUP_FAILURES = 3  # lives in a row that ended before they began: the next would, too
 _STALLED = 1.0  # seconds between two looks: for what is beyond, everybody may have been stopped
 _ECHO_S = 2.0  # within which the one shows whose failure another's was
 _CALM = 30.0  # seconds of life after which a role's pauses begin anew
@@ -43,19 +43,19 @@ class RolePlan:
     name: str
     role: Callable[..., None]
     arguments: tuple[Any, ...]
-    restarts: int
+    max_restarts: int
     deadline_s: float = 30.0
     niceness: int = 0
     group: str = ""
-    begin_s: float = 0.0
+    startup_timeout_s: float = 0.0
 
     def patience_s(self, has_beaten: bool) -> float:
         """Seconds without a beat after which it counts as hung."""
-        return self.deadline_s if has_beaten else max(self.deadline_s, self.begin_s)
+        return self.deadline_s if has_beaten else max(self.deadline_s, self.startup_timeout_s)
 
 
 @dataclass(frozen=True)
-class Message:
+class RoleMessage:
     """What a role said, or (kind "restarted") what became of it."""
 
     role: int
@@ -64,7 +64,7 @@ class Message:
     arrays: dict[str, np.ndarray]
 
 
-class Life(Protocol):
+class ProcessHandle(Protocol):
     """A role's process, from one start to its end."""
 
     @property
@@ -72,7 +72,7 @@ class Life(Protocol):
         """Whether it is still to be given a place to work at: then it cannot be hung."""
 
     @property
-    def beats(self) -> int:
+    def heartbeats(self) -> int:
         """How often the role has beaten, in whichever life."""
 
     def heard(self) -> list[bytes]:
@@ -90,36 +90,36 @@ class Life(Protocol):
         """Ends it at once."""
 
 
-class Place:
+class SupervisedRole:
     """One role, through all its lives."""
 
     def __init__(self, plan: RolePlan, number: int) -> None:
         self.plan, self.number = plan, number
-        self.life: Life | None = None
-        self.attempt, self.trace = 0, -1
+        self.process: ProcessHandle | None = None
+        self.restart_count, self.trace = 0, -1
         self.began = self.due = 0.0
         self.pause = _FIRST_PAUSE
-        self.beats, self.beaten_at, self.has_beaten = -1, 0.0, False
-        self.stillborn = 0
+        self.heartbeats, self.heartbeat_at, self.has_sent_heartbeat = -1, 0.0, False
+        self.startup_failures = 0
         self.has_ended = False
         self.died_at = math.inf
-        self.said: dict[str, Any] | None = None  # the error that it reported itself
+        self.failure: dict[str, Any] | None = None  # the error that it reported itself
 
 
 class Supervision(ABC):
-    """Everything happens in `look`, which the owner calls often."""
+    """Everything happens in `poll`, which the owner calls often."""
 
     def __init__(self, plans: Sequence[RolePlan]) -> None:
-        self.places = [Place(plan, number) for number, plan in enumerate(plans)]
+        self.places = [SupervisedRole(plan, number) for number, plan in enumerate(plans)]
         self.stopping, self._snapshots = False, 0
         self._looked_at = time.monotonic()
-        self._unsaid: list[Message] = []  # what was heard in a look that failed
+        self._unsaid: list[RoleMessage] = []  # what was heard in a look that failed
 
     @abstractmethod
-    def begun(self, place: Place) -> Life:
+    def begun(self, place: SupervisedRole) -> ProcessHandle:
         """Starts the place's next life."""
 
-    def can_begin(self, place: Place) -> bool:
+    def can_begin(self, place: SupervisedRole) -> bool:
         """Whether there is room for its next life."""
         return True
 
@@ -135,7 +135,7 @@ class Supervision(ABC):
         for place in self.places:
             self._begin(place)
 
-    def look(self, patience_s: float) -> list[Message]:
+    def poll(self, patience_s: float) -> list[RoleMessage]:
         """Waits up to `patience_s` for messages, and sees to the dead and the hung. RoleError where a run must end."""
         self.wait(patience_s)
         messages, self._unsaid = self._unsaid, []
@@ -144,7 +144,7 @@ class Supervision(ABC):
         self._looked_at = now
         try:
             for place in self.places:
-                place.beaten_at += stalled
+                place.heartbeat_at += stalled
                 messages += self._hear(place)
             for place in self.places:
                 messages += self._see_to(place, now)
@@ -153,13 +153,13 @@ class Supervision(ABC):
             raise
         return messages
 
-    def want_snapshot(self) -> int:
+    def request_snapshot(self) -> int:
         """Asks roles, those that are still to start too, for their state; returns the number of that snapshot."""
         self._snapshots += 1
         self.tell(stopping=self.stopping, snapshot=self._snapshots)
         return self._snapshots
 
-    def has_snapshot(self) -> None:
+    def snapshot_done(self) -> None:
         """No snapshot is wanted any more."""
         self.tell(stopping=self.stopping, snapshot=0)
 
@@ -176,50 +176,50 @@ class Supervision(ABC):
     def all_ended(self) -> bool:
         return all(place.has_ended for place in self.places)
 
-    def stop(self, patience_s: float) -> list[Message]:
+    def stop(self, patience_s: float) -> list[RoleMessage]:
         """Asks all roles to end, hears what they still say, and kills those that have not ended in time."""
         self.stopping = True
         self.tell(stopping=True, snapshot=0)
         end, messages = time.monotonic() + patience_s, []
         while not self.all_ended and time.monotonic() < end:
-            messages += self.look(0.05)
+            messages += self.poll(0.05)
         self.kill()
         return messages
 
     def kill(self) -> None:
         """Ends all roles at once."""
         for place in self.places:
-            if place.life is not None:
-                place.life.kill()
-                place.life = None
+            if place.process is not None:
+                place.process.kill()
+                place.process = None
 
-    def _begin(self, place: Place) -> None:
-        place.life = self.begun(place)
-        place.said, place.trace, place.died_at = None, -1, math.inf
-        place.began = place.beaten_at = time.monotonic()
-        place.beats, place.has_beaten = place.life.beats, False
+    def _begin(self, place: SupervisedRole) -> None:
+        place.process = self.begun(place)
+        place.failure, place.trace, place.died_at = None, -1, math.inf
+        place.began = place.heartbeat_at = time.monotonic()
+        place.heartbeats, place.has_sent_heartbeat = place.process.heartbeats, False
 
-    def _hear(self, place: Place) -> list[Message]:
+    def _hear(self, place: SupervisedRole) -> list[RoleMessage]:
         heard = []
-        for message in place.life.heard() if place.life is not None else ():
+        for message in place.process.heard() if place.process is not None else ():
             values, arrays = unpack(message)
             kind = values.pop("kind")
             if kind == "started":
-                place.trace, place.stillborn = values["trace"], -1
+                place.trace, place.startup_failures = values["trace"], -1
             elif kind == "failed":
-                place.said = values
+                place.failure = values
             elif kind == "ended":
                 place.has_ended = True
-            heard.append(Message(place.number, kind, values, arrays))
+            heard.append(RoleMessage(place.number, kind, values, arrays))
         return heard
 
-    def _see_to(self, place: Place, now: float) -> list[Message]:
+    def _see_to(self, place: SupervisedRole, now: float) -> list[RoleMessage]:
         if place.has_ended:
             return []
-        life = place.life
+        life = place.process
         if life is None:
             if now >= place.due and not self.stopping and self.can_begin(place):
-                place.attempt += 1
+                place.restart_count += 1
                 self._begin(place)
             elif self.stopping:
                 place.has_ended = True
@@ -230,35 +230,35 @@ class Supervision(ABC):
             if place.has_ended or (self._only_misses_another(place) and now - place.died_at < _ECHO_S):
                 return heard
             return heard + self._lost(place, now, life.cause_of_death())
-        beats, patience_s = life.beats, place.plan.patience_s(place.has_beaten)
-        if beats != place.beats or life.waits:
-            place.has_beaten |= beats != place.beats
-            place.beats, place.beaten_at = beats, now
-        elif now - place.beaten_at > patience_s:
+        beats, patience_s = life.heartbeats, place.plan.patience_s(place.has_sent_heartbeat)
+        if beats != place.heartbeats or life.waits:
+            place.has_sent_heartbeat |= beats != place.heartbeats
+            place.heartbeats, place.heartbeat_at = beats, now
+        elif now - place.heartbeat_at > patience_s:
             cause = f"gave no sign of life for {patience_s:g} s"
             return self._lost(place, now, cause, life.stack(place.trace))
         return []
 
-    def _lost(self, place: Place, now: float, cause: str, stack: str = "") -> list[Message]:
+    def _lost(self, place: SupervisedRole, now: float, cause: str, stack: str = "") -> list[RoleMessage]:
         """What is to be done about a role that is dead or hung."""
         heard = []
         for other in self._group(place):
             heard += self._hear(other)
-            if other.life is not None and other.said is not None and other.said["is_final"]:
+            if other.process is not None and other.failure is not None and other.failure["is_final"]:
                 place = other  # the others only miss it
-        plan, said = place.plan, place.said
-        assert place.life is not None
-        place.life.kill()
-        place.life = None
+        plan, said = place.plan, place.failure
+        assert place.process is not None
+        place.process.kill()
+        place.process = None
         why = f"failed ({said['error']})" if said else cause
-        place.stillborn += 1
-        is_final = (said is not None and said["is_final"]) or place.stillborn == _STILLBORN
+        place.startup_failures += 1
+        is_final = (said is not None and said["is_final"]) or place.startup_failures == _MAX_STARTUP_FAILURES
         if self.stopping:
             place.has_ended = True
             return heard
-        if place.attempt >= plan.restarts or is_final:
+        if place.restart_count >= plan.max_restarts or is_final:
             place.has_ended, self._unsaid = True, heard
-            used_up = f" once more, after {place.attempt} restarts" if place.attempt else ""
+            used_up = f" once more, after {place.restart_count} restarts" if place.restart_count else ""
             details = said["details"] if said else stack
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
         if now - place.began > _CALM:
@@ -266,21 +266,21 @@ class Supervision(ABC):
         place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
         self._end_group(place)
         values = {"name": plan.name, "why": why, "details": said["details"] if said else stack}
-        return [*heard, Message(place.number, "restarted", values, {})]
+        return [*heard, RoleMessage(place.number, "restarted", values, {})]
 
-    def _only_misses_another(self, place: Place) -> bool:
+    def _only_misses_another(self, place: SupervisedRole) -> bool:
         """Whether it failed because another of its group did, of whom nothing is known yet."""
-        return place.said is not None and place.said.get("is_echo", False) and bool(self._group(place))
+        return place.failure is not None and place.failure.get("is_echo", False) and bool(self._group(place))
 
-    def _group(self, one: Place) -> list[Place]:
+    def _group(self, one: SupervisedRole) -> list[SupervisedRole]:
         """The others that are started again with it."""
         group = one.plan.group
         return [place for place in self.places if group and place is not one and place.plan.group == group]
 
-    def _end_group(self, lost: Place) -> None:
+    def _end_group(self, lost: SupervisedRole) -> None:
         """Ends the others of its group, which are started again when it is, as often as it was."""
         for place in self._group(lost):
-            if place.life is not None:
-                place.life.kill()
-                place.life = None
-            place.attempt, place.due, place.pause = lost.attempt, lost.due, lost.pause
+            if place.process is not None:
+                place.process.kill()
+                place.process = None
+            place.restart_count, place.due, place.pause = lost.restart_count, lost.due, lost.pause

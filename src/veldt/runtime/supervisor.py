@@ -8,8 +8,8 @@ from multiprocessing.context import ForkServerContext
 
 from veldt.runtime.inbox import Inbox
 from veldt.runtime.processes import Child
-from veldt.runtime.roles import Board, Fellows, Identity, run_role
-from veldt.runtime.supervision import Message, Place, RolePlan, Supervision
+from veldt.runtime.roles import ControlBlock, Peers, RoleIdentity, run_role
+from veldt.runtime.supervision import RoleMessage, RolePlan, SupervisedRole, Supervision
 
 
 class Supervisor(Supervision):
@@ -17,30 +17,32 @@ class Supervisor(Supervision):
 
     def __init__(self, context: ForkServerContext, plans: Sequence[RolePlan]) -> None:
         super().__init__(plans)
-        self._context, self._board = context, Board(len(plans), context)
+        self._context, self._board = context, ControlBlock(len(plans), context)
 
-    def begun(self, place: Place) -> _LocalLife:
+    def begun(self, place: SupervisedRole) -> LocalProcessHandle:
         plan = place.plan
-        fellows = Fellows.among(place.number, self.alike(place.number))
-        who = Identity(plan.name, place.number, place.attempt, plan.niceness, fellows)
+        fellows = Peers.among(place.number, self.alike(place.number))
+        who = RoleIdentity(plan.name, place.number, place.restart_count, plan.niceness, fellows)
         arguments = (self._board, who, plan.role, plan.arguments)
-        return _LocalLife(Child(self._context, plan.name, run_role, *arguments), self._board, place.number)
+        return LocalProcessHandle(
+            Child(self._context, plan.name, run_role, *arguments), self._board, place.number
+        )
 
     def wait(self, patience_s: float) -> None:
-        lives = [place.life for place in self.places if not place.has_ended]
-        pipes = [life.child.pipe for life in lives if isinstance(life, _LocalLife)]
+        lives = [place.process for place in self.places if not place.has_ended]
+        pipes = [life.child.pipe for life in lives if isinstance(life, LocalProcessHandle)]
         if pipes:
             wait(pipes, patience_s)
 
     def tell(self, *, stopping: bool, snapshot: int) -> None:
-        self._board.snapshot[0] = snapshot
+        self._board.requested_snapshot[0] = snapshot
         self._board.stopping[0] = stopping
 
 
-class _LocalLife:
+class LocalProcessHandle:
     """See `supervision.Life`."""
 
-    def __init__(self, child: Child, board: Board, number: int) -> None:
+    def __init__(self, child: Child, board: ControlBlock, number: int) -> None:
         self.child, self._board, self._number = child, board, number
         self._inbox = Inbox(child.pipe.fileno())
 
@@ -49,8 +51,8 @@ class _LocalLife:
         return False
 
     @property
-    def beats(self) -> int:
-        return int(self._board.beats[self._number])
+    def heartbeats(self) -> int:
+        return int(self._board.heartbeats[self._number])
 
     def heard(self) -> list[bytes]:
         return self._inbox.messages()
@@ -68,4 +70,4 @@ class _LocalLife:
         self.child.kill()
 
 
-__all__ = ["Message", "RolePlan", "Supervisor"]
+__all__ = ["RoleMessage", "RolePlan", "Supervisor"]

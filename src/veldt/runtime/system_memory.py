@@ -10,7 +10,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt's names for its parameters
 _HUGE = 1 << 30
 
 
-def keep_freed_memory() -> None:
+def disable_malloc_trim() -> None:
     """Makes the C library keep large blocks for the next request instead of giving them back.
 
     By default every activation of some megabytes is mapped, cleared page by page by the kernel, used once and unmapped;

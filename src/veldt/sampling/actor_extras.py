@@ -14,7 +14,7 @@ from veldt.replay.slot_returns import slot_returns
 from veldt.sampling.sampler import Act, Sampler
 
 
-class Annotations(Protocol):
+class ActorExtras(Protocol):
     """See the module's text."""
 
     @property
@@ -28,7 +28,7 @@ class Annotations(Protocol):
         """Arrays by name, of the slot that the sampler has just filled."""
 
 
-def annotations_of(algorithm: Algorithm) -> Annotations:
+def actor_extras_for(algorithm: Algorithm) -> ActorExtras:
     """Those that whoever learns with this algorithm needs."""
     return FirstPriorities(algorithm) if isinstance(algorithm, OffPolicy) else BehaviourPolicy(algorithm)
 
@@ -41,7 +41,7 @@ class FirstPriorities:
 
     @property
     def act(self) -> Act:
-        return self._algorithm.assess
+        return self._algorithm.act_with_values
 
     def forward(self, network: Network) -> Forward:
         return network
@@ -50,7 +50,7 @@ class FirstPriorities:
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
         slot = sampler.trajectory
         returns = slot_returns(slot, self._algorithm.returns)
-        said = sampler.said()
+        said = sampler.actor_outputs()
         priority_TB = np.zeros((slot.steps, slot.width))
         priority_N = self._algorithm.first_priorities(
             said["taken"][returns.row_N],

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.action_replay import Prefix
+from veldt.envs.action_replay import ActionPrefix
 from veldt.envs.trajectory import Rows
 
 _WINDOW = 100  # games over which a mean return is given
 
 
 @dataclass(frozen=True)
-class Game:
+class Episode:
     """A finished episode: raw score over the whole game, and actions [length, ...] as stored."""
 
-    simulator: int
+    env_index: int
     episode: int
     prefix: int
-    score: float
+    episode_return: float
     actions: np.ndarray
 
     @property
@@ -30,17 +30,17 @@ class Game:
         return len(self.actions)
 
 
-class Scores:
+class ReturnTracker:
     """How many games there were, and the scores of the last 100."""
 
     def __init__(self) -> None:
-        self.games = 0
+        self.num_episodes = 0
         self.recent: deque[float] = deque(maxlen=_WINDOW)
 
-    def count(self, games: Sequence[Game]) -> None:
+    def record(self, games: Sequence[Episode]) -> None:
         """Takes finished games, in the order of their ends."""
-        self.games += len(games)
-        self.recent.extend(game.score for game in games)
+        self.num_episodes += len(games)
+        self.recent.extend(game.episode_return for game in games)
 
     @property
     def mean_return(self) -> float | None:
@@ -57,29 +57,29 @@ class Scores:
         return self.is_full and float(np.mean(self.recent)) >= score
 
 
-class EpisodeBook(Scores):
+class EpisodeTracker(ReturnTracker):
     """Follows every simulator's present episode through the rows of trajectories.
 
     `prefixes` are what was played before the first row (start-state decorrelation): part of those games, and of their
     scores.
     """
 
-    def __init__(self, width: int, prefixes: Mapping[int, Prefix]) -> None:
+    def __init__(self, width: int, prefixes: Mapping[int, ActionPrefix]) -> None:
         super().__init__()
         self._score = np.zeros(width)
         self._actions: list[list[np.ndarray]] = [[] for _ in range(width)]
         self._prefix = [0] * width
         self.begins(prefixes)
 
-    def begins(self, prefixes: Mapping[int, Prefix]) -> None:
+    def begins(self, prefixes: Mapping[int, ActionPrefix]) -> None:
         """Takes what was played before the first row."""
         for b, prefix in prefixes.items():
             self._actions[b], self._prefix[b] = [prefix.actions], len(prefix.actions)
             self._score[b] = prefix.score
 
-    def add(self, slot: Rows) -> list[Game]:
+    def add(self, slot: Rows) -> list[Episode]:
         """Takes a full trajectory; returns the games finished in it, in the order of their steps."""
-        finished: list[tuple[int, Game]] = []
+        finished: list[tuple[int, Episode]] = []
         done_TB = (slot.terminated | slot.truncated) & slot.valid
         # The last row too: a game that begins there must not inherit the phantom step that reset it.
         begins_SB = slot.age == 0
@@ -103,8 +103,8 @@ class EpisodeBook(Scores):
                     begin = t
             if not slot.ended[slot.steps, b]:
                 self._extend(slot, b, begin, slot.steps)
-        games = [game for _, game in sorted(finished, key=lambda item: (item[0], item[1].simulator))]
-        self.count(games)
+        games = [game for _, game in sorted(finished, key=lambda item: (item[0], item[1].env_index))]
+        self.record(games)
         return games
 
     def actions(self, b: int) -> np.ndarray | None:
@@ -138,8 +138,8 @@ class EpisodeBook(Scores):
             self._score[b] += float(slot.reward[begin:end, b].sum(dtype=np.float64))
             self._actions[b].append(slot.action[begin:end, b].copy())
 
-    def _finish(self, b: int, episode: int) -> Game:
-        game = Game(b, episode, self._prefix[b], float(self._score[b]), np.concatenate(self._actions[b]))
+    def _finish(self, b: int, episode: int) -> Episode:
+        game = Episode(b, episode, self._prefix[b], float(self._score[b]), np.concatenate(self._actions[b]))
         self._forget(b)
         return game
 

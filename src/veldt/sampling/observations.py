@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.rollout import Observation
-from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.functional.frames import stack_frames
 
@@ -142,7 +142,7 @@ def slot_observations(trajectory: Trajectory, device: torch.device) -> SlotObser
     return OnCPU(trajectory) if device.type == "cpu" else OnAccelerator(trajectory, device)
 
 
-def blank_observation(spec: SimulatorSpec, rows: int, device: torch.device) -> Observation:
+def blank_observation(spec: EnvSpec, rows: int, device: torch.device) -> Observation:
     """Zeros as the network takes them, [rows, ...], in the memory layout that they have in training."""
     fields = {}
     for name, field in spec.observation.items():

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward
-from veldt.algorithms.rollout import Memory, Observation, Rollout, after
-from veldt.envs.in_process import Simulators
+from veldt.algorithms.rollout import Observation, RecurrentRollout, Rollout, bootstrap_forward
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.errors import diverged
-from veldt.networks.recurrent import Memories
-from veldt.runtime.cores import taking_turns
+from veldt.networks.recurrent import RecurrentState
+from veldt.runtime.cores import rotating_cores
 from veldt.sampling.observations import slot_observations
 from veldt.tracking.stage_clock import StageClock
 
@@ -48,7 +48,7 @@ class Sampler:
 
     def __init__(
         self,
-        simulators: Simulators,
+        simulators: VectorEnvs,
         algorithm: Algorithm,
         forward: Forward,
         device: torch.device,
@@ -70,7 +70,7 @@ class Sampler:
         self._device, self._run_seed, self._clock = device, run_seed, clock
         self._inference, self._cores, self._noise_width = inference, cores, noise
         self._extras: dict[str, Tensor] = {}
-        self._memories = Memories(forward, memory, self.trajectory.width, device)
+        self._memories = RecurrentState(forward, memory, self.trajectory.width, device)
         self.memory_BM = self._memories.state_BM.clone()  # of the slot's first row
         self.phase = phase
         self.version = 0
@@ -88,7 +88,7 @@ class Sampler:
             noise_TBK = self._noise(steps)
             self._last_noise = noise_TBK[-1]
             self._memories.state_BM.copy_(self.memory_BM)
-        with taking_turns(self._cores) as next_core:
+        with rotating_cores(self._cores) as next_core:
             for group in groups:
                 next_core()
                 self._act(group, 0, noise_TBK)
@@ -101,7 +101,7 @@ class Sampler:
                         self._act(group, t + 1, noise_TBK)
         self.phase += 1
 
-    def carry_over(self) -> None:
+    def start_next_rollout(self) -> None:
         """Makes the slot's last row the first, with what is remembered there: the next rollout begins at it."""
         self._simulators.carry_over()
         self.memory_BM = self._memories.state_BM.clone()
@@ -120,7 +120,7 @@ class Sampler:
             observation = self._observations.row(t, part)
             forward = self._memories.at(part, self.trajectory.age[t, part])
             action, extras = self._policy(forward, observation, noise_TBK[t, part])
-            self.trajectory.action[t, part] = as_chosen(action)
+            self.trajectory.action[t, part] = check_actions(action)
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
             self._simulators.step(group, t)
@@ -134,9 +134,9 @@ class Sampler:
         return torch.zeros(shape, dtype=like.dtype, device=self._device)
 
     @torch.no_grad()
-    def said(self) -> dict[str, Tensor]:
+    def actor_outputs(self) -> dict[str, Tensor]:
         """What the policy remembers of the last rollout's rows, and of the row after it: [(T + 1) B, ...]."""
-        forward = after(self._forward, self._memory())
+        forward = bootstrap_forward(self._forward, self._memory())
         _, last = self._policy(forward, self._observations.last(), self._last_noise)
         return {name: torch.cat([rows.flatten(0, 1), last[name]]) for name, rows in self._extras.items()}
 
@@ -153,17 +153,17 @@ class Sampler:
             **flags,
         )
 
-    def _memory(self) -> Memory | None:
+    def _memory(self) -> RecurrentRollout | None:
         if not self.memory_BM.numel():
             return None
         begins_SB = self._tensor(self.trajectory.age == 0)
-        return Memory(self.memory_BM, begins_SB, last_BM=self._memories.state_BM)
+        return RecurrentRollout(self.memory_BM, begins_SB, last_BM=self._memories.state_BM)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
 
-def as_chosen(action: Tensor) -> np.ndarray:
+def check_actions(action: Tensor) -> np.ndarray:
     """A policy's actions as they are stored. VeldtError where they are not finite."""
     chosen = action.cpu().numpy()
     if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veldt.algorithms.rollout import Memory, Observation, Rollout
-from veldt.envs.spec import ArraySpec, SimulatorSpec
+from veldt.algorithms.rollout import Observation, RecurrentRollout, Rollout
+from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.envs.trajectory import STEP_FLAGS, Rows, row_layouts
 from veldt.functional.frames import stack_frames
 from veldt.runtime.shared import Layout
@@ -23,16 +23,14 @@ from veldt.runtime.shared import Layout
 Arrays = Mapping[str, np.ndarray]
 
 
-def unroll_layouts(
-    spec: SimulatorSpec, steps: int, width: int, parameters: int, memory: int
-) -> dict[str, Layout]:
+def unroll_layouts(spec: EnvSpec, steps: int, width: int, parameters: int, memory: int) -> dict[str, Layout]:
     """The arrays of an unroll: those of `Rows`, the policy's parameters [T, B, P] as it acted, and, where the network
     has one, its memory [B, M] before the first row."""
     layouts = row_layouts(spec, steps, width) | {"policy": Layout((steps, width, parameters), "float32")}
     return layouts | ({"memory": Layout((width, memory), "float32")} if memory else {})
 
 
-def simulators_axis(name: str) -> int:
+def env_axis(name: str) -> int:
     """Which axis of an unroll's array is the simulators'."""
     return {"flags": 2, "memory": 0, "last_memory": 0}.get(name, 1)
 
@@ -45,7 +43,7 @@ class Unrolls:
             them, [T, B, ...] each, and "last_memory", the memory [B, M] after the last row.
     """
 
-    def __init__(self, spec: SimulatorSpec, arrays: Arrays, device: torch.device) -> None:
+    def __init__(self, spec: EnvSpec, arrays: Arrays, device: torch.device) -> None:
         self._arrays = arrays
         self.rows = Rows(spec, arrays)
         self._device = device
@@ -54,25 +52,24 @@ class Unrolls:
         self._said = [name for name in arrays if name not in others]
 
     @classmethod
-    def empty(cls, spec: SimulatorSpec, layouts: Mapping[str, Layout], device: torch.device) -> Unrolls:
+    def allocate(cls, spec: EnvSpec, layouts: Mapping[str, Layout], device: torch.device) -> Unrolls:
         """To be put together column by column."""
         return cls(
             spec, {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}, device
         )
 
     @classmethod
-    def joined(cls, spec: SimulatorSpec, slots: Sequence[Arrays], device: torch.device) -> Unrolls:
+    def stack(cls, spec: EnvSpec, slots: Sequence[Arrays], device: torch.device) -> Unrolls:
         """Copies of all these slots side by side."""
         arrays = {
-            name: np.concatenate([slot[name] for slot in slots], axis=simulators_axis(name))
-            for name in slots[0]
+            name: np.concatenate([slot[name] for slot in slots], axis=env_axis(name)) for name in slots[0]
         }
         return cls(spec, arrays, device)
 
     def put(self, first: int, slot: Arrays) -> None:
         """Copies a slot of W simulators into columns `first` to first + W."""
         for name, array in self._arrays.items():
-            axis, part = simulators_axis(name), slot[name]
+            axis, part = env_axis(name), slot[name]
             where = (slice(None),) * axis + (slice(first, first + part.shape[axis]),)
             np.copyto(array[where], part)
 
@@ -84,7 +81,7 @@ class Unrolls:
         memory = None
         if "memory" in self._arrays:
             last = self._arrays.get("last_memory")
-            memory = Memory(
+            memory = RecurrentRollout(
                 self._tensor(self._arrays["memory"]),
                 self._tensor(rows.age == 0),
                 None if last is None else self._tensor(last),

@@ -18,20 +18,20 @@ from veldt.runtime.activity import training_in
 from veldt.runtime.devices import choose_device
 from veldt.systems.apex.graph import apex
 from veldt.systems.asynchronous.graph import asynchronous
-from veldt.systems.driver.distributed_run import Decoupled, Lost, Supervised
-from veldt.systems.driver.local_runtime import supervised_here
+from veldt.systems.driver.distributed_run import DistributedRun, RestartHistory, Supervised
+from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import Outcome
-from veldt.systems.driver.restart_policy import run_together
+from veldt.systems.driver.restart_policy import run_restarting
 from veldt.systems.ga3c.graph import ga3c
 from veldt.systems.gorila.graph import gorila
 from veldt.systems.impala.graph import impala
-from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.synchronous.one_learner import Synchronous
-from veldt.systems.synchronous.several_learners import units
+from veldt.systems.synchronous.several_learners import several_learners
 from veldt.tracking.progress import Progress
 
 _GRAPHS: Mapping[System, Callable[..., Graph]] = {
-    "synchronous": units,
+    "synchronous": several_learners,
     "asynchronous": asynchronous,
     "ga3c": ga3c,
     "gorila": gorila,
@@ -40,7 +40,7 @@ _GRAPHS: Mapping[System, Callable[..., Graph]] = {
 }
 
 
-def graph_of(assembly: Assembly) -> Graph:
+def graph_of(assembly: RunPlan) -> Graph:
     """The roles of a run that begins, and their edges."""
     return _GRAPHS[assembly.config.system](assembly)
 
@@ -55,7 +55,7 @@ def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
                 f"--learners is {config.roles.learners}, and there are {devices} accelerators: learners that exchange "
                 "gradients need one each; take fewer, or --device cpu"
             )
-        yield supervised_here
+        yield start_local
         return
     if config.in_one_process:
         raise UsageError(
@@ -75,13 +75,13 @@ def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
     from veldt.runtime.on_ray.cluster import connected
 
     with connected(cluster) as joined:
-        from veldt.systems.driver.ray_runtime import supervised_on
+        from veldt.systems.driver.ray_runtime import start_on_ray
 
-        yield partial(supervised_on, joined)
+        yield partial(start_on_ray, joined)
 
 
 def run_system(
-    assembly: Assembly,
+    assembly: RunPlan,
     directory: RunDirectory,
     progress: Progress,
     checkpoint: Checkpoint | None,
@@ -90,15 +90,17 @@ def run_system(
     """Trains until it is done; `checkpoint` is what it goes on from. An error notes how to go on, if that can be."""
     config = assembly.config
 
-    def begin(checkpoint: Checkpoint | None, lost: Lost | None = None) -> Decoupled:
-        return Decoupled(_GRAPHS[config.system], assembly, directory, progress, checkpoint, supervised, lost)
+    def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> DistributedRun:
+        return DistributedRun(
+            _GRAPHS[config.system], assembly, directory, progress, checkpoint, supervised, lost
+        )
 
     try:
         with training_in(str(directory.path)):
             if config.in_one_process:
                 return Synchronous(assembly, directory, progress, checkpoint).run()
             if config.system == "synchronous":
-                return run_together(begin, checkpoint, directory.path, config.roles.restarts)
+                return run_restarting(begin, checkpoint, directory.path, config.roles.restarts)
             return begin(checkpoint).run()
     except VeldtError as error:
         if note := how_to_go_on(directory.path):

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import psutil
 
-from veldt.exchange.graph import Edge, KeptSpec, ReplaySpec, SlotsSpec, WeightsSpec, edge_bytes
-from veldt.exchange.on_ray.rate_limiter import PaceHere
-from veldt.exchange.on_ray.replay import ReplayBuyer, ReplaySeller
-from veldt.exchange.on_ray.slots import SlotReceiver, SlotSender
-from veldt.exchange.on_ray.weights import WeightsReader, WeightsSource
-from veldt.exchange.persistent_state import Kept
-from veldt.exchange.rate_limiter import PaceSpec
-from veldt.runtime.on_ray.transport import Mail
+from veldt.exchange.graph import Edge, PersistentStateSpec, ReplaySpec, SlotsSpec, WeightsSpec, edge_bytes
+from veldt.exchange.on_ray.rate_limiter import RateLimiterClient
+from veldt.exchange.on_ray.replay import RayReplayClient, RayReplayServer
+from veldt.exchange.on_ray.slots import RaySlotConsumer, RaySlotProducer
+from veldt.exchange.on_ray.weights import RayWeightsPublisher, RayWeightsReader
+from veldt.exchange.persistent_state import PersistentState
+from veldt.exchange.rate_limiter import RateLimiterSpec
+from veldt.runtime.on_ray.transport import Transport
 
 _LEAST_BYTES = 128 * 2**20
 _MOST_OF_MEMORY = 0.3
@@ -33,24 +33,24 @@ class EdgeFor:
     index: int
     others: tuple[str, ...]
 
-    def open(self, mail: Mail) -> Any:
+    def open(self, mail: Transport) -> Any:
         """The role's argument."""
         match self.edge.spec:
             case WeightsSpec(layouts):
                 if self.is_source:
-                    return WeightsSource(mail, self.name, layouts, self.others)
-                return WeightsReader(mail, self.name, layouts, self.others[0])
+                    return RayWeightsPublisher(mail, self.name, layouts, self.others)
+                return RayWeightsReader(mail, self.name, layouts, self.others[0])
             case SlotsSpec():
                 return SlotsFor(self.name, self.edge.spec, self.others, mail)
             case ReplaySpec():
                 return ReplayFor(self.name, self.edge.spec, self.others, mail)
-            case PaceSpec():
+            case RateLimiterSpec():
                 learner, actor = (
                     self.index if at_side else -1 for at_side in (self.is_source, self.is_target)
                 )
-                return PaceHere(self.edge.spec, actor, learner)
-            case KeptSpec(layouts):
-                return Kept(layouts, context=None)
+                return RateLimiterClient(self.edge.spec, actor, learner)
+            case PersistentStateSpec(layouts):
+                return PersistentState(layouts, context=None)
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class SlotsFor:
     name: str
     spec: SlotsSpec
     others: tuple[str, ...]
-    mail: Mail
+    mail: Transport
 
-    def producer(self, ring: int) -> SlotSender:
-        return SlotSender(self.mail, self.name, self.spec.layouts, self.spec.depth, ring, self.others[0])
+    def producer(self, ring: int) -> RaySlotProducer:
+        return RaySlotProducer(self.mail, self.name, self.spec.layouts, self.spec.depth, ring, self.others[0])
 
-    def consumer(self) -> SlotReceiver:
-        return SlotReceiver(self.mail, self.name, self.spec.layouts, self.spec.rings)
+    def consumer(self) -> RaySlotConsumer:
+        return RaySlotConsumer(self.mail, self.name, self.spec.layouts, self.spec.rings)
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class ReplayFor:
     name: str
     spec: ReplaySpec
     others: tuple[str, ...]
-    mail: Mail
+    mail: Transport
 
-    def server(self, shard: int) -> ReplaySeller:
-        return ReplaySeller(self.mail, self.name, self.spec.layouts, self.others[0])
+    def server(self, shard: int) -> RayReplayServer:
+        return RayReplayServer(self.mail, self.name, self.spec.layouts, self.others[0])
 
-    def client(self) -> ReplayBuyer:
+    def client(self) -> RayReplayClient:
         spec = self.spec
-        return ReplayBuyer(self.mail, self.name, spec.layouts, spec.rows, spec.ahead, self.others)
+        return RayReplayClient(self.mail, self.name, spec.layouts, spec.rows, spec.ahead, self.others)
 
 
 def store_bytes(edges: Mapping[str, Edge]) -> int:

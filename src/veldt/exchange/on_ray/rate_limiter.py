@@ -12,37 +12,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 
 
-class PaceNews(NamedTuple):
+class RateNews(NamedTuple):
     """What all count: int64 [A], [L], [L]; and up to how many steps this one may begin to act."""
 
     steps_A: np.ndarray
     updates_L: np.ndarray
-    excused_L: np.ndarray
+    waived_L: np.ndarray
     starts: int
-    most: int
+    max_steps: int
     allowance: float
 
 
-class PaceReport(NamedTuple):
+class RateReport(NamedTuple):
     """What one role counts itself."""
 
     steps: int
     updates: int
-    excused: int
+    waived: int
     has_acted: bool
 
 
-class PaceHere(Pace):
+class RateLimiterClient(RateLimiter):
     """A role's end. Its own counts are its own; those of others are as old as the last news of them.
 
     Args:
         actor, learner: which it is, -1 for none.
     """
 
-    def __init__(self, spec: PaceSpec, actor: int, learner: int) -> None:
+    def __init__(self, spec: RateLimiterSpec, actor: int, learner: int) -> None:
         super().__init__(spec, context=None)
         self._actor, self._learner = actor, learner
         self._allowance, self._has_asked, self._is_told = -1.0, False, False
@@ -50,9 +50,9 @@ class PaceHere(Pace):
     def may_act(self) -> bool:
         self._has_asked = True
         own = self.intensity == 0 or self.steps_A[self._actor] <= self._allowance
-        return bool(own and self.steps < self.most)
+        return bool(own and self.steps < self.max_steps)
 
-    def told(self, value: PaceNews) -> None:
+    def told(self, value: RateNews) -> None:
         """Takes news; its own counts only at first, from its former life."""
         others_A = np.arange(len(self.steps_A)) != self._actor
         others_L = np.arange(len(self.updates_L)) != self._learner
@@ -60,17 +60,17 @@ class PaceHere(Pace):
             others_A[:], others_L[:], self._is_told = True, True, True
         np.copyto(self.steps_A, value.steps_A, where=others_A)
         np.copyto(self.updates_L, value.updates_L, where=others_L)
-        np.copyto(self.excused_L, value.excused_L, where=others_L)
-        self.starts, self.most, self._allowance = value.starts, value.most, value.allowance
+        np.copyto(self.waived_L, value.waived_L, where=others_L)
+        self.starts, self.max_steps, self._allowance = value.starts, value.max_steps, value.allowance
 
-    def report(self) -> PaceReport:
+    def report(self) -> RateReport:
         steps = int(self.steps_A[self._actor]) if self._actor >= 0 else 0
         updates = int(self.updates_L[self._learner]) if self._learner >= 0 else 0
-        excused = int(self.excused_L[self._learner]) if self._learner >= 0 else 0
-        return PaceReport(steps, updates, excused, self._has_asked)
+        excused = int(self.waived_L[self._learner]) if self._learner >= 0 else 0
+        return RateReport(steps, updates, excused, self._has_asked)
 
 
-class PaceBook:
+class RateLimiterServer:
     """The supervisor's side: the counts of all in `pace`, and who has been allotted what.
 
     Args:
@@ -78,7 +78,7 @@ class PaceBook:
         actors, learners: by number of the role, which it is.
     """
 
-    def __init__(self, pace: Pace, actors: dict[int, int], learners: dict[int, int]) -> None:
+    def __init__(self, pace: RateLimiter, actors: dict[int, int], learners: dict[int, int]) -> None:
         self._pace, self._actors, self._learners = pace, actors, learners
         self._allotted_A = np.full(len(pace.steps_A), -1.0)
         self._acting = set[int]()
@@ -94,7 +94,7 @@ class PaceBook:
                 self._acting.discard(actor)
                 self._allotted_A[actor] = -1.0
 
-    def heard(self, role: int, report: PaceReport) -> None:
+    def heard(self, role: int, report: RateReport) -> None:
         """Takes what a role has counted."""
         with self._lock:
             if (actor := self._actors.get(role)) is not None:
@@ -103,16 +103,16 @@ class PaceBook:
                     self._acting.add(actor)
             if (learner := self._learners.get(role)) is not None:
                 self._pace.updates_L[learner] = report.updates
-                self._pace.excused_L[learner] = report.excused
+                self._pace.waived_L[learner] = report.waived
 
-    def told(self, role: int) -> PaceNews:
+    def told(self, role: int) -> RateNews:
         """What a role is to know; an actor is allotted its share of what is left."""
         pace = self._pace
         with self._lock:
             actor = self._actors.get(role, -1)
             allowance = self._allot(actor) if actor in self._acting else -1.0
-            counts = pace.steps_A.copy(), pace.updates_L.copy(), pace.excused_L.copy()
-            return PaceNews(*counts, pace.starts, pace.most, allowance)
+            counts = pace.steps_A.copy(), pace.updates_L.copy(), pace.waived_L.copy()
+            return RateNews(*counts, pace.starts, pace.max_steps, allowance)
 
     def _allot(self, actor: int) -> float:
         """How many steps it may have made when it begins to act; all actors' together are what the slack allows."""

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from veldt.exchange.replay import Batch, Order
-from veldt.exchange.sample_requests import ORDERS_PER_LIFE, Grouping, Ordered
+from veldt.exchange.replay import SampleRequest, ShardedBatch
+from veldt.exchange.sample_requests import ORDERS_PER_LIFE, PendingBatch, RequestBatcher
 from veldt.exchange.slots import awaited
-from veldt.runtime.on_ray.transport import Letter, Mail
+from veldt.runtime.on_ray.transport import Message, Transport
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in, rows_of
 
 _AGAIN_S = 10.0  # until an order whose rows have not come is sent again
@@ -31,12 +31,12 @@ _LETTER_BYTES = 2**20
 _Said = tuple[int, int, int, int, int]  # number, place, rows, seed, and which life of the shard it is for
 
 
-class ReplaySeller:
+class RayReplayServer:
     """A shard's end; see `replay.ReplayOut`."""
 
-    def __init__(self, mail: Mail, edge: str, layouts: Mapping[str, Layout], to: str) -> None:
+    def __init__(self, mail: Transport, edge: str, layouts: Mapping[str, Layout], to: str) -> None:
         self._mail, self._edge, self._layouts, self._to = mail, edge, layouts, to
-        self._orders = deque[tuple[Order, int]]()
+        self._orders = deque[tuple[SampleRequest, int]]()
         self._blocks: dict[int, np.ndarray] = {}  # of orders that are not carried out yet
         self._done: list[tuple[int, int, np.ndarray]] = []
         self._state = 0.0, 0, 0
@@ -50,10 +50,10 @@ class ReplaySeller:
             self._said_to, self._said_at = to, now
             self._mail.send(self._to, self._edge, "rows", self._state, [])
 
-    def take(self) -> tuple[Order, int] | None:
+    def take(self) -> tuple[SampleRequest, int] | None:
         return self._orders.popleft() if self._orders else None
 
-    def done(self, order: Order, place: int) -> None:
+    def done(self, order: SampleRequest, place: int) -> None:
         if order.out is not None:
             self._done.append((order.number, place, self._blocks.pop(order.number)))
         if not self._orders or sum(block.nbytes for *_, block in self._done) > _LETTER_BYTES:
@@ -62,23 +62,23 @@ class ReplaySeller:
                 self._said_at = time.monotonic()
                 self._mail.send(self._to, self._edge, "rows", self._state, done)
 
-    def _hear(self, letter: Letter) -> None:
+    def _hear(self, letter: Message) -> None:
         none = np.empty(0)
         counts, keys, priorities, orders = letter.content
         ends = np.cumsum(counts)[:-1]
         for key_N, priority_N in zip(np.split(keys, ends), np.split(priorities, ends), strict=True):
             if len(key_N):
-                self._orders.append((Order(0, 0, None, key_N, priority_N), 0))
+                self._orders.append((SampleRequest(0, 0, None, key_N, priority_N), 0))
         for number, place, count, seed, life in orders:
             if life == self._mail.life and number not in self._blocks:
                 layouts = rows_of(self._layouts, count)
                 rows = SharedArrays(layouts, None)
                 self._blocks[number] = rows.block
                 out = {name: rows[name] for name in layouts}
-                self._orders.append((Order(number, seed % 2**64, out, none, none), place))
+                self._orders.append((SampleRequest(number, seed % 2**64, out, none, none), place))
 
 
-class _Letter:
+class _ShardRequests:
     """What a shard is to be sent: new priorities, which come first, and orders."""
 
     def __init__(self) -> None:
@@ -96,12 +96,12 @@ class _Letter:
         return counts, keys, np.concatenate([np.empty(0), *self.priorities]), self.orders
 
 
-class ReplayBuyer:
+class RayReplayClient:
     """The learner's end; see `replay.ReplayIn`."""
 
     def __init__(
         self,
-        mail: Mail,
+        mail: Transport,
         edge: str,
         layouts: Mapping[str, Layout],
         rows: int,
@@ -114,16 +114,16 @@ class ReplayBuyer:
             {name: np.empty(layout.shape, layout.dtype) for name, layout in layouts.items()}
             for _ in range(ahead + 1)
         ]
-        self._free, self._under_way = deque(range(ahead + 1)), deque[Ordered]()
-        self._by_number: dict[int, Ordered] = {}
+        self._free, self._under_way = deque(range(ahead + 1)), deque[PendingBatch]()
+        self._by_number: dict[int, PendingBatch] = {}
         self._written_SP = np.full((len(shards), ahead + 1), -1, np.int64)
         self._number = (mail.life + 1) * ORDERS_PER_LIFE
         self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
         self._dropped_S, self._life_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
-        self._in_use: Ordered | None = None
+        self._in_use: PendingBatch | None = None
         self._lost = 0  # priorities that never were sent
-        self._group = Grouping(ahead + 1)
-        self._letters = [_Letter() for _ in shards]
+        self._group = RequestBatcher(ahead + 1)
+        self._letters = [_ShardRequests() for _ in shards]
         self._updates = 0  # in letters that are not sent yet
         self._asked_at = time.monotonic()
         self._lock = threading.Lock()  # a place is not given to the next batch while rows are written to it
@@ -149,7 +149,9 @@ class ReplayBuyer:
                 self._post()
             return False
         self._number += 1
-        ordered = Ordered.shared_out(self._free.popleft(), self._number, seed, mass_S, self._batch, life_S)
+        ordered = PendingBatch.shared_out(
+            self._free.popleft(), self._number, seed, mass_S, self._batch, life_S
+        )
         with self._lock:
             self._by_number[ordered.number] = ordered
         for shard in ordered.asked:
@@ -159,7 +161,7 @@ class ReplayBuyer:
         self._under_way.append(ordered)
         return True
 
-    def take(self, deadline_s: float) -> Batch | None:
+    def take(self, deadline_s: float) -> ShardedBatch | None:
         if self._in_use is not None:
             self._free.append(self._in_use.place)
             self._in_use = None
@@ -179,9 +181,9 @@ class ReplayBuyer:
             self._free.append(oldest.place)
             return None
         self._in_use = oldest
-        return Batch(self._places[oldest.place], oldest.part_S, oldest.life_S)
+        return ShardedBatch(self._places[oldest.place], oldest.part_S, oldest.life_S)
 
-    def update(self, batch: Batch, priority_N: np.ndarray, deadline_s: float) -> None:
+    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
         for shard, name in enumerate(self._shards):
             part = slice(*batch.part_S[shard : shard + 2].tolist())
             if self._mail.life_of(name) != batch.life_S[shard]:
@@ -191,7 +193,7 @@ class ReplayBuyer:
         self._updates += 1
 
     @staticmethod
-    def _said(ordered: Ordered, shard: int) -> _Said:
+    def _said(ordered: PendingBatch, shard: int) -> _Said:
         life = int(ordered.life_S[shard])
         return ordered.number, ordered.place, ordered.count(shard), ordered.seed_of(shard), life
 
@@ -200,14 +202,14 @@ class ReplayBuyer:
         for shard, letter in enumerate(self._letters):
             if letter.orders or letter.keys:
                 self._mail.send(self._shards[shard], self._edge, "work", *letter.content())
-                self._letters[shard] = _Letter()
+                self._letters[shard] = _ShardRequests()
 
-    def _ask_again(self, ordered: Ordered) -> None:
+    def _ask_again(self, ordered: PendingBatch) -> None:
         if time.monotonic() - self._asked_at > _AGAIN_S:
             self._asked_at = time.monotonic()
             missing_S = ~ordered.written_S(self._written_SP) & (self._now_S() == ordered.life_S)
             for shard in np.flatnonzero(missing_S).tolist():
-                again = _Letter()
+                again = _ShardRequests()
                 again.orders.append(self._said(ordered, shard))
                 self._mail.send(self._shards[shard], self._edge, "work", *again.content())
 
@@ -219,7 +221,7 @@ class ReplayBuyer:
         """Whether what is on the ledger is about the shard's present life, bool [S]."""
         return (self._life_S >= 0) & (self._now_S() == self._life_S)
 
-    def _hear(self, letter: Letter) -> None:
+    def _hear(self, letter: Message) -> None:
         shard = self._shards.index(letter.sender)
         state, done = letter.content
         self._mass_S[shard] = 0.0  # whoever looks meanwhile sees nothing, rather than another life's

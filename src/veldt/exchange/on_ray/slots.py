@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veldt.exchange.slots import Arrays, Taken, awaited
-from veldt.runtime.on_ray.transport import Letter, Mail
+from veldt.exchange.slots import Arrays, ReceivedSlot, awaited
+from veldt.runtime.on_ray.transport import Message, Transport
 from veldt.runtime.shared import Layout, SharedArrays
 
 _AGAIN_S = 5.0  # without a word of the consumer, until what is not released is sent again
 
 
-class SlotSender:
+class RaySlotProducer:
     """See `slots.SlotOut`."""
 
     def __init__(
-        self, mail: Mail, edge: str, layouts: Mapping[str, Layout], depth: int, ring: int, to: str
+        self, mail: Transport, edge: str, layouts: Mapping[str, Layout], depth: int, ring: int, to: str
     ) -> None:
         self._mail, self._edge, self._ring, self._to = mail, edge, ring, to
         self._slots = [SharedArrays(layouts, None) for _ in range(depth)]
@@ -65,7 +65,7 @@ class SlotSender:
             self._mail.send(self._to, self._edge, "slot", self._ring, self._sent, self._released, block)
             self._sent += 1
 
-    def _hear(self, letter: Letter) -> None:
+    def _hear(self, letter: Message) -> None:
         life, released = letter.content
         if life == self._mail.life:
             self._released, self._heard_at = max(self._released, released), time.monotonic()
@@ -85,16 +85,16 @@ class _Ring:
         self.full, self.taken = deque[_Received](), deque[tuple[_Received, SharedArrays]]()
 
 
-class SlotReceiver:
+class RaySlotConsumer:
     """See `slots.SlotIn`. Producers are served in turn."""
 
-    def __init__(self, mail: Mail, edge: str, layouts: Mapping[str, Layout], rings: int) -> None:
+    def __init__(self, mail: Transport, edge: str, layouts: Mapping[str, Layout], rings: int) -> None:
         self._mail, self._edge, self._layouts = mail, edge, layouts
         self._rings, self._next = [_Ring() for _ in range(rings)], 0
         self._free: list[SharedArrays] = []
         mail.listen(edge, self._hear)
 
-    def take(self, deadline_s: float) -> Taken | None:
+    def take(self, deadline_s: float) -> ReceivedSlot | None:
         if not awaited(lambda: any(ring.full for ring in self._rings), self._mail.bell, deadline_s):
             return None
         while not self._rings[self._next % len(self._rings)].full:
@@ -107,7 +107,7 @@ class SlotReceiver:
         arrays = self._free.pop() if self._free else SharedArrays(self._layouts, None)
         np.copyto(arrays.block, received.block)
         ring.taken.append((received._replace(block=arrays.block), arrays))
-        return Taken(number, {name: arrays[name] for name in self._layouts})
+        return ReceivedSlot(number, {name: arrays[name] for name in self._layouts})
 
     def release(self, ring: int) -> None:
         state = self._rings[ring]
@@ -126,7 +126,7 @@ class SlotReceiver:
     def _say_released(self, ring: _Ring) -> None:
         self._mail.send(ring.sender, self._edge, "released", ring.life, ring.released)
 
-    def _hear(self, letter: Letter) -> None:
+    def _hear(self, letter: Message) -> None:
         number, first = letter.content[1], letter.content[2]
         ring = self._rings[letter.content[0]]
         if letter.life < ring.life:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from veldt.exchange.weights import Arrays, check_layouts
-from veldt.runtime.on_ray.transport import Letter, Mail
+from veldt.runtime.on_ray.transport import Message, Transport
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in
 
 _AGAIN_S = 5.0  # until a reader that was not answered asks again
@@ -28,10 +28,12 @@ _PAUSE_S, _PAUSE_EACH = 0.02, 4.0  # between two copies: this, and so many times
 _ASK_S, _RECALL_S = 0.1, 0.3
 
 
-class WeightsSource:
+class RayWeightsPublisher:
     """The end of whoever publishes, a learner or a parameter shard; see `weights.Weights`."""
 
-    def __init__(self, mail: Mail, edge: str, layouts: Mapping[str, Layout], readers: Sequence[str]) -> None:
+    def __init__(
+        self, mail: Transport, edge: str, layouts: Mapping[str, Layout], readers: Sequence[str]
+    ) -> None:
         self._mail, self._edge, self._layouts, self._readers = mail, edge, layouts, readers
         self._copy = SharedArrays(layouts, None)
         self._version: int | None = None
@@ -73,7 +75,7 @@ class WeightsSource:
                 self._mail.send(reader, self._edge, "lost")
         return self._version is None or now - self._recalled_at < _RECALL_S
 
-    def _hear(self, letter: Letter) -> None:
+    def _hear(self, letter: Message) -> None:
         with self._changed:
             if letter.kind == "had":
                 version, block = letter.content
@@ -103,10 +105,10 @@ class WeightsSource:
         return [reader for reader, has in self._asked.items() if self._version not in (None, has)]
 
 
-class WeightsReader:
+class RayWeightsReader:
     """The end of whoever acts; see `weights.Weights`."""
 
-    def __init__(self, mail: Mail, edge: str, layouts: Mapping[str, Layout], source: str) -> None:
+    def __init__(self, mail: Transport, edge: str, layouts: Mapping[str, Layout], source: str) -> None:
         self._mail, self._edge, self._layouts, self._source = mail, edge, layouts, source
         self._newest: tuple[int, np.ndarray] | None = None
         self._last: tuple[int, np.ndarray] | None = None  # the same, also when it was pulled
@@ -137,7 +139,7 @@ class WeightsReader:
         self._asked_at, self._asked_life, self._is_asked = now, life, True
         self._mail.send(self._source, self._edge, "has", has)
 
-    def _hear(self, letter: Letter) -> None:
+    def _hear(self, letter: Message) -> None:
         if letter.kind == "lost":
             if self._last is not None:
                 self._mail.send(self._source, self._edge, "had", *self._last)

@@ -18,9 +18,9 @@ import numpy as np
 import ray
 
 from veldt.runtime.messages import pack
-from veldt.runtime.on_ray.transport import Envelope, Mail, Mailbox, opened
+from veldt.runtime.on_ray.transport import Envelope, HostTransport, Transport, opened
 from veldt.runtime.processes import name_process
-from veldt.runtime.roles import Identity, failure
+from veldt.runtime.roles import RoleIdentity, failure_values
 from veldt.runtime.watchdog import last_words_to
 
 # Seconds for which Python lets one thread go on: mail must not wait long for a role that computes.
@@ -28,16 +28,16 @@ _SWITCH_S = 0.001
 _LAST_WORDS_S = 5.0
 _UNHEARD = 1000  # messages that may wait for the supervisor before a role that says more has to wait
 
-Peers = Mapping[str, tuple[int, Any]]  # by name: the life that it is in, and its host
+PeerAddresses = Mapping[str, tuple[int, Any]]  # by name: the life that it is in, and its host
 
 
 class EdgeMaker(Protocol):
     """A role's argument that is opened where the role is."""
 
-    def open(self, mail: Mail) -> Any: ...
+    def open(self, mail: Transport) -> Any: ...
 
 
-class Gauge(Protocol):
+class CounterSync(Protocol):
     """An edge whose numbers are exchanged with the supervisor's process all the time."""
 
     def report(self) -> Any: ...
@@ -46,31 +46,31 @@ class Gauge(Protocol):
 
 
 @dataclass(frozen=True)
-class Start:
+class RoleStart:
     """Which role a host is to be."""
 
-    who: Identity
+    who: RoleIdentity
     role: Callable[..., None]
     arguments: tuple[Any, ...]
-    gauges: Mapping[int, Any]  # arguments that are `Gauge`s, by place, and what they are told first
+    gauges: Mapping[int, Any]  # arguments that are `CounterSync`s, by place, and what they are told first
 
 
 @dataclass(frozen=True)
-class News:
+class HostNews:
     """From the supervisor. `heard` counts messages that it has; `peers` and `gauges` as far as they have changed."""
 
     heard: int = 0
     stopping: bool = False
     snapshot: int = 0
-    peers: Peers | None = None
+    peers: PeerAddresses | None = None
     gauges: Mapping[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Report:
+class HostReport:
     """To the supervisor: messages from number `first` on; `has_ended` if the role says nothing more after them."""
 
-    beats: int
+    heartbeats: int
     has_ended: bool
     first: int
     messages: list[bytes]
@@ -85,19 +85,19 @@ def installed() -> str:
 class HostControl:
     """See `roles.Control`."""
 
-    def __init__(self, who: Identity) -> None:
-        self.attempt, self.fellows = who.attempt, who.fellows
-        self.stopping, self.snapshot, self.beats = False, 0, 0
+    def __init__(self, who: RoleIdentity) -> None:
+        self.restart_count, self.peers = who.restart_count, who.peers
+        self.stopping, self.requested_snapshot, self.heartbeats = False, 0, 0
         self._first, self._messages = 0, list[bytes]()
         self._lock = threading.Lock()
 
-    def beat(self) -> None:
-        self.beats += 1
+    def heartbeat(self) -> None:
+        self.heartbeats += 1
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def say(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
+    def send(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
         while len(self._messages) >= _UNHEARD and not self.stopping:
             time.sleep(0.01)
         message = pack({"kind": kind, **values}, arrays)
@@ -111,9 +111,9 @@ class HostControl:
             self._first = heard
             return heard, list(self._messages)
 
-    def say_last(self, sentence: str, where: str, is_final: bool) -> None:
+    def send_failure(self, sentence: str, where: str, is_final: bool) -> None:
         """Says it as the role's failure, and waits until that has been heard."""
-        self.say("failed", error=sentence, details=where, is_final=is_final)
+        self.send("failed", error=sentence, details=where, is_final=is_final)
         end = time.monotonic() + _LAST_WORDS_S
         while self._messages and time.monotonic() < end:
             time.sleep(0.01)
@@ -125,7 +125,7 @@ class Host:
     def __init__(self) -> None:
         sys.setswitchinterval(_SWITCH_S)
         self._thread: threading.Thread | None = None
-        self._gauges: dict[int, Gauge] = {}
+        self._gauges: dict[int, CounterSync] = {}
 
     @ray.method(concurrency_group="control")
     def here(self, paths: Sequence[str], directory: str) -> dict[str, Any]:
@@ -137,12 +137,12 @@ class Host:
         return {"veldt": installed(), "node": node, "name": platform.node(), "pid": os.getpid()}
 
     @ray.method(concurrency_group="control")
-    def begin(self, start: Start, peers: Peers) -> None:
+    def begin(self, start: RoleStart, peers: PeerAddresses) -> None:
         """Starts the role; once, though who asked may not have heard so."""
         if self._thread is not None:
             return
         self._control = HostControl(start.who)
-        self._mail = Mailbox(start.who.name, start.who.attempt, ray.put)
+        self._mail = HostTransport(start.who.name, start.who.restart_count, ray.put)
         self._meet(peers)
         arguments = list(start.arguments)
         for place, value in enumerate(arguments):
@@ -157,9 +157,9 @@ class Host:
         self._thread.start()
 
     @ray.method(concurrency_group="control")
-    def exchange(self, news: News) -> Report:
+    def exchange(self, news: HostNews) -> HostReport:
         """Hears what is new, and says so."""
-        self._control.stopping, self._control.snapshot = news.stopping, news.snapshot
+        self._control.stopping, self._control.requested_snapshot = news.stopping, news.snapshot
         if news.peers is not None:
             self._meet(news.peers)
         for place, value in news.gauges.items():
@@ -168,7 +168,7 @@ class Host:
             self._thread is not None and not self._thread.is_alive()
         )  # before what it has said is taken
         gauges = {place: gauge.report() for place, gauge in self._gauges.items()}
-        return Report(self._control.beats, has_ended, *self._control.unheard(news.heard), gauges)
+        return HostReport(self._control.heartbeats, has_ended, *self._control.unheard(news.heard), gauges)
 
     @ray.method(concurrency_group="control")
     def stack(self) -> str:
@@ -182,20 +182,20 @@ class Host:
         """Takes a letter."""
         self._mail.deliver(*opened(envelope, kept))
 
-    def _meet(self, peers: Peers) -> None:
+    def _meet(self, peers: PeerAddresses) -> None:
         self._mail.meet(
             {name: (life, host.mail.options(num_returns=0).remote) for name, (life, host) in peers.items()}
         )
 
-    def _run(self, who: Identity, role: Callable[..., None], arguments: list[Any]) -> None:
+    def _run(self, who: RoleIdentity, role: Callable[..., None], arguments: list[Any]) -> None:
         control = self._control
         name_process(who.name)
         os.nice(who.niceness)  # of this thread, and those that it starts
-        last_words_to(control.say_last)
-        control.say("started", trace=-1, pid=os.getpid())
+        last_words_to(control.send_failure)
+        control.send("started", trace=-1, pid=os.getpid())
         try:
             role(control, *arguments)
         except BaseException as error:
-            control.say("failed", **failure(error))
+            control.send("failed", **failure_values(error))
         else:
-            control.say("ended")
+            control.send("ended")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from veldt.runtime.supervision import RolePlan
 
 
-class Shared(Protocol):
+class CounterServer(Protocol):
     """The supervisor's side of a `Gauge`."""
 
     def told(self, role: int) -> Any:
@@ -37,4 +37,4 @@ class HostedPlan(RolePlan):
     gpus: int = 0
     is_needed: bool = True
     peers: tuple[str, ...] = ()
-    gauges: Mapping[int, Shared] | None = None
+    gauges: Mapping[int, CounterServer] | None = None

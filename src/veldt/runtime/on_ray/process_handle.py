@@ -17,7 +17,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from veldt.errors import UsageError, VeldtError
-from veldt.runtime.on_ray.host import Host, News, Peers, Report, Start, installed
+from veldt.runtime.on_ray.host import Host, HostNews, HostReport, PeerAddresses, RoleStart, installed
 
 _STACK_S = 1.0
 _BEGIN_S = 120.0  # for a host to load what its role is made of, from a slow disk too
@@ -26,15 +26,15 @@ _BEGIN_S = 120.0  # for a host to load what its role is made of, from a slow dis
 _RemoteHost = ray.remote(concurrency_groups={"mail": 1, "control": 1}, max_restarts=0)(Host)
 
 
-class RayLife:
+class RayProcessHandle:
     """See `supervision.Life`. One thread asks and takes answers; the rest is the owner's.
 
     Args:
         start: what the role is; made when its host has a place, with the newest state of its gauges.
     """
 
-    def __init__(self, number: int, attempt: int, start: Callable[[], Start], gpus: int) -> None:
-        self.number, self.attempt, self._start = number, attempt, start
+    def __init__(self, number: int, restart_count: int, start: Callable[[], RoleStart], gpus: int) -> None:
+        self.number, self.attempt, self._start = number, restart_count, start
         self.handle: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()
         self.asked: Any = None  # the reference of the answer that is awaited
         self.where: dict[str, Any] | None = None
@@ -42,7 +42,7 @@ class RayLife:
         self._placed_at = 0.0
         self.refused: VeldtError | None = None
         self.met = -1  # the number of the list of peers that it was told last
-        self._news, self._report = News(), Report(0, False, 0, [], {})
+        self._news, self._report = HostNews(), HostReport(0, False, 0, [], {})
         self._messages: list[bytes] = []
         self._heard = 0
         self._died = ""
@@ -50,7 +50,7 @@ class RayLife:
 
     # ------------------------------------------------------------------------ by the thread that talks to hosts
 
-    def ask(self, news: News, peers: Peers) -> None:
+    def ask(self, news: HostNews, peers: PeerAddresses) -> None:
         """Sends what comes next: where it is, the role that it is to be, or what is new."""
         if self.where is None:
             self.asked = self.handle.here.remote([path for path in sys.path if path], os.getcwd())
@@ -59,7 +59,7 @@ class RayLife:
         else:
             self.asked = self.handle.exchange.remote(replace(news, heard=self._heard))
 
-    def answered(self) -> Report | None:
+    def answered(self) -> HostReport | None:
         """Takes the answer that has come."""
         asked, self.asked = self.asked, None
         try:
@@ -85,7 +85,7 @@ class RayLife:
                     f"node {answer['name']} of the cluster has veldt {answer['veldt']}, and this process has "
                     f"{installed()}: install the same version on all nodes"
                 )
-        elif isinstance(answer, Report):
+        elif isinstance(answer, HostReport):
             with self._lock:
                 self._messages += answer.messages[self._heard - answer.first :]
                 self._heard = answer.first + len(answer.messages)
@@ -113,8 +113,8 @@ class RayLife:
         return not self.has_room or (not self.has_begun and time.monotonic() - self._placed_at < _BEGIN_S)
 
     @property
-    def beats(self) -> int:
-        return self._report.beats
+    def heartbeats(self) -> int:
+        return self._report.heartbeats
 
     def heard(self) -> list[bytes]:
         with self._lock:

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import ray
 
 from veldt.errors import RoleError
-from veldt.runtime.on_ray.host import News, Peers, Report, Start
+from veldt.runtime.on_ray.host import HostNews, HostReport, PeerAddresses, RoleStart
 from veldt.runtime.on_ray.plans import HostedPlan
-from veldt.runtime.on_ray.process_handle import RayLife
-from veldt.runtime.roles import Fellows, Identity
-from veldt.runtime.supervision import Message, Place, Supervision
+from veldt.runtime.on_ray.process_handle import RayProcessHandle
+from veldt.runtime.roles import Peers, RoleIdentity
+from veldt.runtime.supervision import RoleMessage, SupervisedRole, Supervision
 
 # Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
 _ASK_S, _ASK_EACH_S = 0.05, 0.0005
@@ -36,7 +36,7 @@ class RaySupervisor(Supervision):
     def __init__(self, plans: Sequence[HostedPlan]) -> None:
         super().__init__(plans)
         self._plans = list(plans)
-        self._told, self._lives, self._met = News(), dict[int, RayLife](), 0
+        self._told, self._lives, self._met = HostNews(), dict[int, RayProcessHandle](), 0
         self._heard, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._talk, daemon=True, name="supervisor")
         self._failed: BaseException | None = None
@@ -52,22 +52,22 @@ class RaySupervisor(Supervision):
             if self._plans[place.number].is_needed or free >= len(self.places):
                 self._begin(place)
             else:
-                place.attempt = -1  # its first life is still to come
+                place.restart_count = -1  # its first life is still to come
 
-    def begun(self, place: Place) -> RayLife:
-        plan, number, attempt = self._plans[place.number], place.number, place.attempt
+    def begun(self, place: SupervisedRole) -> RayProcessHandle:
+        plan, number, attempt = self._plans[place.number], place.number, place.restart_count
         for gauge in (plan.gauges or {}).values():
             gauge.begins(number)
 
-        def start() -> Start:
-            return Start(
-                Identity(plan.name, number, attempt, plan.niceness, self._fellows(number)),
+        def start() -> RoleStart:
+            return RoleStart(
+                RoleIdentity(plan.name, number, attempt, plan.niceness, self._fellows(number)),
                 plan.role,
                 plan.arguments,
                 {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
             )
 
-        life = RayLife(number, attempt, start, plan.gpus)
+        life = RayProcessHandle(number, attempt, start, plan.gpus)
         self._lives = self._lives | {number: life}
         return life
 
@@ -76,10 +76,10 @@ class RaySupervisor(Supervision):
         self._heard.clear()
 
     def tell(self, *, stopping: bool, snapshot: int) -> None:
-        self._told = News(stopping=stopping, snapshot=snapshot)
+        self._told = HostNews(stopping=stopping, snapshot=snapshot)
 
-    def look(self, patience_s: float) -> list[Message]:
-        messages = super().look(patience_s)
+    def poll(self, patience_s: float) -> list[RoleMessage]:
+        messages = super().poll(patience_s)
         if self._failed is not None:
             raise self._failed
         for life in self._lives.values():
@@ -89,7 +89,7 @@ class RaySupervisor(Supervision):
                 messages.append(self._refused(life))
         return messages + self._see_to_room(time.monotonic())
 
-    def can_begin(self, place: Place) -> bool:
+    def can_begin(self, place: SupervisedRole) -> bool:
         """Roles that only join do not stand in Ray's queue, where they would be given the place of one that died."""
         if self._plans[place.number].is_needed:
             return True
@@ -105,17 +105,17 @@ class RaySupervisor(Supervision):
             self._thread.join()
         super().kill()
 
-    def _without_room(self, *, needed: bool) -> list[Place]:
+    def _without_room(self, *, needed: bool) -> list[SupervisedRole]:
         """Roles that Ray has been asked to place, and has not yet."""
         return [
             place
             for place in self.places
-            if isinstance(life := place.life, RayLife)
+            if isinstance(life := place.process, RayProcessHandle)
             and not life.has_room
             and self._plans[place.number].is_needed == needed
         ]
 
-    def _see_to_room(self, now: float) -> list[Message]:
+    def _see_to_room(self, now: float) -> list[RoleMessage]:
         texts = []
         waiting = [place for place in self._without_room(needed=True) if now - place.began > _GIVE_S]
         if waiting and self._all_fit():
@@ -125,11 +125,11 @@ class RaySupervisor(Supervision):
         for place in self._without_room(needed=False):
             if now - place.began > _ROOM_S:  # other work was given what was free
                 self._take_back(place, now)
-        here = {place.number for place in self.places if place.life is not None and place.beats > 0}
+        here = {place.number for place in self.places if place.process is not None and place.heartbeats > 0}
         waiting_to_join = frozenset(
             place.number
             for place in self.places
-            if place.life is None
+            if place.process is None
             and not self._plans[place.number].is_needed
             and not place.has_ended
             and now > place.due + _SAY_S
@@ -140,17 +140,19 @@ class RaySupervisor(Supervision):
             if joined := (self._said & here) - waiting_to_join:
                 texts.append(f"{self._names(joined)} joined")
             self._said = waiting_to_join | (self._said - here)
-        return [Message(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
+        return [RoleMessage(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
 
     def _all_fit(self) -> bool:
         """Whether the cluster has a CPU for each role that is there or was asked for, if nobody else used it."""
-        return sum(place.life is not None for place in self.places) <= ray.cluster_resources().get("CPU", 0)
+        return sum(place.process is not None for place in self.places) <= ray.cluster_resources().get(
+            "CPU", 0
+        )
 
-    def _given_up_for(self, waiting: list[Place], now: float) -> list[str]:
+    def _given_up_for(self, waiting: list[SupervisedRole], now: float) -> list[str]:
         """Takes the place of a role that only joins for one that the others need; RoleError where none is left."""
         place, plan = waiting[0], self._plans[waiting[0].number]
         joined = [
-            one for one in self.places if one.life is not None and not self._plans[one.number].is_needed
+            one for one in self.places if one.process is not None and not self._plans[one.number].is_needed
         ]
         if joined and not self.stopping and now > self._gave_at + _GIVE_S:
             self._gave_at = now
@@ -163,17 +165,17 @@ class RaySupervisor(Supervision):
             )
         return []
 
-    def _take_back(self, place: Place, now: float) -> None:
-        assert place.life is not None
-        place.life.kill()
-        place.life, place.due = None, now
+    def _take_back(self, place: SupervisedRole, now: float) -> None:
+        assert place.process is not None
+        place.process.kill()
+        place.process, place.due = None, now
 
-    def _refused(self, life: RayLife) -> Message:
+    def _refused(self, life: RayProcessHandle) -> RoleMessage:
         """A role that only joins cannot work where it was placed: training goes on without it for a while."""
         place = self.places[life.number]
         self._take_back(place, time.monotonic() + _REFUSED_S)
         values = {"text": f"the {place.plan.name} does not join: {life.refused}", "about": "cluster"}
-        return Message(place.number, "note", values, {})
+        return RoleMessage(place.number, "note", values, {})
 
     def _names(self, numbers: frozenset[int]) -> str:
         return ", ".join(self._plans[number].name for number in sorted(numbers))
@@ -197,13 +199,13 @@ class RaySupervisor(Supervision):
             self._failed = error
             self._heard.set()
 
-    def _is_current(self, life: RayLife) -> bool:
+    def _is_current(self, life: RayProcessHandle) -> bool:
         """Whether there is more to hear of it."""
         return not life.is_over and life.alive() and life.refused is None
 
-    def _take(self, life: RayLife) -> None:
+    def _take(self, life: RayProcessHandle) -> None:
         had_begun = life.has_begun
-        report: Report | None = life.answered()
+        report: HostReport | None = life.answered()
         if life.where is not None:
             self._machines[life.number] = life.machine
         plan = self._plans[life.number]
@@ -220,28 +222,28 @@ class RaySupervisor(Supervision):
                 gauge.lost(life.number)
             self._heard.set()
 
-    def _may_ask(self, life: RayLife) -> bool:
+    def _may_ask(self, life: RayProcessHandle) -> bool:
         """A first life that the others need begins when those like it have places: they may share a machine's cores."""
         if life.where is None or life.attempt > 0 or not self._plans[life.number].is_needed:
             return True
         alike = self.alike(life.number)
         return all(other in self._machines for other in alike if self._plans[other].is_needed)
 
-    def _fellows(self, number: int) -> Fellows:
+    def _fellows(self, number: int) -> Peers:
         """With those that are to be started again; who joins later has others of its kind there already."""
         machine = self._machines[number]
-        return Fellows.among(
+        return Peers.among(
             number, [other for other in self.alike(number) if self._machines.get(other) == machine]
         )
 
-    def _news(self, life: RayLife) -> News:
+    def _news(self, life: RayProcessHandle) -> HostNews:
         plan, peers = self._plans[life.number], None
         if life.has_begun and life.met != self._met:
             life.met, peers = self._met, self._peers(life.number)
         gauges = {at: gauge.told(life.number) for at, gauge in (plan.gauges or {}).items()}
-        return News(0, self._told.stopping, self._told.snapshot, peers, gauges)
+        return HostNews(0, self._told.stopping, self._told.snapshot, peers, gauges)
 
-    def _peers(self, number: int) -> Peers:
+    def _peers(self, number: int) -> PeerAddresses:
         """Those of a role's peers that are there."""
         names = set(self._plans[number].peers)
         return {

@@ -16,7 +16,7 @@ _KEPT = 1000  # letters to an edge that its role has not opened yet
 
 
 @dataclass(frozen=True)
-class Letter:
+class Message:
     """From a peer in its `life`-th life, to an edge."""
 
     sender: str
@@ -25,19 +25,19 @@ class Letter:
     content: tuple[Any, ...]
 
 
-Hear = Callable[[Letter], None]
+Hear = Callable[[Message], None]
 # One plain tuple: each argument of a call costs as much as all of a letter does.
 Envelope = tuple[str, int, str, str, tuple[Any, ...]]
 Send = Callable[..., None]
 
 
-def opened(envelope: Envelope, kept: Any = None) -> tuple[str, Letter]:
+def opened(envelope: Envelope, kept: Any = None) -> tuple[str, Message]:
     """The edge that a letter is for, and the letter."""
     sender, life, edge, kind, content = envelope
-    return edge, Letter(sender, life, kind, content if kept is None else (*content, kept))
+    return edge, Message(sender, life, kind, content if kept is None else (*content, kept))
 
 
-class Mail(Protocol):
+class Transport(Protocol):
     """What ends of edges see of their host. `bell` is released whenever something has come."""
 
     life: int
@@ -56,15 +56,15 @@ class Mail(Protocol):
         """From now on `hear` is called with each letter to this edge, in the host's own thread."""
 
 
-class Mailbox:
-    """See `Mail`. Peers are told by `meet`, as what sends to them: an envelope (see `opened`) and what was put."""
+class HostTransport:
+    """See `Transport`. Peers are told by `meet`, as what sends to them: an envelope (see `opened`) and what was put."""
 
     def __init__(self, me: str, life: int, put: Callable[[Any], Any]) -> None:
         self._me, self.life, self.put = me, life, put
         self.bell = threading.Semaphore(0)
         self._peers: dict[str, tuple[int, Send]] = {}
         self._hear: dict[str, Hear] = {}
-        self._unheard: dict[str, deque[Letter]] = {}
+        self._unheard: dict[str, deque[Message]] = {}
         self._lock = threading.Lock()
 
     def meet(self, peers: Mapping[str, tuple[int, Send]]) -> None:
@@ -87,7 +87,7 @@ class Mailbox:
                 hear(letter)
             self._hear[edge] = hear
 
-    def deliver(self, edge: str, letter: Letter) -> None:
+    def deliver(self, edge: str, letter: Message) -> None:
         """Hands over what has come; what a peer sent in a former life is left out."""
         if letter.life < self.life_of(letter.sender):
             return

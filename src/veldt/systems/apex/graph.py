@@ -13,13 +13,13 @@ from pathlib import Path
 
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import evaluators, learners, weights_edge
-from veldt.systems.roles.replay_learner import run_apex_learner
+from veldt.systems.roles.replay_learner import run_replay_learner
 from veldt.systems.roles.replay_topology import replay_topology
 
 
-def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def apex(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
 
     UsageError where its sizes cannot work.
@@ -27,5 +27,5 @@ def apex(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
     topology = replay_topology(assembly, run, checkpoint)
     edges = {"weights": weights_edge(assembly), **topology.edges}
     learning = [("weights", name, "pace") for name in topology.batches]
-    learner = learners(assembly, run_apex_learner, run, learning)
+    learner = learners(assembly, run_replay_learner, run, learning)
     return Graph((learner, topology.replay, topology.actors, *evaluators(assembly, checkpoint)), edges)

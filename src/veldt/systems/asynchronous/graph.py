@@ -18,27 +18,31 @@ import torch
 from veldt.algorithms.base import Algorithm
 from veldt.config.system_settings import AsynchronousConfig
 from veldt.errors import UsageError
-from veldt.exchange.central_store import PARAMETERS, CentralStore, StoreSpec
+from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.exchange.graph import Edge, Graph, Role
-from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
-from veldt.learning.learner import load_state, load_weights, named, named_state
+from veldt.learning.learner import by_parameter_name, load_state, load_weights, state_by_parameter_name
 from veldt.learning.optimiser import CentralOptimiser
 from veldt.learning.snapshot import Groups
 from veldt.networks.flat import FlatParameters
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
-from veldt.systems.planning.run_plan import Assembly
-from veldt.systems.roles.graph_parts import evaluators, unit_deadline_s, weights_edge
-from veldt.systems.roles.independent_learner import IndependentPlan, IndependentUnit, independent_plans
-from veldt.systems.roles.sampler_learner import Ties
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.graph_parts import evaluators, sampler_learner_deadline_s, weights_edge
+from veldt.systems.roles.independent_learner import (
+    IndependentPlan,
+    IndependentSamplerLearner,
+    independent_plans,
+)
+from veldt.systems.roles.sampler_learner import GroupContext
 
 _MARGIN_S = 60.0  # after which a unit that is silent has surely been killed, and its chunk is free
 
 
-def asynchronous(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def asynchronous(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
     config = assembly.config
     settings = config.roles
@@ -52,12 +56,14 @@ def asynchronous(assembly: Assembly, run: Path | None = None, checkpoint: Checkp
             f"--chunks is {settings.chunks:,}, and the network has {tensors} tensors: take fewer chunks"
         )
     edges = {
-        "pace": Edge("learner", "learner", "counts of steps and updates", PaceSpec.free(count, count, rows)),
+        "pace": Edge(
+            "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
+        ),
         "store": Edge(
             "learner",
             "learner",
             f"parameters and the rule's state, in {settings.chunks} chunks with a lock each",
-            StoreSpec(initial, settings.chunks, unit_deadline_s(config) + _MARGIN_S),
+            CentralStoreSpec(initial, settings.chunks, sampler_learner_deadline_s(config) + _MARGIN_S),
         ),
     }
     if watching:
@@ -65,19 +71,19 @@ def asynchronous(assembly: Assembly, run: Path | None = None, checkpoint: Checkp
     learner = Role(
         "learner",
         f"acts in {width} simulators, learns from batches of its own, and brings its gradients to the store",
-        run_asynchronous_unit,
+        run_asynchronous_learner,
         independent_plans(assembly, run, checkpoint),
         [tuple(edges)] * count,
         settings.restarts,
-        unit_deadline_s(config),
-        keeps=count,
-        goes_on_from="the central store",
+        sampler_learner_deadline_s(config),
+        num_checkpointed=count,
+        resumes_from="the central store",
         gpus=int(assembly.device.type == "cuda"),
     )
     return Graph((learner, *watching), edges)
 
 
-def _initial(assembly: Assembly, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
+def _initial(assembly: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
     """What the store begins with: parameters and the rule's state, of a checkpoint if there is one."""
     parameters = assembly.shared_parameters()
     state = assembly.algorithm().rule.state(parameters.master)
@@ -88,38 +94,42 @@ def _initial(assembly: Assembly, checkpoint: Checkpoint | None) -> Mapping[str, 
     return {name: value.numpy() for name, value in values.items()}
 
 
-@subnormals_flushed()
-def run_asynchronous_unit(
-    control: Control, plan: IndependentPlan, pace: Pace, store: CentralStore, weights: Weights | None = None
+@flush_denormals()
+def run_asynchronous_learner(
+    control: Control,
+    plan: IndependentPlan,
+    pace: RateLimiter,
+    store: CentralStore,
+    weights: Weights | None = None,
 ) -> None:
     """The role: samples and learns until it is told to stop."""
     may_have_children()
-    _AsynchronousUnit(control, plan, pace, store, weights).run()
+    _AsynchronousLearner(control, plan, pace, store, weights).run()
 
 
-class _AsynchronousUnit(IndependentUnit):
+class _AsynchronousLearner(IndependentSamplerLearner):
     def __init__(
         self,
         control: Control,
         plan: IndependentPlan,
-        pace: Pace,
+        pace: RateLimiter,
         store: CentralStore,
         weights: Weights | None,
     ) -> None:
         rank, settings = plan.rank, plan.assembly.config.roles
         assert isinstance(settings, AsynchronousConfig)
         self._weights, self._pull_every, self._rows = weights, settings.pull_every, 0
-        self._end = store.end(rank, control.beat)
+        self._end = store.end(rank, control.heartbeat)
         self._others = 0  # updates of others that its parameters have
-        ties = Ties(
+        ties = GroupContext(
             optimiser=self._optimiser_of,
             version_of=lambda own: own + self._others,
-            beat=self._beat,
+            heartbeat=self._beat,
         )
         self._local_steps = settings.local_steps
         super().__init__(control, plan, pace, ties)
         self._optimiser.pull()
-        self.take_up()
+        self.load_shared_parameters()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> CentralOptimiser:
         self._optimiser = CentralOptimiser(
@@ -133,7 +143,7 @@ class _AsynchronousUnit(IndependentUnit):
 
     def _beat(self) -> None:
         """Before each step of a group of simulators."""
-        self._control.beat()
+        self._control.heartbeat()
         self._rows += 1
         if self._pull_every and self._rows % (self._pull_every * len(self._unit.simulators.groups)) == 0:
             self._optimiser.catch_up()
@@ -143,14 +153,14 @@ class _AsynchronousUnit(IndependentUnit):
         if self._weights is not None and self._rank == 0:
             self._weights.publish(self._unit.learner.version, self._unit.parameters.arrays())
 
-    def before_part(self) -> None:
+    def before_snapshot(self) -> None:
         self._optimiser.exchange()
 
-    def common(self, groups: Groups) -> Groups:
+    def shared_groups(self, groups: Groups) -> Groups:
         values = {name: torch.from_numpy(array) for name, array in self._end.copied().items()}
         parameters = self._unit.parameters
-        weights = groups["weights"] | named(parameters, values.pop(PARAMETERS))
-        return {"weights": weights, "optimiser": named_state(parameters, values)}
+        weights = groups["weights"] | by_parameter_name(parameters, values.pop(PARAMETERS))
+        return {"weights": weights, "optimiser": state_by_parameter_name(parameters, values)}
 
-    def exchange_figures(self) -> dict[str, float]:
+    def exchange_metrics(self) -> dict[str, float]:
         return {"store/blocked_seconds": self._end.blocked_s, "store/updating_seconds": self._end.updating_s}

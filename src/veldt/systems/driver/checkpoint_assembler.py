@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from veldt.runtime.supervision import Message
+from veldt.runtime.supervision import RoleMessage
 
 
-class Parts:
+class CheckpointAssembler:
     """Of the snapshot that is expected, from the roles of these numbers."""
 
     def __init__(self, roles: Iterable[int]) -> None:
         self._roles = frozenset(roles)
         self._number: int | None = None
-        self._parts: dict[int, Message] = {}
+        self._parts: dict[int, RoleMessage] = {}
 
     def expect(self, number: int) -> None:
         """All parts of snapshot `number`; those of the one before are not wanted any more."""
         self._number, self._parts = number, {}
 
-    def add(self, part: Message) -> None:
+    def add(self, part: RoleMessage) -> None:
         """Takes a part; one of an older snapshot is left out."""
         if part.values["number"] == self._number:
             self._parts[part.role] = part
@@ -38,10 +38,10 @@ class Parts:
         return self.is_expected and not self.missing
 
     @property
-    def parts(self) -> Mapping[int, Message]:
+    def parts(self) -> Mapping[int, RoleMessage]:
         return self._parts
 
-    def taken(self) -> Mapping[int, Message]:
+    def take(self) -> Mapping[int, RoleMessage]:
         """The parts of a snapshot that is whole; none is expected from then on."""
         assert self.is_whole
         parts, self._number, self._parts = self._parts, None, {}

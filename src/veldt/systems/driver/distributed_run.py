@@ -23,7 +23,7 @@ from veldt.config.system_settings import ActorsConfig
 from veldt.errors import RoleError, VeldtError
 from veldt.evaluation.evaluator import Evaluation, play_steps
 from veldt.exchange.graph import Graph
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.learner import check_finite, load_weights
 from veldt.replay.archive import remove_unneeded
 from veldt.runs.background_writer import BackgroundWriter
@@ -32,15 +32,15 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
 from veldt.runs.own_names import OF_MEETING
-from veldt.runtime.supervision import Message, Supervision
-from veldt.sampling.episodes import Scores
-from veldt.systems.driver.checkpoint_assembler import Parts
-from veldt.systems.driver.local_runtime import supervised_here
+from veldt.runtime.supervision import RoleMessage, Supervision
+from veldt.sampling.episodes import ReturnTracker
+from veldt.systems.driver.checkpoint_assembler import CheckpointAssembler
+from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.monitor import Monitor
-from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_requested
-from veldt.systems.driver.role_metrics import RoleFigures
-from veldt.systems.planning.run_plan import Assembly
-from veldt.systems.roles.episode_messages import heard_games
+from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
+from veldt.systems.driver.role_metrics import RoleMetrics
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.episode_messages import episodes_of_message
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
 
@@ -49,19 +49,19 @@ _STOP_S = 30.0  # for roles to end by themselves
 _LAST_WORDS_S = 20.0  # the same, when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to be there
 
-MakeGraph = Callable[[Assembly, Path, Checkpoint | None], Graph]
+MakeGraph = Callable[[RunPlan, Path, Checkpoint | None], Graph]
 Supervised = Callable[[Graph], tuple[Supervision, dict[str, Any]]]  # what runs a graph; not yet started
 
 
 @dataclass(frozen=True)
-class Lost:
+class RestartHistory:
     """What became of the roles before these, as a sentence, and how often roles were started again, these included."""
 
     text: str
     restarts: int
 
 
-class Decoupled:
+class DistributedRun:
     """A run of the graph that `make_graph` makes.
 
     Args:
@@ -72,34 +72,34 @@ class Decoupled:
     def __init__(
         self,
         make_graph: MakeGraph,
-        assembly: Assembly,
+        assembly: RunPlan,
         directory: RunDirectory,
         progress: Progress,
         checkpoint: Checkpoint | None,
-        supervised: Supervised = supervised_here,
-        lost: Lost | None = None,
+        supervised: Supervised = start_local,
+        lost: RestartHistory | None = None,
     ) -> None:
         self._assembly, self._directory, self._config = assembly, directory, assembly.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
         self._graph = make_graph(assembly, directory.path.absolute(), checkpoint)
         self._supervisor, edges = supervised(self._graph)
-        self._pace: Pace = edges["pace"]
-        self._pace.most = config.run.steps
+        self._pace: RateLimiter = edges["pace"]
+        self._pace.max_steps = config.run.steps
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]
-        self._goes_on_from = [role.goes_on_from for role, _ in roles]
-        keeping = [number for number, (role, index) in enumerate(roles) if role.keeps_at(index)]
+        self._goes_on_from = [role.resumes_from for role, _ in roles]
+        keeping = [number for number, (role, index) in enumerate(roles) if role.is_checkpointed(index)]
         self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
-        self._scores = Scores()
+        self._scores = ReturnTracker()
         self._clock = StageClock()
         frames = assembly.spec.frames_per_step
         counters = meta.get("monitor")
         self._monitor = Monitor(config, directory, self._scores, self._clock, progress, frames, counters)
-        self._figures = RoleFigures(self._names, self._pace, self._clock)
-        self._representative = assembly.algorithm().representative(config.simulation.num_simulators)
+        self._figures = RoleMetrics(self._names, self._pace, self._clock)
+        self._representative = assembly.algorithm().scored_envs(config.simulation.num_simulators)
         self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
         self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
-        self._writer, self._parts = BackgroundWriter(), Parts(keeping)
+        self._writer, self._parts = BackgroundWriter(), CheckpointAssembler(keeping)
         self._stop = threading.Event()
         self._begins = checkpoint is None
         self._saved_at = self._monitor.steps
@@ -124,10 +124,10 @@ class Decoupled:
     def _restore(self, checkpoint: Checkpoint) -> None:
         meta, pace = checkpoint.meta, self._pace
         scores = meta["scores"]
-        self._scores.games = scores["games"]
+        self._scores.num_episodes = scores["games"]
         self._scores.recent.extend(scores["recent"])
         pace.steps_A[:], pace.updates_L[:] = meta["pace"]["steps"], meta["pace"]["updates"]
-        pace.excused_L[:], pace.starts = meta["pace"]["excused"], meta["pace"]["starts"]
+        pace.waived_L[:], pace.starts = meta["pace"]["excused"], meta["pace"]["starts"]
         self._figures.load(meta["figures"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
         if (
@@ -138,8 +138,8 @@ class Decoupled:
             why = "the checkpoint holds none" if not meta["shards"] else "by --checkpoint-replay none"
             assert isinstance(self._config.learn, OffPolicyConfig)
             waits = self._config.learn.learning_starts
-            pace.starts, pace.excused_L[:] = pace.steps + waits, 0
-            pace.excused_L[0] = -int(pace.updates_L.sum()) * pace.batch
+            pace.starts, pace.waived_L[:] = pace.steps + waits, 0
+            pace.waived_L[0] = -int(pace.updates_L.sum()) * pace.batch
             self._monitor.note(
                 f"the replay memory is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
                 "filled it anew",
@@ -149,21 +149,21 @@ class Decoupled:
     def run(self) -> Outcome:
         """Runs until the steps are done, the score is reached, or a signal asks to stop."""
         try:
-            with stop_requested() as stop:
+            with stop_on_signals() as stop:
                 self._stop = stop
                 self._supervisor.start()
                 if self._begins:
                     self._begin_snapshot()  # from its end on there is always something to resume
                 reason = None
                 while reason is None:
-                    self._hear(self._supervisor.look(_LOOK_S))
+                    self._handle_messages(self._supervisor.poll(_LOOK_S))
                     reason = reason_to_stop(self._config.run, self._monitor, self._scores, stop)
                     self._log(force=False)
-                    self._see_to_snapshots()
+                    self._advance_checkpoint()
                 self._end(reason, stop)
             return Outcome(reason, self._monitor.summary(reason))
         except RoleError as error:
-            self._save_what_is_left(error)
+            self._save_after_failure(error)
             raise
         except VeldtError:
             self._finish_writing()
@@ -174,27 +174,27 @@ class Decoupled:
             remove_own(self._directory.path.resolve(), OF_MEETING)
             self._monitor.close()
 
-    def _hear(self, messages: list[Message]) -> None:
+    def _handle_messages(self, messages: list[RoleMessage]) -> None:
         steps = self._pace.steps - self._monitor.steps
-        self._monitor.acted(steps, self._figures.new_phantoms(), self._figures.simulator_restarts)
+        self._monitor.count_steps(steps, self._figures.new_reset_steps(), self._figures.env_restarts)
         for message in messages:
             values, name = message.values, self._names[message.role]
             match message.kind:
                 case "games":
-                    self._take_games(message)
+                    self._record_episodes(message)
                 case "actor":
                     self._figures.actor(message.role, values)
                 case "figures":
                     self._figures.learner(message.role, values)
                     lags = values["lag_min"], values["lag_max"]
-                    self._monitor.update(values["sums"], values["lag_sum"], values["count"], lags)
+                    self._monitor.record_update(values["sums"], values["lag_sum"], values["count"], lags)
                     self._monitor.check_finite()
                 case "note":
                     self._monitor.note(values["text"], values["about"])
                 case "evaluation":
                     self._evaluated_at = values["step"]
                     result = Evaluation(values["scores"], values["lengths"])
-                    self._monitor.evaluation(result, self._config.run.evaluate_steps)
+                    self._monitor.record_evaluation(result, self._config.run.evaluate_steps)
                 case "part":
                     self._parts.add(message)
                 case "restarted":
@@ -207,24 +207,24 @@ class Decoupled:
                     if message.role in self._parts.missing:
                         self._begin_snapshot()  # its part of the one before is lost
 
-    def _take_games(self, message: Message) -> None:
+    def _record_episodes(self, message: RoleMessage) -> None:
         counted = []
         simulators = self._config.simulation.num_simulators
-        for game, seed in heard_games(message):
-            self._monitor.game(game, seed)
-            is_evaluators = game.simulator >= simulators
-            if is_evaluators or (not self._has_evaluator and game.simulator in self._representative):
+        for game, seed in episodes_of_message(message):
+            self._monitor.record_episode(game, seed)
+            is_evaluators = game.env_index >= simulators
+            if is_evaluators or (not self._has_evaluator and game.env_index in self._representative):
                 counted.append(game)
-        self._scores.count(counted)
+        self._scores.record(counted)
 
     def _log(self, *, force: bool) -> None:
         figures = self._figures
         self._monitor.log(figures.learning_rate, figures.updates, figures.row(), force=force)
 
     def _begin_snapshot(self) -> None:
-        self._parts.expect(self._supervisor.want_snapshot())
+        self._parts.expect(self._supervisor.request_snapshot())
 
-    def _see_to_snapshots(self) -> None:
+    def _advance_checkpoint(self) -> None:
         """Begins a checkpoint that is due, and writes one of which all parts are there."""
         self._writer.check()
         if self._parts.is_whole and self._writer.is_done:
@@ -238,8 +238,8 @@ class Decoupled:
     def _write_parts(self) -> None:
         self._monitor.check_finite()
         self._writer.finish()
-        parts = self._parts.taken()
-        self._supervisor.has_snapshot()
+        parts = self._parts.take()
+        self._supervisor.snapshot_done()
         groups, segments = self._groups(parts)
         pace = self._pace
         # Those that the weights have, which were said before the memory was on the disk.
@@ -256,11 +256,11 @@ class Decoupled:
             "evaluated_at": self._evaluated_at,
             # Where it is resumed, every role lives once more.
             "lives": {name: lives + 1 for name, lives in self._lives.items()},
-            "scores": {"games": self._scores.games, "recent": list(self._scores.recent)},
+            "scores": {"games": self._scores.num_episodes, "recent": list(self._scores.recent)},
             "pace": {
                 "steps": [steps.get(number, int(own)) for number, own in enumerate(pace.steps_A)],
                 "updates": [updates.get(rank, updates[0]) for rank in range(len(pace.updates_L))],
-                "excused": pace.excused_L.tolist(),
+                "excused": pace.waived_L.tolist(),
                 "starts": int(pace.starts),
             },
             "figures": self._figures.counters(),
@@ -271,7 +271,7 @@ class Decoupled:
         self._writer.start(partial(self._write, self._monitor.steps, groups, meta, score))
 
     def _groups(
-        self, parts: Mapping[int, Message]
+        self, parts: Mapping[int, RoleMessage]
     ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
         """Arrays by group, and the segments of each shard."""
         groups: dict[str, dict[str, np.ndarray]] = {}
@@ -294,7 +294,7 @@ class Decoupled:
 
     def _end(self, reason: str, stop: threading.Event) -> None:
         """The last checkpoint, and then the last evaluation, for which all cores are free."""
-        self._pace.most = 0  # nobody acts while the rest of the checkpoint is awaited
+        self._pace.max_steps = 0  # nobody acts while the rest of the checkpoint is awaited
         if not self._parts.is_expected:
             self._writer.finish()
             self._begin_snapshot()
@@ -305,8 +305,8 @@ class Decoupled:
                 raise VeldtError(
                     f"the last checkpoint lacks the part of the {missing}, which did not come in {_PARTS_S:g} s"
                 )
-            self._hear(self._supervisor.look(_LOOK_S))
-        self._hear(self._supervisor.stop(_STOP_S))
+            self._handle_messages(self._supervisor.poll(_LOOK_S))
+        self._handle_messages(self._supervisor.stop(_STOP_S))
         self._log(force=True)
         if self._evaluation_is_due(reason):
             self._evaluate(stop)
@@ -327,10 +327,10 @@ class Decoupled:
         result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
         if not stop.is_set():
             self._evaluated_at = self._monitor.steps
-            self._monitor.evaluation(result, steps)
+            self._monitor.record_evaluation(result, steps)
             self._log(force=True)
 
-    def _save_what_is_left(self, error: RoleError) -> None:
+    def _save_after_failure(self, error: RoleError) -> None:
         """A last checkpoint of a run that a role has ended, if those that have parts in it are still there."""
         self._finish_writing()
         self._begin_snapshot()
@@ -339,7 +339,7 @@ class Decoupled:
             if any(self._supervisor.has_ended(role) for role in self._parts.missing):
                 break
             with contextlib.suppress(RoleError):  # what ended one actor soon ends another
-                self._hear(self._supervisor.look(_LOOK_S))
+                self._handle_messages(self._supervisor.poll(_LOOK_S))
         try:
             self._writer.finish()
             if self._parts.is_whole:

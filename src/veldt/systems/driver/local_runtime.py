@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veldt.errors import UsageError
-from veldt.exchange.graph import Graph, edge_bytes, made_here
+from veldt.exchange.graph import Graph, edge_bytes, make_local_edges
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 from veldt.runtime.supervision import RolePlan
 from veldt.runtime.supervisor import Supervisor
@@ -14,16 +14,16 @@ from veldt.runtime.system_memory import available_memory
 _GIB = 2**30
 
 
-def supervised_here(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
+def start_local(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
     """The supervisor of all roles, in the graph's order, not yet started; and the edges."""
     _check_memory(graph)
     context = forkserver(PRELOAD_ROLES)
-    edges = made_here(graph.edges, context)
+    edges = make_local_edges(graph.edges, context)
     plans = []
     for role in graph.roles:
         for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
             arguments = (plan, *(edges[name] for name in names))
-            plans.append(RolePlan(arguments=arguments, **role.supervised(index)))
+            plans.append(RolePlan(arguments=arguments, **role.role_plan(index)))
     return Supervisor(context, plans), edges
 
 

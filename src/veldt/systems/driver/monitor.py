@@ -15,7 +15,7 @@ from veldt.errors import diverged
 from veldt.evaluation.evaluator import Evaluation
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
-from veldt.sampling.episodes import Game, Scores
+from veldt.sampling.episodes import Episode, ReturnTracker
 from veldt.tracking.metrics import MetricsLog
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
@@ -31,7 +31,7 @@ class Monitor:
         self,
         config: TrainConfig,
         directory: RunDirectory,
-        scores: Scores,
+        scores: ReturnTracker,
         clock: StageClock,
         progress: Progress,
         frames_per_step: int,
@@ -52,7 +52,7 @@ class Monitor:
         self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
-        self._interval_games: list[Game] = []
+        self._interval_games: list[Episode] = []
         self._stages_logged = self._stage_seconds()
         self._figures: dict[str, Tensor | float] = {}
         self._figure_count = 0
@@ -69,27 +69,27 @@ class Monitor:
         """Training seconds, those before a resume included."""
         return self._seconds_before + time.perf_counter() - self._began
 
-    def acted(self, steps: int, phantoms: int, restarts: int) -> None:
+    def count_steps(self, steps: int, phantoms: int, restarts: int) -> None:
         """Takes more steps, more phantom steps, and the simulators' restarts since this process began."""
         self.steps += steps
         self._phantoms += phantoms
         self._restarts_here = restarts
 
-    def game(self, game: Game, seed: int) -> None:
+    def record_episode(self, game: Episode, seed: int) -> None:
         """Writes down a finished game; `seed` is what its reset was given."""
         self._interval_games.append(game)
         self._episodes.append(
-            simulator=game.simulator,
+            simulator=game.env_index,
             episode=game.episode,
             seed=seed,
             step=self.steps,
             length=game.length,
-            score=game.score,
+            score=game.episode_return,
             actions=game.actions,
             prefix=game.prefix,
         )
 
-    def update(
+    def record_update(
         self,
         figures: Mapping[str, Tensor | float],
         lag: float,
@@ -129,7 +129,7 @@ class Monitor:
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
 
-    def evaluation(self, result: Evaluation, steps: int) -> None:
+    def record_evaluation(self, result: Evaluation, steps: int) -> None:
         """Takes an evaluation's games: a sentence now, figures in the next row."""
         if not result.scores:
             self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
@@ -197,7 +197,7 @@ class Monitor:
             "frames": self.steps * self._frames_per_step,
             "seconds": seconds,
             "sps": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
-            "episodes": self._scores.games,
+            "episodes": self._scores.num_episodes,
             "return_mean_100": self._scores.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
             "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
@@ -222,9 +222,9 @@ class Monitor:
             "seconds": self.seconds,
             "sps": sps,
             "fps": sps * self._frames_per_step,
-            "episodes": self._scores.games,
+            "episodes": self._scores.num_episodes,
             "return_mean_100": self._scores.mean_return,
-            "return_mean": float(np.mean([game.score for game in games])) if games else None,
+            "return_mean": float(np.mean([game.episode_return for game in games])) if games else None,
             "length_mean": float(np.mean([game.length for game in games])) if games else None,
             "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
             "policy_lag_min": min(self._interval_lags, default=None),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veldt.config.train_config import RunConfig
-from veldt.sampling.episodes import Scores
+from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
 
 _AT_ONCE_AFTER = 1.0  # seconds between the first request to stop and one that means it
@@ -26,7 +26,9 @@ class Outcome:
     summary: dict[str, Any]
 
 
-def reason_to_stop(config: RunConfig, monitor: Monitor, scores: Scores, stop: threading.Event) -> str | None:
+def reason_to_stop(
+    config: RunConfig, monitor: Monitor, scores: ReturnTracker, stop: threading.Event
+) -> str | None:
     """Why to stop now, if there is a reason."""
     if config.until is not None and scores.reached(config.until):
         if monitor.solved_at_seconds is None:
@@ -38,7 +40,7 @@ def reason_to_stop(config: RunConfig, monitor: Monitor, scores: Scores, stop: th
 
 
 @contextlib.contextmanager
-def stop_requested() -> Iterator[threading.Event]:
+def stop_on_signals() -> Iterator[threading.Event]:
     """An event that Ctrl-C, a termination request or a closed terminal sets; one more after a second ends at once."""
     event, previous, asked_at = threading.Event(), {}, 0.0
 

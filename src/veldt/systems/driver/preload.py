@@ -11,9 +11,9 @@ import importlib
 
 import numpy as np
 
-from veldt.envs.spec import ActionSpec, ArraySpec, SimulatorSpec
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
-from veldt.replay.buffer import Replay
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
 from veldt.replay.slot_returns import slot_returns
@@ -22,7 +22,7 @@ _ROWS, _WIDTH = 8, 2
 
 
 def _use_replay() -> None:
-    spec = SimulatorSpec({"": ArraySpec((4,), "float32")}, ActionSpec("discrete", sizes=(2,), start=(0,)))
+    spec = EnvSpec({"": ArraySpec((4,), "float32")}, ActionSpec("discrete", sizes=(2,), start=(0,)))
     returns = NStep(3, 0.99, False, True)
     slot = Trajectory(spec, _ROWS, _WIDTH, None)
     slot.age[:] = np.arange(_ROWS + 1)[:, None]
@@ -30,7 +30,7 @@ def _use_replay() -> None:
     slot_returns(slot, returns)
     settings = ReplayConfig(replay_size=_ROWS * _WIDTH, replay="prioritised")
     for config in (settings, dataclasses.replace(settings, replay="uniform")):
-        memory = Replay(spec, _WIDTH, config, returns)
+        memory = ReplayBuffer(spec, _WIDTH, config, returns)
         memory.append(slot, np.ones((_ROWS, _WIDTH)))
         sample = memory.draw(4, 0)
         memory.update(sample.key_N, np.ones(4))

@@ -7,14 +7,14 @@ from typing import Any
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph, Role
 from veldt.exchange.on_ray.edge_endpoints import EdgeFor, store_bytes
-from veldt.exchange.on_ray.rate_limiter import PaceBook
-from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.exchange.on_ray.rate_limiter import RateLimiterServer
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.runtime.on_ray.cluster import Cluster
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.supervisor import RaySupervisor
 
 
-def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[str, Any]]:
+def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[str, Any]]:
     """The supervisor of all roles, in the graph's order, not yet started; and the edges that it has a side of.
 
     UsageError where the cluster has no room for the least that the graph can work with.
@@ -28,15 +28,15 @@ def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[s
     cluster.ready(cpus=number, gpus=gpus, store_bytes=store_bytes(graph.edges))
     _check_room(cluster, graph)
     shared: dict[str, Any] = {}
-    books: dict[str, PaceBook] = {}
+    books: dict[str, RateLimiterServer] = {}
     for name, edge in graph.edges.items():
-        if isinstance(spec := edge.spec, PaceSpec):
-            pace = Pace(spec, context=None)
+        if isinstance(spec := edge.spec, RateLimiterSpec):
+            pace = RateLimiter(spec, context=None)
             actors, learners = (
                 {numbers[key]: key[1] for key in numbers if key[0] == side}
                 for side in (edge.target, edge.source)
             )
-            shared[name], books[name] = pace, PaceBook(pace, actors, learners)
+            shared[name], books[name] = pace, RateLimiterServer(pace, actors, learners)
     plans = []
     for role in graph.roles:
         for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
@@ -44,7 +44,7 @@ def supervised_on(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[s
             plans.append(
                 HostedPlan(
                     arguments=(plan, *ends),
-                    **role.supervised(index),
+                    **role.role_plan(index),
                     gpus=role.gpus,
                     is_needed=role.least is None or index < role.least,
                     peers=tuple({other for end in ends for other in end.others}),
@@ -63,7 +63,7 @@ def _edge_for(graph: Graph, role: Role, index: int, name: str) -> EdgeFor:
         for place, names in enumerate(other.edges)
         if name in names and is_source != (other.name == edge.source)
     ]
-    is_pace = isinstance(edge.spec, PaceSpec)
+    is_pace = isinstance(edge.spec, RateLimiterSpec)
     place = index if not is_pace or role.name in (edge.source, edge.target) else -1
     return EdgeFor(name, edge, is_source, role.name == edge.target, place, () if is_pace else tuple(others))
 

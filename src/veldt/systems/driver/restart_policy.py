@@ -11,21 +11,21 @@ from pathlib import Path
 from veldt.errors import RoleError
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.latest_checkpoint import newest_checkpoint
-from veldt.systems.driver.distributed_run import Decoupled, Lost
+from veldt.systems.driver.distributed_run import DistributedRun, RestartHistory
 from veldt.systems.driver.outcome import Outcome
 
 _IN_VAIN = 3  # losses in a row without a new checkpoint: the next would come, too
 
-Begin = Callable[[Checkpoint | None, Lost | None], Decoupled]
+Begin = Callable[[Checkpoint | None, RestartHistory | None], DistributedRun]
 
 
-def run_together(begin: Begin, checkpoint: Checkpoint | None, directory: Path, restarts: int) -> Outcome:
+def run_restarting(begin: Begin, checkpoint: Checkpoint | None, directory: Path, restarts: int) -> Outcome:
     """Runs what `begin` makes to its end, and goes on up to `restarts` times when a learner is lost.
 
     Raises:
         RoleError: one was lost for good, or too often.
     """
-    lost: Lost | None = None
+    lost: RestartHistory | None = None
     times = in_vain = 0
     while True:
         run = begin(checkpoint, lost)
@@ -42,4 +42,4 @@ def run_together(begin: Begin, checkpoint: Checkpoint | None, directory: Path, r
                 raise
             checkpoint, times = newest, times + 1
             text = f"{error}; all learners go on from the checkpoint of step {newest.step:,}"
-            lost = Lost(text, run.role_restarts + 1)
+            lost = RestartHistory(text, run.role_restarts + 1)

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.tracking.stage_clock import StageClock
 
 _ACTOR_STAGES = ("simulate", "infer", "replay", "wait")
 _ADD_UP = frozenset({"gorila/outliers"})  # what each learner counts of its own, anew in every life
 
 
-class RoleFigures:
+class RoleMetrics:
     """The newest figures of all roles.
 
     The clock gets the learner's time, which is the run's main line; actors' is given in shares of their own.
     """
 
-    def __init__(self, names: Sequence[str], pace: Pace, clock: StageClock) -> None:
+    def __init__(self, names: Sequence[str], pace: RateLimiter, clock: StageClock) -> None:
         self._names, self._pace, self._clock = names, pace, clock
         self._actors: dict[int, dict[str, Any]] = {}  # of each, its newest life's
         self._former: list[dict[str, Any]] = []  # the last of lives before
@@ -55,14 +55,14 @@ class RoleFigures:
         self._learner_seconds = dict(seconds)
         self.learning_rate = values["learning_rate"]
 
-    def new_phantoms(self) -> int:
+    def new_reset_steps(self) -> int:
         """Phantom steps since the last call."""
         total = self._sum("phantoms")
         new, self._phantoms_told = total - self._phantoms_told, total
         return new
 
     @property
-    def simulator_restarts(self) -> int:
+    def env_restarts(self) -> int:
         return self._sum("simulator_restarts")
 
     def _sum(self, name: str) -> int:

@@ -18,18 +18,18 @@ import numpy as np
 import torch
 
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import Plan, make_simulators
+from veldt.envs.arrangement import Plan, make_vector_envs
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTION, ACTOR, derive_seed, uniform
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.exchange.inference import InferenceClient, InferenceEdge
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import SlotOut, Slots
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
-from veldt.sampling.episodes import EpisodeBook, Game
-from veldt.systems.roles.episode_messages import say_games
+from veldt.sampling.episodes import Episode, EpisodeTracker
+from veldt.systems.roles.episode_messages import send_episodes
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.25  # seconds without a beat, while answers are awaited
@@ -45,74 +45,77 @@ _NOISE_ROWS = 128  # of an agent, made at once
 class AgentsPlan:
     """Agents `first` up to `first + width` of the run are host `number`'s.
 
-    `said` are the arrays of what the policy says of one step, `noise` the numbers that an action takes, `memory` those
-    that the network remembers of an agent. `lives` is how often the host was started in the run before it was resumed:
+    `actor_outputs` are the arrays of what the policy says of one step, `noise_width` the numbers that an action takes, `recurrent` those
+    that the network remembers of an agent. `incarnations` is how often the host was started in the run before it was resumed:
     every life plays episodes of its own.
     """
 
     config: TrainConfig
     source: EnvSource
-    spec: SimulatorSpec
+    spec: EnvSpec
     number: int
     first: int
     width: int
     steps: int
-    said: Mapping[str, Layout]
-    noise: int
-    memory: int
-    lives: int = 0
+    actor_outputs: Mapping[str, Layout]
+    noise_width: int
+    recurrent: int
+    incarnations: int = 0
 
 
-def run_agents(
-    control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, pace: Pace
+def run_agent_host(
+    control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, pace: RateLimiter
 ) -> None:
     """The role: plays until it is told to stop."""
     torch.set_num_threads(1)
-    agents = Agents(control, plan, inference.client(plan.number), slots.producer(plan.number), pace)
+    agents = AgentHost(control, plan, inference.client(plan.number), slots.producer(plan.number), pace)
     try:
         while not control.stopping:
-            control.beat()
-            agents.turn()
-        agents.say_how_it_goes()
+            control.heartbeat()
+            agents.step()
+        agents.send_metrics()
     finally:
         agents.close()
 
 
-class Agents:
+class AgentHost:
     """See the module's text."""
 
     def __init__(
-        self, control: Control, plan: AgentsPlan, inference: InferenceClient, out: SlotOut, pace: Pace
+        self, control: Control, plan: AgentsPlan, inference: InferenceClient, out: SlotOut, pace: RateLimiter
     ) -> None:
         self._control, self._plan, self._inference = control, plan, inference
         self._out, self._pace = out, pace
         config, width, steps = plan.config, plan.width, plan.steps
         self._algorithm = config.make_algorithm(plan.spec.action)
-        self._algorithm.acts_for(plan.first, config.simulation.num_simulators)
-        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, plan.lives + control.attempt)
+        self._algorithm.set_env_slice(plan.first, config.simulation.num_simulators)
+        self._seed = derive_seed(
+            config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
+        )
         simulation = dataclasses.replace(config.simulation, num_simulators=width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
         each_by_itself = Plan("in-process", 0, width, (), "agents")
-        self._simulators = make_simulators(settings, plan.spec, steps, each_by_itself, stacks=True)
+        self._simulators = make_vector_envs(settings, plan.spec, steps, each_by_itself, stacks=True)
         self._slot = slot = self._simulators.trajectory
         self._columns = [slot.part(slice(b, b + 1)) for b in range(width)]
         prefixes = self._simulators.start()
-        self._books = [EpisodeBook(1, {0: prefixes[b]}) for b in range(width)]
+        self._books = [EpisodeTracker(1, {0: prefixes[b]}) for b in range(width)]
         self._said = {
-            name: np.zeros((steps, width, *layout.shape), layout.dtype) for name, layout in plan.said.items()
+            name: np.zeros((steps, width, *layout.shape), layout.dtype)
+            for name, layout in plan.actor_outputs.items()
         }
         # What is remembered of each agent now, and before the first row of its rollout.
-        self._memory_WM, self._first_memory_WM = np.zeros((2, width, plan.memory), np.float32)
-        self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise), np.float32)
+        self._memory_WM, self._first_memory_WM = np.zeros((2, width, plan.recurrent), np.float32)
+        self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise_width), np.float32)
         self._row_W, self._step_W = np.zeros(width, np.int64), np.zeros(width, np.int64)
         self._slow = False
         self._full: list[int] = []  # agents whose rollouts wait for room in the queue
         self._idle = list(range(width))  # agents that are to begin rollouts when they may
-        self._games: list[Game] = []
+        self._games: list[Episode] = []
         self._clock, self._phantoms = StageClock(), 0
         self._said_at = self._said_games_at = time.monotonic()
 
-    def turn(self) -> None:
+    def step(self) -> None:
         """Whatever can go on goes on; a short wait if nothing can."""
         self._hand_over()
         self._begin()
@@ -123,9 +126,9 @@ class Agents:
         if len(agent_R):
             # A predictor may begin with the first while the others still step.
             for part_R in np.split(agent_R, len(agent_R)) if self._slow else (agent_R,):
-                self._control.beat()
+                self._control.heartbeat()
                 self._act(part_R)
-        self._say_now_and_then()
+        self._send_periodically()
 
     def close(self) -> None:
         self._simulators.close()
@@ -164,7 +167,7 @@ class Agents:
         if not noise_R.all():
             self._make_noise(agent_R[noise_R == 0])
         requests["noise"][agent_R] = self._noise_RWK[noise_R, agent_R]
-        if self._plan.memory:
+        if self._plan.recurrent:
             requests["memory"][agent_R] = self._memory_WM[agent_R]
             requests["begins"][agent_R] = slot.age[row_R, agent_R] == 0
         self._inference.request(agent_R)
@@ -173,7 +176,9 @@ class Agents:
         """Of the next steps of these agents, by their own counts alone."""
         for b in agent_R.tolist():
             step_R = np.arange(self._step_W[b], self._step_W[b] + _NOISE_ROWS)
-            numbers = uniform(self._seed, ACTION, np.array([self._plan.first + b]), step_R, self._plan.noise)
+            numbers = uniform(
+                self._seed, ACTION, np.array([self._plan.first + b]), step_R, self._plan.noise_width
+            )
             prepared = self._algorithm.prepare_noise(torch.from_numpy(numbers), self._pace.steps)
             self._noise_RWK[:, b] = prepared[:, 0].numpy()
 
@@ -184,7 +189,7 @@ class Agents:
         slot.version[row_R, agent_R] = answers["version"][agent_R]
         for name, array in self._said.items():
             array[row_R, agent_R] = answers[name][agent_R]
-        if self._plan.memory:
+        if self._plan.recurrent:
             self._memory_WM[agent_R] = answers["memory"][agent_R]
         with self._clock("simulate"):
             begin = time.perf_counter()
@@ -213,41 +218,41 @@ class Agents:
                 column.copy_to(arrays)
                 for name, array in self._said.items():
                     np.copyto(arrays[name], array[:, part])
-                if self._plan.memory:
+                if self._plan.recurrent:
                     np.copyto(arrays["memory"], self._first_memory_WM[part])
                     np.copyto(arrays["last_memory"], self._memory_WM[part])
                 self._out.commit()
                 steps = int(column.valid.sum())
                 self._pace.steps_A[self._plan.number] += steps
                 self._phantoms += column.valid.size - steps
-                self._games += [dataclasses.replace(game, simulator=b) for game in self._books[b].add(column)]
+                self._games += [dataclasses.replace(game, env_index=b) for game in self._books[b].add(column)]
                 self._slot.carry_over(part)
                 self._row_W[b] = 0
                 self._idle.append(b)
 
-    def say_how_it_goes(self) -> None:
+    def send_metrics(self) -> None:
         """Says where the time went, which games ended, and what happened to simulators."""
         self._said_at = time.monotonic()
-        self._say_games()
+        self._send_episodes()
         for text in self._simulators.notes():
-            self._control.say("note", about="restart", text=text)
-        self._control.say(
+            self._control.send("note", about="restart", text=text)
+        self._control.send(
             "actor",
-            attempt=self._control.attempt,
+            attempt=self._control.restart_count,
             seconds=self._clock.seconds,
             phantoms=self._phantoms,
             simulator_restarts=int(self._slot.restarts.sum()),
         )
 
-    def _say_now_and_then(self) -> None:
+    def _send_periodically(self) -> None:
         now = time.monotonic()
         if now - self._said_at > _SAY_S:
-            self.say_how_it_goes()
+            self.send_metrics()
         elif now - self._said_games_at > _SAY_GAMES_S:
-            self._say_games()
+            self._send_episodes()
 
-    def _say_games(self) -> None:
+    def _send_episodes(self) -> None:
         self._said_games_at = time.monotonic()
         if self._games:
-            say_games(self._control, self._games, self._seed, self._plan.first)
+            send_episodes(self._control, self._games, self._seed, self._plan.first)
             self._games = []

@@ -19,28 +19,33 @@ from veldt.envs.trajectory import row_layouts
 from veldt.errors import UsageError
 from veldt.exchange.graph import Edge, Graph, Role, SlotsSpec, role_name
 from veldt.exchange.inference import InferenceSpec
-from veldt.exchange.rate_limiter import PaceSpec
-from veldt.networks.recurrent import memory_of
+from veldt.exchange.rate_limiter import RateLimiterSpec
+from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.sampling.observations import blank_observation
-from veldt.systems.ga3c.agents import AgentsPlan, run_agents
+from veldt.systems.ga3c.agents import AgentsPlan, run_agent_host
 from veldt.systems.ga3c.model import ModelPlan, run_model
-from veldt.systems.planning.run_plan import Assembly, counted
-from veldt.systems.roles.graph_parts import evaluators, lives_of, unit_deadline_s, weights_edge
+from veldt.systems.planning.run_plan import RunPlan, counted
+from veldt.systems.roles.graph_parts import (
+    evaluators,
+    incarnations_of,
+    sampler_learner_deadline_s,
+    weights_edge,
+)
 
 _NICENESS = 10  # of hosts: their agents would only have to wait for the model
 _PUBLISH_EVERY = 16  # updates: only an evaluator reads what is published
 
 
-def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def ga3c(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
     config, spec, steps = assembly.config, assembly.spec, assembly.horizon
     settings, agents = config.roles, config.simulation.num_simulators
     assert isinstance(settings, Ga3cConfig)
-    width, lives = agents // settings.hosts, lives_of(checkpoint)
+    width, lives = agents // settings.hosts, incarnations_of(checkpoint)
     network, _ = assembly.network()
-    noise, memory = assembly.algorithm().action_noise(network), memory_of(network)
+    noise, memory = assembly.algorithm().action_noise(network), recurrent_size_of(network)
     said = _said(assembly)
     slot = row_layouts(spec, steps, 1)
     slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in said.items()}
@@ -70,7 +75,9 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
             f"rollouts of {steps} steps with what the policy said, {depth} for each host, full ones block",
             SlotsSpec(slot, settings.hosts, depth),
         ),
-        "pace": Edge("model", "agents", "counts of steps and updates", PaceSpec.free(settings.hosts, 1, 0)),
+        "pace": Edge(
+            "model", "agents", "counts of steps and updates", RateLimiterSpec.free(settings.hosts, 1, 0)
+        ),
     }
     if watching:
         edges["weights"] = weights_edge(assembly, "evaluator", "model")
@@ -91,9 +98,9 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         ],
         [tuple(edges)],
         settings.restarts,
-        unit_deadline_s(config),
-        keeps=1,
-        goes_on_from="the checkpoint of step {step:,}",
+        sampler_learner_deadline_s(config),
+        num_checkpointed=1,
+        resumes_from="the checkpoint of step {step:,}",
         gpus=int(assembly.device.type == "cuda"),
     )
     hosts = Role(
@@ -101,7 +108,7 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
         f"{width} agents, each in a simulator of its own"
         if width > 1
         else "an agent in a simulator of its own",
-        run_agents,
+        run_agent_host,
         [
             AgentsPlan(
                 config,
@@ -111,10 +118,10 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
                 first=host * width,
                 width=width,
                 steps=steps,
-                said=said,
-                noise=noise,
-                memory=memory,
-                lives=lives.get(role_name("agents", host, settings.hosts), 0),
+                actor_outputs=said,
+                noise_width=noise,
+                recurrent=memory,
+                incarnations=lives.get(role_name("agents", host, settings.hosts), 0),
             )
             for host in range(settings.hosts)
         ],
@@ -126,7 +133,7 @@ def ga3c(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | N
     return Graph((model, hosts, *watching), edges)
 
 
-def _requests(assembly: Assembly, noise: int, memory: int) -> dict[str, Layout]:
+def _requests(assembly: RunPlan, noise: int, memory: int) -> dict[str, Layout]:
     """What the forward pass takes of one agent; frames come stacked, since the model has seen none of them."""
     layouts = {}
     for name, field in assembly.spec.observation.items():
@@ -138,14 +145,14 @@ def _requests(assembly: Assembly, noise: int, memory: int) -> dict[str, Layout]:
     )
 
 
-def _answers(assembly: Assembly, said: dict[str, Layout], memory: int) -> dict[str, Layout]:
+def _answers(assembly: RunPlan, said: dict[str, Layout], memory: int) -> dict[str, Layout]:
     action = assembly.spec.action
     layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **said}
     return layouts | ({"memory": Layout((memory,), "float32")} if memory else {})
 
 
 @torch.no_grad()
-def _said(assembly: Assembly) -> dict[str, Layout]:
+def _said(assembly: RunPlan) -> dict[str, Layout]:
     """What the algorithm remembers of each action, besides the action: found out by acting once.
 
     But for the value: whoever learns from it some updates later asks for it anew.
@@ -154,7 +161,7 @@ def _said(assembly: Assembly) -> dict[str, Layout]:
     assert isinstance(algorithm, OnPolicy)
     noise = algorithm.prepare_noise(torch.full((1, 1, algorithm.action_noise(network)), 0.5), 0)[0]
     observation = blank_observation(assembly.spec, 1, assembly.device)
-    forward = network if not memory_of(network) else lambda seen: network(seen)[:2]
+    forward = network if not recurrent_size_of(network) else lambda seen: network(seen)[:2]
     _, said = algorithm.act(forward, observation, noise.to(assembly.device))
     return {
         name: Layout(tuple(tensor.shape[1:]), str(tensor.dtype).removeprefix("torch."))

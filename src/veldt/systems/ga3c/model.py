@@ -27,17 +27,17 @@ from veldt.algorithms.rollout import Observation
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.envs.seeding import SHUFFLE, derive_seed
 from veldt.exchange.inference import InferenceEdge
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
-from veldt.networks.recurrent import Remembering
+from veldt.networks.recurrent import RecurrentForward
 from veldt.runs.latest_checkpoint import newest_checkpoint
-from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
-from veldt.sampling.sampler import as_chosen
-from veldt.systems.ga3c.rollout_queue import Intake
+from veldt.sampling.sampler import check_actions
+from veldt.systems.ga3c.rollout_queue import RolloutQueue
 from veldt.systems.ga3c.thread_tuning import ThreadTuning
-from veldt.systems.ga3c.worker_pool import Crew
+from veldt.systems.ga3c.worker_pool import WorkerPool
 from veldt.systems.roles.learner import LearnerPlan, LearnerRole
 
 _TURN_S = 0.02  # seconds between looks of the main thread, which only watches
@@ -52,13 +52,13 @@ class ModelPlan(LearnerPlan):
     least: int
 
 
-@subnormals_flushed()
+@flush_denormals()
 def run_model(
     control: Control,
     plan: ModelPlan,
     inference: InferenceEdge,
     slots: Slots,
-    pace: Pace,
+    pace: RateLimiter,
     weights: Weights | None = None,
 ) -> None:
     """The role: answers and learns until it is told to stop."""
@@ -74,7 +74,7 @@ class Model(LearnerRole):
         plan: ModelPlan,
         inference: InferenceEdge,
         slots: Slots,
-        pace: Pace,
+        pace: RateLimiter,
         weights: Weights | None,
     ) -> None:
         super().__init__(control, plan, weights, pace)
@@ -82,11 +82,11 @@ class Model(LearnerRole):
         assert isinstance(settings, Ga3cConfig) and isinstance(self._algorithm, OnPolicy)
         self._on_policy, self._settings = self._algorithm, settings
         self._server = inference.server()
-        self._intake = Intake(slots.consumer(), plan.spec, plan.least, self._device)
+        self._intake = RolloutQueue(slots.consumer(), plan.spec, plan.least, self._device)
         self._updating = threading.Lock()  # of parameters, and of all that is counted of updates
-        predictors = Crew("predictor", settings.most_predictors, settings.predictors, self.predict)
-        trainers = Crew("trainer", settings.most_trainers, settings.trainers, self.train)
-        self._crews, self._moved = (predictors, trainers), set[Crew]()  # and those that have gone on
+        predictors = WorkerPool("predictor", settings.most_predictors, settings.predictors, self.predict)
+        trainers = WorkerPool("trainer", settings.most_trainers, settings.trainers, self.train)
+        self._crews, self._moved = (predictors, trainers), set[WorkerPool]()  # and those that have gone on
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         kept = None if checkpoint is None else checkpoint.meta["units"].get(str(plan.rank))
         self._tuning = ThreadTuning(
@@ -105,9 +105,9 @@ class Model(LearnerRole):
     def step(self) -> None:
         """Only watches: threads do the work."""
         self._control.sleep(_TURN_S)
-        self._tuning.turn(time.monotonic())
+        self._tuning.poll(time.monotonic())
 
-    def goes_on(self) -> bool:
+    def is_progressing(self) -> bool:
         """While one of its threads hangs, the model gives no sign of life."""
         self._moved |= {crew for crew in self._crews if crew.check()}
         if len(self._moved) < len(self._crews):
@@ -115,21 +115,21 @@ class Model(LearnerRole):
         self._moved = set()
         return True
 
-    def experience(self) -> dict[str, float]:
-        return self._tuning.figures(time.monotonic())
+    def source_metrics(self) -> dict[str, float]:
+        return self._tuning.metrics(time.monotonic())
 
-    def _kept_values(self) -> dict[str, Any]:
-        return {"unit": self._tuning.kept()}
+    def _extra_state(self) -> dict[str, Any]:
+        return {"unit": self._tuning.state()}
 
-    def _say_part(self) -> None:
-        if self._control.snapshot not in (0, self._said_snapshot):
+    def _send_snapshot_part(self) -> None:
+        if self._control.requested_snapshot not in (0, self._said_snapshot):
             with self._updating:
-                super()._say_part()
+                super()._send_snapshot_part()
 
-    def _say_how_it_goes(self, *, is_due: bool) -> None:
+    def _send_metrics(self, *, is_due: bool) -> None:
         if is_due:
             with self._updating:
-                super()._say_how_it_goes(is_due=True)
+                super()._send_metrics(is_due=True)
 
     @torch.no_grad()
     def predict(self) -> None:
@@ -143,10 +143,10 @@ class Model(LearnerRole):
         asked = {name: self._tensor(array[agent_R]) for name, array in self._server.requests.items()}
         forward, memory = self._forward, None
         if "memory" in asked:
-            forward = memory = Remembering(self._forward, asked["memory"], asked["begins"].unsqueeze(0))
+            forward = memory = RecurrentForward(self._forward, asked["memory"], asked["begins"].unsqueeze(0))
         action, said = self._algorithm.act(forward, self._observation(asked), asked["noise"])
         answers = self._server.answers
-        answers["action"][agent_R], answers["version"][agent_R] = as_chosen(action), version
+        answers["action"][agent_R], answers["version"][agent_R] = check_actions(action), version
         for name in answers.keys() & said.keys():
             answers[name][agent_R] = said[name].cpu().numpy()
         if memory is not None:

@@ -7,37 +7,37 @@ from dataclasses import dataclass
 
 import torch
 
-from veldt.envs.spec import SimulatorSpec
-from veldt.exchange.slots import SlotIn, Taken
+from veldt.envs.spec import EnvSpec
+from veldt.exchange.slots import ReceivedSlot, SlotIn
 from veldt.sampling.unrolls import Unrolls
 
 
 @dataclass(frozen=True)
-class TakenIn:
+class QueueStats:
     """Since the queue began: so many `rollouts`, in so many `batches`, which `waiting` of them had waited for."""
 
     rollouts: int = 0
     batches: int = 0
     waiting: int = 0
 
-    def __sub__(self, before: TakenIn) -> TakenIn:
-        return TakenIn(
+    def __sub__(self, before: QueueStats) -> QueueStats:
+        return QueueStats(
             self.rollouts - before.rollouts, self.batches - before.batches, self.waiting - before.waiting
         )
 
 
-class Intake:
+class RolloutQueue:
     """The consumer's end of the queue, for several threads.
 
     Args:
         least: rollouts that are waited for before any are taken.
     """
 
-    def __init__(self, incoming: SlotIn, spec: SimulatorSpec, least: int, device: torch.device) -> None:
+    def __init__(self, incoming: SlotIn, spec: EnvSpec, least: int, device: torch.device) -> None:
         self._incoming, self._spec, self._least, self._device = incoming, spec, least, device
         self._lock = threading.Lock()
-        self._held: list[Taken] = []  # too few yet
-        self.taken = TakenIn()
+        self._held: list[ReceivedSlot] = []  # too few yet
+        self.stats = QueueStats()
 
     def take(self, deadline_s: float) -> Unrolls | None:
         """Copies of all rollouts that are there, which free their places; None while there are too few.
@@ -51,11 +51,11 @@ class Intake:
                 self._hold_all(deadline_s)
             if len(self._held) < self._least:
                 return None
-            unrolls = Unrolls.joined(self._spec, [one.arrays for one in self._held], self._device)
+            unrolls = Unrolls.stack(self._spec, [one.arrays for one in self._held], self._device)
             for one in self._held:
                 self._incoming.release(one.ring)
-            done = self.taken
-            self.taken = TakenIn(done.rollouts + len(self._held), done.batches + 1, done.waiting + waiting)
+            done = self.stats
+            self.stats = QueueStats(done.rollouts + len(self._held), done.batches + 1, done.waiting + waiting)
             self._held = []
             return unrolls
 

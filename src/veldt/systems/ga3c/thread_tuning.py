@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.train_config import TrainConfig
 from veldt.envs.seeding import ACTOR, derive_seed
-from veldt.exchange.inference import InferenceServer, Served
+from veldt.exchange.inference import InferenceServer, ServerStats
 from veldt.runtime.roles import Control
-from veldt.systems.ga3c.rollout_queue import Intake, TakenIn
+from veldt.systems.ga3c.rollout_queue import QueueStats, RolloutQueue
 from veldt.systems.ga3c.tuner import Decision, Setting, Tuner
-from veldt.systems.ga3c.worker_pool import Crew
+from veldt.systems.ga3c.worker_pool import WorkerPool
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class _Counts:
     """What had been served and taken in at a moment."""
 
     seconds: float
-    served: Served
-    taken: TakenIn
+    served: ServerStats
+    taken: QueueStats
 
 
 class ThreadTuning:
@@ -38,9 +38,9 @@ class ThreadTuning:
         control: Control,
         config: TrainConfig,
         server: InferenceServer,
-        intake: Intake,
-        predictors: Crew,
-        trainers: Crew,
+        intake: RolloutQueue,
+        predictors: WorkerPool,
+        trainers: WorkerPool,
         kept: Mapping[str, int] | None,
     ) -> None:
         settings, agents = config.roles, config.simulation.num_simulators
@@ -57,22 +57,22 @@ class ThreadTuning:
         self._began = self._counts(time.monotonic())
         self._recent = deque([self._began])
 
-    def turn(self, now: float) -> None:
+    def poll(self, now: float) -> None:
         """Ends an interval of the tuner's, if it is over."""
         if not self._began.taken.rollouts:
             self._began = self._counts(now)  # nothing is measured before anything is learned from
         if not self._interval_s or now - self._began.seconds < self._interval_s:
             return
         counts = self._counts(now)
-        decision = self._tuner.measured(
+        decision = self._tuner.record(
             _rate(counts.taken.rollouts, self._began.taken.rollouts, self._began, counts)
         )
         if decision is not None:
-            self._control.say("note", about="tuner", text=_said(decision))
+            self._control.send("note", about="tuner", text=_said(decision))
         self._set(self._tuner.setting)
         self._began = counts
 
-    def figures(self, now: float) -> dict[str, float]:
+    def metrics(self, now: float) -> dict[str, float]:
         """Rates and means of the last seconds, and how many of each there are."""
         counts = self._counts(now)
         self._recent.append(counts)
@@ -91,15 +91,15 @@ class ThreadTuning:
             **{f"tuner/{name}": float(number) for name, number in setting.items()},
         }
 
-    def kept(self) -> dict[str, int]:
+    def state(self) -> dict[str, int]:
         """What the tuner has come to."""
-        return dict(self._tuner.kept)
+        return dict(self._tuner.accepted)
 
     def _counts(self, now: float) -> _Counts:
-        return _Counts(now, self._server.served, self._intake.taken)
+        return _Counts(now, self._server.stats, self._intake.stats)
 
     def _set(self, setting: Setting) -> None:
-        self._predictors.working, self._trainers.working = setting["predictors"], setting["trainers"]
+        self._predictors.num_active, self._trainers.num_active = setting["predictors"], setting["trainers"]
         self._server.activate(setting["agents"])
 
 
@@ -108,9 +108,9 @@ def _rate(after: int, before: int, since: _Counts, now: _Counts) -> float:
 
 
 def _said(decision: Decision) -> str:
-    name = next(name for name, number in decision.moved.items() if number != decision.kept[name])
+    name = next(name for name, number in decision.moved.items() if number != decision.previous[name])
     moved, kept = (
-        ", ".join(f"{tps:,.1f}" for tps in each) for each in (decision.moved_tps, decision.kept_tps)
+        ", ".join(f"{tps:,.1f}" for tps in each) for each in (decision.moved_tps, decision.previous_tps)
     )
-    became = "kept" if decision.stays else "reverted"
-    return f"{decision.moved[name]} {name}: {moved} TPS, with {decision.kept[name]} {kept}: {became}"
+    became = "kept" if decision.is_accepted else "reverted"
+    return f"{decision.moved[name]} {name}: {moved} TPS, with {decision.previous[name]} {kept}: {became}"

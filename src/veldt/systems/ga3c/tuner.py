@@ -25,11 +25,11 @@ _RISE = 0.02  # by which the rate has to grow: less is not worth a thread
 class Decision:
     """What became of a move: its rates, and those of the setting that was kept until then."""
 
-    kept: Setting
+    previous: Setting
     moved: Setting
-    kept_tps: tuple[float, ...]
+    previous_tps: tuple[float, ...]
     moved_tps: tuple[float, ...]
-    stays: bool
+    is_accepted: bool
 
 
 class Tuner:
@@ -41,13 +41,13 @@ class Tuner:
     """
 
     def __init__(self, setting: Setting, bounds: Mapping[str, tuple[int, int]], seed: int) -> None:
-        self.kept, self._bounds, self._random = dict(setting), bounds, random.Random(seed)
+        self.accepted, self._bounds, self._random = dict(setting), bounds, random.Random(seed)
         self.setting: Setting = dict(setting)  # of the interval that is being measured
         self._before: float | None = None  # the kept setting's newest rate
         self._rates: list[float] = []  # of the move, the kept setting, the move again
         self._moves: list[tuple[str, int]] = []  # that are still to be tried from here
 
-    def measured(self, tps: float) -> Decision | None:
+    def record(self, tps: float) -> Decision | None:
         """Takes the rate of the interval with `setting`, and says what became of a move, if that is decided now."""
         if self._before is None:
             self._before = tps
@@ -55,7 +55,7 @@ class Tuner:
             return None
         self._rates.append(tps)
         if len(self._rates) == 1:
-            self.setting = self.kept
+            self.setting = self.accepted
             return None
         moved, between = self._rates[::2], self._rates[1]
         needed = max(self._before, between) * (1.0 + _RISE)
@@ -63,9 +63,9 @@ class Tuner:
         if len(self._rates) == 2 and stays:
             self.setting = self._moved
             return None
-        decision = Decision(self.kept, self._moved, (self._before, between), tuple(moved), stays)
+        decision = Decision(self.accepted, self._moved, (self._before, between), tuple(moved), stays)
         if stays:
-            self.kept, self._before = dict(self._moved), tps
+            self.accepted, self._before = dict(self._moved), tps
             self._moves = [self._direction]  # what helped once may help again
         else:
             self._before = between
@@ -80,14 +80,14 @@ class Tuner:
             possible = [(name, by) for name in self._bounds for by in (-1, 1) if self._is_within((name, by))]
             self._random.shuffle(possible)
         if not possible:  # nothing may move
-            self._before, self.setting = None, self.kept
+            self._before, self.setting = None, self.accepted
             return
         self._direction, *self._moves = possible
         name, by = self._direction
-        self._moved = {**self.kept, name: self.kept[name] + by}
+        self._moved = {**self.accepted, name: self.accepted[name] + by}
         self.setting = self._moved
 
     def _is_within(self, move: tuple[str, int]) -> bool:
         name, by = move
         least, most = self._bounds[name]
-        return least <= self.kept[name] + by <= most
+        return least <= self.accepted[name] + by <= most

@@ -10,8 +10,8 @@ import torch
 _LOOK_S = 0.25  # seconds between a parked thread's looks whether it is to end
 
 
-class Crew:
-    """`most` threads that call `turn` again and again; the first `working` of them do, and the others wait.
+class WorkerPool:
+    """`most` threads that call `turn` again and again; the first `num_active` of them do, and the others wait.
 
     Each computes with as many of torch's threads as the one that makes the crew does: a thread that were not told so
     would share the smallest of operations out among all cores, and wait for them.
@@ -36,11 +36,11 @@ class Crew:
             thread.start()
 
     @property
-    def working(self) -> int:
+    def num_active(self) -> int:
         return self._working
 
-    @working.setter
-    def working(self, count: int) -> None:
+    @num_active.setter
+    def num_active(self, count: int) -> None:
         with self._changed:
             self._working = count
             self._changed.notify_all()

@@ -9,7 +9,7 @@ _IN_A_ROW = 3  # windows of which more than half was discarded, until that is sa
 _MOST = 0.5
 
 
-class Discards:
+class DiscardMonitor:
     """What is known from counts that only grow; the first that it is told may be of a whole run before.
 
     Args:

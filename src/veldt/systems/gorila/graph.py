@@ -15,26 +15,26 @@ from pathlib import Path
 
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.exchange.graph import Edge, Graph, Role
-from veldt.exchange.parameter_partition import GatheredWeights
-from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.exchange.parameter_partition import ShardedWeights
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.learner import run_gorila_learner
 from veldt.systems.gorila.parameter_server import ParameterServer, parameter_server
-from veldt.systems.gorila.worker import run_bundle
-from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.gorila.worker import run_gorila_worker
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.actor import ActorPlan, run_actor
 from veldt.systems.roles.evaluator import EvaluatorPlan, run_evaluator
-from veldt.systems.roles.graph_parts import evaluators, learners, unit_deadline_s
+from veldt.systems.roles.graph_parts import evaluators, learners, sampler_learner_deadline_s
 from veldt.systems.roles.independent_learner import independent_plans
 from veldt.systems.roles.replay_topology import replay_topology
 
 _GOES_ON_FROM = "the parameter server"
 
 
-def gorila(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def gorila(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
 
     UsageError where its sizes cannot work.
@@ -42,7 +42,7 @@ def gorila(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
     settings = assembly.config.roles
     assert isinstance(settings, GorilaConfig)
     server = parameter_server(assembly, run, "actor" if settings.actors else "learner")
-    made = (_apart if settings.actors else _bundles)(assembly, run, checkpoint, server)
+    made = (_separate if settings.actors else _colocated)(assembly, run, checkpoint, server)
     watching = [
         dataclasses.replace(role, entry=run_gorila_evaluator, edges=[("pace", *server.pulls)])
         for role in evaluators(assembly, checkpoint)
@@ -52,8 +52,8 @@ def gorila(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
     return Graph(roles, {**server.edges, **made.edges}, server.whole)
 
 
-def _apart(
-    assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
+def _separate(
+    assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
 ) -> Graph:
     """Learners that each draw batches of their own from what actors have stored."""
     settings = assembly.config.roles
@@ -62,9 +62,9 @@ def _apart(
     learning = [(batches, "pace", *server.pushes, *server.pulls) for batches in topology.batches]
     learner = dataclasses.replace(
         learners(assembly, run_gorila_learner, run, learning),
-        together=False,
-        keeps=settings.learners,
-        goes_on_from=_GOES_ON_FROM,
+        is_synchronised=False,
+        num_checkpointed=settings.learners,
+        resumes_from=_GOES_ON_FROM,
     )
     by_updates = settings.anneal_by == "updates"
     actor = dataclasses.replace(
@@ -76,34 +76,36 @@ def _apart(
     return Graph((learner, topology.replay, actor), topology.edges)
 
 
-def _bundles(
-    assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
+def _colocated(
+    assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
 ) -> Graph:
     """Learners that each act, and keep what they have seen, themselves."""
     config = assembly.config
     count, width = config.roles.learners, config.phase_width
     rows = assembly.algorithm().update_rows(width)
-    pace = Edge("learner", "learner", "counts of steps and updates", PaceSpec.free(count, count, rows))
+    pace = Edge("learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows))
     learner = Role(
         "learner",
         f"acts in {width} simulators, keeps what it has seen, and learns from batches of its own",
-        run_bundle,
+        run_gorila_worker,
         independent_plans(assembly, run, checkpoint),
         [("pace", *server.pushes, *server.pulls)] * count,
         config.roles.restarts,
-        unit_deadline_s(config),
-        keeps=count,
-        goes_on_from=_GOES_ON_FROM,
+        sampler_learner_deadline_s(config),
+        num_checkpointed=count,
+        resumes_from=_GOES_ON_FROM,
         gpus=int(assembly.device.type == "cuda"),
     )
     return Graph((learner,), {"pace": pace})
 
 
-def run_gorila_actor(control: Control, plan: ActorPlan, slots: Slots, pace: Pace, *parts: Weights) -> None:
+def run_gorila_actor(
+    control: Control, plan: ActorPlan, slots: Slots, pace: RateLimiter, *parts: Weights
+) -> None:
     """The role: acts by the shards' newest parameters until it is told to stop."""
-    run_actor(control, plan, GatheredWeights(parts), slots, pace)
+    run_actor(control, plan, ShardedWeights(parts), slots, pace)
 
 
-def run_gorila_evaluator(control: Control, plan: EvaluatorPlan, pace: Pace, *parts: Weights) -> None:
+def run_gorila_evaluator(control: Control, plan: EvaluatorPlan, pace: RateLimiter, *parts: Weights) -> None:
     """The role: plays by the shards' newest parameters until it is told to stop."""
-    run_evaluator(control, plan, GatheredWeights(parts), pace)
+    run_evaluator(control, plan, ShardedWeights(parts), pace)

@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from veldt.config.gorila_settings import GorilaConfig
-from veldt.exchange.gradients import GradientEdge, OneLearner
+from veldt.exchange.gradients import GradientEdge, NoAllReduce
 from veldt.exchange.graph import Groups
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
-from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.server_optimiser import ServerOptimiser
 from veldt.systems.roles.learner import LearnerPlan
-from veldt.systems.roles.replay_learner import ApexLearner
+from veldt.systems.roles.replay_learner import ReplayLearner
 
 
-@subnormals_flushed()
+@flush_denormals()
 def run_gorila_learner(
-    control: Control, plan: LearnerPlan, replay: ReplayEnds, pace: Pace, *edges: Slots | Weights
+    control: Control, plan: LearnerPlan, replay: ReplayEnds, pace: RateLimiter, *edges: Slots | Weights
 ) -> None:
     """The role: learns until it is told to stop. `edges` are those to all parameter shards, and those from them."""
     _GorilaLearner(control, plan, replay.client(), pace, edges).run()
 
 
-class _GorilaLearner(ApexLearner):
+class _GorilaLearner(ReplayLearner):
     speaks = True  # what it has seen is its own
 
     def __init__(
@@ -40,24 +40,24 @@ class _GorilaLearner(ApexLearner):
         control: Control,
         plan: LearnerPlan,
         client: ReplayIn,
-        pace: Pace,
+        pace: RateLimiter,
         edges: Sequence[Slots | Weights],
     ) -> None:
         self._edges = edges
         super().__init__(control, plan, None, client, pace)
         self._optimiser.begin()
         self._learner.updates = int(pace.updates_L[plan.rank])
-        if control.attempt:  # it goes on from the server alone
+        if control.restart_count:  # it goes on from the server alone
             self._learner.renew_target()
 
-    def experience(self) -> dict[str, float]:
+    def source_metrics(self) -> dict[str, float]:
         settings, steps = self._plan.config.roles, self._pace.steps
         assert isinstance(settings, GorilaConfig)
         if settings.anneal_by == "updates":
             steps = self._off_policy.annealing_steps(steps, self._learner.version)
-        return super().experience() | self._off_policy.exploration(steps) | self._optimiser.figures()
+        return super().source_metrics() | self._off_policy.exploration(steps) | self._optimiser.metrics()
 
-    def _made_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
+    def _make_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
         plan, settings = self._plan, self._plan.config.roles
         assert isinstance(settings, GorilaConfig)
         self._optimiser = optimiser = ServerOptimiser(
@@ -76,8 +76,8 @@ class _GorilaLearner(ApexLearner):
     def _updates_before(self, edge: GradientEdge) -> int:
         return int(self._pace.updates_L[self._plan.rank])
 
-    def _kept(self) -> Groups:
+    def _state(self) -> Groups:
         return {"target": self._learner.target_weights()} if self._plan.rank == 0 else {}
 
     def _gradient_edge(self) -> GradientEdge:
-        return OneLearner()
+        return NoAllReduce()

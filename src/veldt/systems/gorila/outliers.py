@@ -23,18 +23,18 @@ class Outliers:
 
     def __init__(self, deviations: float) -> None:
         self._deviations = deviations
-        self.seen = self.found = 0
+        self.seen = self.num_found = 0
         self.mean = self._variance = 0.0
 
     @property
     def deviation(self) -> float:
         return math.sqrt(self._variance)
 
-    def is_one(self, loss: float) -> bool:
+    def is_outlier(self, loss: float) -> bool:
         """Whether it is an outlier among those before it, which it then is one of."""
         size, limit = abs(loss), self.mean + self._deviations * self.deviation
         is_outlier = bool(self._deviations) and self.seen >= _WARM_UP and self.deviation > 0 and size > limit
-        self.found += is_outlier
+        self.num_found += is_outlier
         self._take(min(size, limit + _BEYOND * self.deviation) if is_outlier else size)
         return is_outlier
 

@@ -12,7 +12,7 @@ import torch
 
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.errors import UsageError
-from veldt.exchange.graph import Edge, Groups, KeptSpec, Role, SlotsSpec, WeightsSpec
+from veldt.exchange.graph import Edge, Groups, PersistentStateSpec, Role, SlotsSpec, WeightsSpec
 from veldt.exchange.parameter_partition import (
     COUNTS,
     PARAMETERS,
@@ -21,11 +21,11 @@ from veldt.exchange.parameter_partition import (
     gradient_layouts,
     part_layouts,
 )
-from veldt.learning.learner import named, named_state
+from veldt.learning.learner import by_parameter_name, state_by_parameter_name
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.shared import Layout
 from veldt.systems.gorila.parameter_shard import ParameterShardPlan, run_parameter_shard
-from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.planning.run_plan import RunPlan
 
 _DEPTH = 2  # gradients of each learner under way to a shard: one is applied while the next is written
 _HUNG_S = 60.0
@@ -46,7 +46,7 @@ class ParameterServer:
     whole: Callable[[Groups], Groups]
 
 
-def parameter_server(assembly: Assembly, run: Path | None, reader: str) -> ParameterServer:
+def parameter_server(assembly: RunPlan, run: Path | None, reader: str) -> ParameterServer:
     """As many shards as the configuration says; `reader` is whom its parameters are drawn to go to.
 
     UsageError where the network cannot be shared out so.
@@ -77,7 +77,10 @@ def parameter_server(assembly: Assembly, run: Path | None, reader: str) -> Param
             WeightsSpec(part_layouts(end - first)),
         )
         edges[f"state {shard}"] = Edge(
-            "server", "server", "the rule's state of a part, kept for who comes after", KeptSpec(rule)
+            "server",
+            "server",
+            "the rule's state of a part, kept for who comes after",
+            PersistentStateSpec(rule),
         )
     role = Role(
         "server",
@@ -92,16 +95,16 @@ def parameter_server(assembly: Assembly, run: Path | None, reader: str) -> Param
         [tuple(f"{what} {shard}" for what in ("gradients", "part", "state")) for shard in range(shards)],
         settings.restarts,
         _HUNG_S,
-        keeps=shards,
-        goes_on_from="what it had published",
-        begin_s=_BEGIN_S,
+        num_checkpointed=shards,
+        resumes_from="what it had published",
+        startup_timeout_s=_BEGIN_S,
     )
     pushes, pulls = ([f"{what} {shard}" for shard in range(shards)] for what in ("gradients", "part"))
-    whole = partial(whole_checkpoint, parameters=parameters, shards=shards)
+    whole = partial(joined_checkpoint, parameters=parameters, shards=shards)
     return ParameterServer(role, edges, pushes, pulls, whole)
 
 
-def whole_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:
+def joined_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:
     """A checkpoint's groups with the shards' parts put together, as one learner's would be.
 
     Args:
@@ -117,8 +120,8 @@ def whole_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) ->
         state[name] = torch.from_numpy(np.asarray(joined, np.float32))
     master = torch.from_numpy(np.concatenate([part[PARAMETERS] for part in parts]))
     return rest | {
-        "weights": named(parameters, master),
-        "optimiser": named_state(parameters, state),
+        "weights": by_parameter_name(parameters, master),
+        "optimiser": state_by_parameter_name(parameters, state),
         "server": {
             VERSION: np.concatenate([part[VERSION] for part in parts]),
             COUNTS: np.stack([part[COUNTS] for part in parts]),

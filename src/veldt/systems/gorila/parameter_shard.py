@@ -25,9 +25,9 @@ from torch import Tensor
 from veldt.agent import make_network
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.config.train_config import TrainConfig
-from veldt.envs.spec import SimulatorSpec
-from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, VERSION, Counts
-from veldt.exchange.persistent_state import Kept
+from veldt.envs.spec import EnvSpec
+from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, VERSION, ShardCounts
+from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import load_state, load_weights
@@ -35,12 +35,12 @@ from veldt.learning.optimiser import ScaledRule
 from veldt.networks.build import TorsoFactory
 from veldt.networks.precision import apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
-from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 
 _WAIT_S = 0.05  # seconds without a beat, while no gradient comes
 _RECALL_S = 5.0  # for readers on other machines to say what was published by a former life
-_NONE = Counts()
+_NONE = ShardCounts()
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ParameterShardPlan:
     """
 
     config: TrainConfig
-    spec: SimulatorSpec
+    spec: EnvSpec
     network: TorsoFactory | None
     number: int
     first: int
@@ -64,19 +64,19 @@ class ParameterShardPlan:
         return f"server-{self.number}"
 
 
-@subnormals_flushed()
+@flush_denormals()
 def run_parameter_shard(
-    control: Control, plan: ParameterShardPlan, gradients: Slots, part: Weights, kept: Kept
+    control: Control, plan: ParameterShardPlan, gradients: Slots, part: Weights, kept: PersistentState
 ) -> None:
     """The role: applies gradients until it is told to stop."""
     torch.set_num_threads(1)
     settings = plan.config.roles
     assert isinstance(settings, GorilaConfig)
-    shard = _begun(control, plan, part, kept)
+    shard = _initial_state(control, plan, part, kept)
     part.publish(shard.version, shard.published())
     incoming, published, said, any_stale = gradients.consumer(), shard.version, 0, False
     while not control.stopping:
-        control.beat()
+        control.heartbeat()
         # A version that is due is published when nothing more has come, or when each learner may have brought one. Who
         # brings what is too old needs a newer one at once: all that follows from there would be too old for ever.
         ahead = shard.version - published
@@ -91,10 +91,10 @@ def run_parameter_shard(
         if is_due and (taken is None or any_stale or ahead >= settings.publish_every + settings.learners):
             part.publish(shard.version, shard.published())
             published, any_stale = shard.version, False
-        if (number := control.snapshot) not in (0, said):
+        if (number := control.requested_snapshot) not in (0, said):
             said = number
-            arrays = {f"{plan.group}:{name}": array for name, array in shard.saved().items()}
-            control.say("part", arrays, number=number)
+            arrays = {f"{plan.group}:{name}": array for name, array in shard.state_arrays().items()}
+            control.send("part", arrays, number=number)
 
 
 class ParameterShard:
@@ -113,7 +113,7 @@ class ParameterShard:
         parameters_N: Tensor,
         state: dict[str, Tensor],
         version: int = 0,
-        counts: Counts = _NONE,
+        counts: ShardCounts = _NONE,
         max_staleness: int = 0,
     ) -> None:
         self._rule, self._first, self._most = rule, first, max_staleness
@@ -130,7 +130,7 @@ class ParameterShard:
         staleness = max(0, self.version - base)
         is_stale = 0 < self._most < staleness
         gradients, stale, total = self.counts
-        self.counts = Counts(gradients + 1, stale + is_stale, total + staleness)
+        self.counts = ShardCounts(gradients + 1, stale + is_stale, total + staleness)
         if is_stale:
             return False
         self._rule.apply(
@@ -143,13 +143,15 @@ class ParameterShard:
         """What its readers get."""
         return {PARAMETERS: self._parameters_N.numpy(), COUNTS: np.array(self.counts, np.int64)}
 
-    def saved(self) -> dict[str, np.ndarray]:
+    def state_arrays(self) -> dict[str, np.ndarray]:
         """What a checkpoint has of it."""
         state = {name: tensor.numpy() for name, tensor in self._state.items()}
         return {**self.published(), **state, VERSION: np.array([self.version], np.int64)}
 
 
-def _begun(control: Control, plan: ParameterShardPlan, part: Weights, kept: Kept) -> ParameterShard:
+def _initial_state(
+    control: Control, plan: ParameterShardPlan, part: Weights, kept: PersistentState
+) -> ParameterShard:
     """With what there is of a former life, of a checkpoint, or with a new network's parameters, in this order."""
     config = plan.config
     settings = config.roles
@@ -172,7 +174,7 @@ def _begun(control: Control, plan: ParameterShardPlan, part: Weights, kept: Kept
     }
     recalled = {name: array.copy() for name, array in published.items()}
     # A part of a checkpoint may have been saved after what was published last.
-    if (newer := _recalled(control, part, recalled)) >= version:
+    if (newer := _recover_published(control, part, recalled)) >= version:
         version, published = newer, recalled
     if not kept.is_filled:
         own = {name: value[plan.first : plan.end] if value.ndim else value for name, value in state.items()}
@@ -183,15 +185,15 @@ def _begun(control: Control, plan: ParameterShardPlan, part: Weights, kept: Kept
         torch.from_numpy(published[PARAMETERS]),
         {name: torch.from_numpy(array) for name, array in kept.arrays.items()},
         version,
-        Counts(*map(int, published[COUNTS])),
+        ShardCounts(*map(int, published[COUNTS])),
         settings.max_staleness,
     )
 
 
-def _recalled(control: Control, part: Weights, into: Mapping[str, np.ndarray]) -> int:
+def _recover_published(control: Control, part: Weights, into: Mapping[str, np.ndarray]) -> int:
     """The version of what a former life has published, if any of it is left, which is then in `into`; else -1."""
-    end = time.monotonic() + (_RECALL_S if control.attempt else 0.0)
+    end = time.monotonic() + (_RECALL_S if control.restart_count else 0.0)
     while (version := part.pull_if_newer(-1, into)) < 0 and time.monotonic() < end:
-        control.beat()
+        control.heartbeat()
         control.sleep(0.02)
     return version

@@ -20,12 +20,12 @@ from torch import Tensor
 from veldt.algorithms.base import Loss
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.errors import VeldtError, diverged
-from veldt.exchange.parameter_partition import Whole
+from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.roles import Control
-from veldt.systems.gorila.discard_monitor import Discards
+from veldt.systems.gorila.discard_monitor import DiscardMonitor
 from veldt.systems.gorila.outliers import Outliers
 
 _LOOK_S = 0.25  # seconds without a beat, while a shard has no room
@@ -57,9 +57,12 @@ class ServerOptimiser:
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # From and to an accelerator everything goes through these.
         self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
-        self._whole = Whole(parts, self._pulled_P.numpy())
+        self._whole = ShardedParameters(parts, self._pulled_P.numpy())
         self._outliers = Outliers(settings.outlier_deviations)
-        self._stale_ones, self._outlying = Discards(self._warn_of_stale), Discards(self._warn_of_outliers)
+        self._stale_ones, self._outlying = (
+            DiscardMonitor(self._warn_of_stale),
+            DiscardMonitor(self._warn_of_outliers),
+        )
         self._settings, self._blocked_s = settings, 0.0
 
     @property
@@ -75,9 +78,9 @@ class ServerOptimiser:
         value, norm = float(loss.total.detach()), float(loss.figures["gradient_norm"])
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
-        if not self._outliers.is_one(value):
+        if not self._outliers.is_outlier(value):
             self._push(gradient_P, learning_rate)
-        self._outlying.add(self._outliers.found, self._outliers.seen)
+        self._outlying.add(self._outliers.num_found, self._outliers.seen)
         self._since_fetch += 1
         if self._since_fetch >= self._fetch_every:
             self.pull()
@@ -93,12 +96,12 @@ class ServerOptimiser:
         if self._rank == 0:
             self._stale_ones.add(self._whole.counts.stale, self._whole.counts.gradients)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """What to log."""
         counts = self._whole.counts
         figures = {
             "gorila/outlier_share": self._outlying.share,
-            "gorila/outliers": float(self._outliers.found),
+            "gorila/outliers": float(self._outliers.num_found),
             "gorila/blocked_seconds": self._blocked_s,
         }
         if self._rank == 0:
@@ -131,7 +134,7 @@ class ServerOptimiser:
             return slot
         began = time.monotonic()
         while not self._control.stopping:
-            self._control.beat()
+            self._control.heartbeat()
             slot, waited_s = out.slot(_LOOK_S), time.monotonic() - began
             if slot is not None:
                 self._blocked_s += waited_s
@@ -150,13 +153,13 @@ class ServerOptimiser:
                 raise VeldtError(
                     f"no parameters came from the parameter shards {missing} in {_DEADLINE_S:g} s"
                 )
-            self._control.beat()
+            self._control.heartbeat()
             self._control.sleep(_PAUSE_S)
             self.pull()
 
     def _warn_of_stale(self, share: float) -> None:
         settings = self._settings
-        self._control.say(
+        self._control.send(
             "note",
             about="note",
             text=f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
@@ -166,7 +169,7 @@ class ServerOptimiser:
 
     def _warn_of_outliers(self, share: float) -> None:
         settings = self._settings
-        self._control.say(
+        self._control.send(
             "note",
             about="note",
             text=f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "

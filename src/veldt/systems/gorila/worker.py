@@ -14,45 +14,47 @@ from collections.abc import Sequence
 from veldt.algorithms.base import Algorithm, OffPolicy
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.exchange.graph import Groups
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
-from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.server_optimiser import ServerOptimiser
-from veldt.systems.roles.independent_learner import IndependentPlan, IndependentUnit
-from veldt.systems.roles.sampler_learner import Ties
+from veldt.systems.roles.independent_learner import IndependentPlan, IndependentSamplerLearner
+from veldt.systems.roles.sampler_learner import GroupContext
 
 
-@subnormals_flushed()
-def run_bundle(control: Control, plan: IndependentPlan, pace: Pace, *edges: Slots | Weights) -> None:
+@flush_denormals()
+def run_gorila_worker(
+    control: Control, plan: IndependentPlan, pace: RateLimiter, *edges: Slots | Weights
+) -> None:
     """The role: samples and learns until it is told to stop. `edges` are those to all shards, and those from them."""
     may_have_children()
-    _Bundle(control, plan, pace, edges).run()
+    _GorilaWorker(control, plan, pace, edges).run()
 
 
-class _Bundle(IndependentUnit):
+class _GorilaWorker(IndependentSamplerLearner):
     def __init__(
         self,
         control: Control,
         plan: IndependentPlan,
-        pace: Pace,
+        pace: RateLimiter,
         edges: Sequence[Slots | Weights],
     ) -> None:
         settings = plan.assembly.config.roles
         assert isinstance(settings, GorilaConfig)
         self._settings, self._edges, self._acted = settings, edges, 0
-        ties = Ties(
+        ties = GroupContext(
             optimiser=self._optimiser_of,
             version_of=lambda own: self._optimiser.version,
-            beat=self._beat,
+            heartbeat=self._beat,
             schedule=self._annealing_steps,
         )
         super().__init__(control, plan, pace, ties)
         self._optimiser.begin()
-        self.take_up()
+        self.load_shared_parameters()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> ServerOptimiser:
         self._optimiser = ServerOptimiser(parameters, self._edges, self._settings, self._control, self._rank)
@@ -66,7 +68,7 @@ class _Bundle(IndependentUnit):
 
     def _beat(self) -> None:
         """Before each step of a group of simulators."""
-        self._control.beat()
+        self._control.heartbeat()
         slot, groups = self._unit.slot, len(self._unit.simulators.groups)
         self._acted += slot.width
         if self._acted >= self._settings.pull_every * groups:
@@ -77,11 +79,11 @@ class _Bundle(IndependentUnit):
     def after_phase(self) -> None:
         """What it has learned is with the shards."""
 
-    def before_part(self) -> None:
+    def before_snapshot(self) -> None:
         """Nobody keeps anything to himself."""
 
-    def common(self, groups: Groups) -> Groups:
+    def shared_groups(self, groups: Groups) -> Groups:
         return {}
 
-    def exchange_figures(self) -> dict[str, float]:
-        return self._optimiser.figures()
+    def exchange_metrics(self) -> dict[str, float]:
+        return self._optimiser.metrics()

@@ -12,19 +12,19 @@ from pathlib import Path
 from veldt.algorithms.vtrace import VTrace
 from veldt.config.system_settings import ImpalaConfig
 from veldt.exchange.graph import Edge, Graph, SlotsSpec
-from veldt.exchange.rate_limiter import PaceSpec
-from veldt.networks.recurrent import memory_of
+from veldt.exchange.rate_limiter import RateLimiterSpec
+from veldt.networks.recurrent import recurrent_size_of
 from veldt.replay.size import check_memory
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.sampling.unrolls import unroll_layouts
 from veldt.systems.impala.learner import ImpalaLearnerPlan, run_impala_learner
-from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import actors, evaluators, learners, weights_edge
 
 _DEPTH = 2  # slots of each actor: one is written while one is learned from; more would only be older
 
 
-def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def impala(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
     config, spec, algorithm = assembly.config, assembly.spec, assembly.algorithm()
     settings = config.roles
@@ -32,7 +32,7 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
     simulators = config.simulation.num_simulators
     width, steps = simulators // settings.actors, assembly.horizon
     unrolls = settings.batch_unrolls(simulators)
-    parameters, memory = algorithm.distribution.parameters, memory_of(assembly.network()[0])
+    parameters, memory = algorithm.distribution.parameters, recurrent_size_of(assembly.network()[0])
     slot = unroll_layouts(spec, steps, width, parameters, memory)
     edges = {
         "weights": weights_edge(assembly),
@@ -40,7 +40,7 @@ def impala(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint |
             "learner",
             "actor",
             "counts of steps and updates",
-            PaceSpec(
+            RateLimiterSpec(
                 settings.actors,
                 settings.learners,
                 intensity=0.0,

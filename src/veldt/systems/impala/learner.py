@@ -9,10 +9,10 @@ import numpy as np
 
 from veldt.config.system_settings import ImpalaConfig
 from veldt.envs.seeding import REPLAY, derive_seed
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotIn, Slots
 from veldt.exchange.weights import Weights
-from veldt.runtime.devices import subnormals_flushed
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.sampling.unrolls import Unrolls
@@ -29,9 +29,9 @@ class ImpalaLearnerPlan(LearnerPlan):
     batch: Mapping[str, Layout]
 
 
-@subnormals_flushed()
+@flush_denormals()
 def run_impala_learner(
-    control: Control, plan: ImpalaLearnerPlan, weights: Weights, slots: Slots, pace: Pace
+    control: Control, plan: ImpalaLearnerPlan, weights: Weights, slots: Slots, pace: RateLimiter
 ) -> None:
     """The role: learns until it is told to stop."""
     _ImpalaLearner(control, plan, weights, slots.consumer(), pace).run()
@@ -39,17 +39,19 @@ def run_impala_learner(
 
 class _ImpalaLearner(LearnerRole):
     def __init__(
-        self, control: Control, plan: ImpalaLearnerPlan, weights: Weights, incoming: SlotIn, pace: Pace
+        self, control: Control, plan: ImpalaLearnerPlan, weights: Weights, incoming: SlotIn, pace: RateLimiter
     ) -> None:
         super().__init__(control, plan, weights, pace)
         settings = plan.config.roles
         assert isinstance(settings, ImpalaConfig)
         self._incoming = incoming
-        self._batch = Unrolls.empty(plan.spec, plan.batch, self._device)
+        self._batch = Unrolls.allocate(plan.spec, plan.batch, self._device)
         self._width = plan.slot["reward"].shape[1]
         self._columns = plan.batch["reward"].shape[1]
         self._from_replay = settings.drawn_slots(plan.config.simulation.num_simulators)
-        self._old = _OldUnrolls(plan.slot, settings.replay_unrolls // self._width if self._from_replay else 0)
+        self._old = UnrollReplay(
+            plan.slot, settings.replay_unrolls // self._width if self._from_replay else 0
+        )
         self._column = self._fresh = 0  # of this batch: columns that are there, slots that are kept already
 
     def step(self) -> None:
@@ -62,7 +64,7 @@ class _ImpalaLearner(LearnerRole):
             if self._column == self._columns - self._drawn * self._width:
                 self._learn()
 
-    def experience(self) -> dict[str, float]:
+    def source_metrics(self) -> dict[str, float]:
         return {"replay/unrolls": float(len(self._old) * self._width)} if self._from_replay else {}
 
     def _put(self, slot: Arrays) -> None:
@@ -80,7 +82,7 @@ class _ImpalaLearner(LearnerRole):
     def _learn(self) -> None:
         with self._clock("replay"):
             seed = derive_seed(self._plan.config.run.seed, REPLAY, self._learner.updates, self._plan.rank)
-            for slot in self._old.drawn(self._drawn, self._fresh, seed):
+            for slot in self._old.sample(self._drawn, self._fresh, seed):
                 self._batch.put(self._column, slot)
                 self._column += self._width
             rollout = self._batch.rollout()
@@ -90,7 +92,7 @@ class _ImpalaLearner(LearnerRole):
         self._column = self._fresh = 0
 
 
-class _OldUnrolls:
+class UnrollReplay:
     """The last `size` slots, drawn all alike (Espeholt et al. 2018, section 5.2.2: experience replay)."""
 
     def __init__(self, layouts: Mapping[str, Layout], size: int) -> None:
@@ -108,7 +110,7 @@ class _OldUnrolls:
             np.copyto(array[self._kept % self._size], slot[name])
         self._kept += 1
 
-    def drawn(self, count: int, fresh: int, seed: int) -> list[Arrays]:
+    def sample(self, count: int, fresh: int, seed: int) -> list[Arrays]:
         """`count` of them, with replacement, the `fresh` newest left out."""
         if not count:
             return []

@@ -11,7 +11,7 @@ from statistics import median
 import torch
 
 from veldt.algorithms.rollout import Observation
-from veldt.networks.build import Custom
+from veldt.networks.build import UserTorso
 from veldt.networks.precision import Network, apply_precision
 from veldt.runtime.devices import training_threads
 
@@ -50,7 +50,7 @@ def choose_arithmetic(
     """
     network = make_network()
     small = sum(p.numel() for p in network.parameters()) < _SMALL_NETWORK
-    own = isinstance(network.torso, Custom)
+    own = isinstance(network.torso, UserTorso)
     many = threads or training_threads(0)
     few = threads or 1
     reasons = []

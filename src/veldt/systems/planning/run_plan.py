@@ -20,11 +20,11 @@ from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.system_settings import ActorsConfig, RolesConfig
 from veldt.config.train_config import TrainConfig
 from veldt.envs.action_replay import ActionsUntil
-from veldt.envs.arrangement import Plan, make_simulators, plan, probe_spec
+from veldt.envs.arrangement import Plan, make_vector_envs, plan, probe_spec
 from veldt.envs.env import StepperSettings
-from veldt.envs.in_process import Simulators
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
@@ -50,19 +50,19 @@ class _ByValue:
 
 
 @dataclass(frozen=True)
-class Assembly:
+class RunPlan:
     """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user."""
 
     config: TrainConfig
     source: EnvSource
-    spec: SimulatorSpec
+    spec: EnvSpec
     plan: Plan
     device: torch.device
     network_factory: TorsoFactory | None
     decisions: tuple[str, ...]
 
     @property
-    def portable(self) -> Assembly:
+    def portable(self) -> RunPlan:
         """This, for roles."""
         return dataclasses.replace(self, network_factory=self.portable_network)
 
@@ -131,16 +131,16 @@ class Assembly:
 
     def simulators(
         self, settings: StepperSettings, steps: int, actions_until: ActionsUntil = lambda b, t: None
-    ) -> Simulators:
-        """The simulators of the plan, with a slot of `steps` rows; see `make_simulators`.
+    ) -> VectorEnvs:
+        """The simulators of the plan, with a slot of `steps` rows; see `make_vector_envs`.
 
         On the CPU they stack frames; an accelerator does it itself.
         """
         stacks = self.device.type == "cpu"
-        return make_simulators(settings, self.spec, steps, self.plan, stacks, actions_until)
+        return make_vector_envs(settings, self.spec, steps, self.plan, stacks, actions_until)
 
 
-def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> Assembly:
+def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> RunPlan:
     """Decides everything that `config` leaves to `auto`, by measuring where it depends on the machine.
 
     A configuration that has been through here comes out the same, without measuring: so a resumed run is arranged as
@@ -159,16 +159,16 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     if isinstance(config.roles, ActorsConfig | Ga3cConfig) and not config.in_phases:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
         config = _shared_out(config, config.roles, accelerators)
-        decisions.append(_say_roles(config, accelerators))
+        decisions.append(_describe_roles(config, accelerators))
     else:
         units = config.roles.learners
         width = config.simulation.num_simulators // units
         one = dataclasses.replace(config.simulation, num_simulators=width)
         chosen = plan(source, one, config.atari, accelerators, units)
-        said = _say(chosen, width, horizon, "this" if config.in_one_process else "its own")
+        said = _describe_envs(chosen, width, horizon, "this" if config.in_one_process else "its own")
         decisions.append(said if units == 1 else f"{units} learners, each with {said}")
         if isinstance(config.learn, OffPolicyConfig):
-            decisions.append(_say_phase(config.learn, phase_width))
+            decisions.append(_describe_phase(config.learn, phase_width))
         if units > 1:
             threads = max(1, (len(allowed_cores()) - accelerators) // units)
             config = _replace_run(config, threads=config.run.threads or threads)
@@ -184,7 +184,7 @@ def assemble(config: TrainConfig, source: EnvSource, network: TorsoFactory | Non
     )
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     decisions += arithmetic.reasons
-    assembly = Assembly(config, source, spec, chosen, device, network, tuple(decisions))
+    assembly = RunPlan(config, source, spec, chosen, device, network, tuple(decisions))
     if config.roles.learners > 1:
         assembly.shared_parameters()  # which refuses what could not be shared
     return assembly
@@ -205,7 +205,7 @@ def _shared_out(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerat
     return _replace_run(dataclasses.replace(config, roles=shared_out), threads=threads)
 
 
-def _say_roles(config: TrainConfig, accelerators: int) -> str:
+def _describe_roles(config: TrainConfig, accelerators: int) -> str:
     roles, threads = config.roles, config.run.threads
     cores, simulators = len(allowed_cores()), config.simulation.num_simulators
     where = "on the accelerator" if accelerators else f"with {counted(threads, 'thread', 'threads')}"
@@ -229,7 +229,7 @@ def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, run=dataclasses.replace(config.run, **changes))
 
 
-def _say(chosen: Plan, simulators: int, horizon: int, whose: str) -> str:
+def _describe_envs(chosen: Plan, simulators: int, horizon: int, whose: str) -> str:
     if chosen.backend == "in-process":
         each = counted(simulators, "simulator", "simulators")
         return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
@@ -242,7 +242,7 @@ def _say(chosen: Plan, simulators: int, horizon: int, whose: str) -> str:
     )
 
 
-def _say_phase(learn: OffPolicyConfig, simulators: int) -> str:
+def _describe_phase(learn: OffPolicyConfig, simulators: int) -> str:
     updates = learn.updates_per_phase(simulators)
     return (
         f"after each {learn.steps_per_phase(simulators) * simulators:,} steps {updates:g} "

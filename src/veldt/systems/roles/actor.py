@@ -15,22 +15,22 @@ import torch
 from veldt.agent import make_network
 from veldt.algorithms.base import OffPolicy
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import Plan, make_simulators
+from veldt.envs.arrangement import Plan, make_vector_envs
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import SimulatorSpec
-from veldt.exchange.rate_limiter import Pace
+from veldt.envs.spec import EnvSpec
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.precision import apply_precision
-from veldt.networks.recurrent import memory_of
+from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
-from veldt.sampling.actor_extras import annotations_of
-from veldt.sampling.episodes import EpisodeBook
+from veldt.sampling.actor_extras import actor_extras_for
+from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
-from veldt.systems.roles.episode_messages import say_games
+from veldt.systems.roles.episode_messages import send_episodes
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.02  # seconds between looks whether acting may go on
@@ -41,14 +41,14 @@ _SAY_S = 1.0  # seconds between messages about where the time went
 class ActorPlan:
     """Simulators `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once.
 
-    `ring` is its own among those of whom it hands them over to, `lives` how often it was started in the run before it
+    `ring` is its own among those of whom it hands them over to, `incarnations` how often it was started in the run before it
     was resumed: every life plays episodes of its own. `anneals_by_updates` is whether its exploration falls by the
     updates of the weights that it has, and not by steps.
     """
 
     config: TrainConfig
     source: EnvSource
-    spec: SimulatorSpec
+    spec: EnvSpec
     network: TorsoFactory | None
     number: int
     ring: int
@@ -56,45 +56,49 @@ class ActorPlan:
     width: int
     steps: int
     pull_every: int  # steps of this actor between looks for newer weights
-    lives: int = 0
+    incarnations: int = 0
     anneals_by_updates: bool = False
 
 
-def run_actor(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: Pace) -> None:
+def run_actor(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: RateLimiter) -> None:
     """The role: acts until it is told to stop."""
     torch.set_num_threads(1)
     actor = _Actor(control, plan, weights, slots.producer(plan.ring), pace)
     try:
         while not control.stopping:
-            control.beat()
+            control.heartbeat()
             if pace.may_act():
                 actor.act()
             else:
-                actor.wait()
-        actor.say_how_it_goes()
+                actor.wait_for_learner()
+        actor.send_metrics()
     finally:
         actor.close()
 
 
 class _Actor:
-    def __init__(self, control: Control, plan: ActorPlan, weights: Weights, out: SlotOut, pace: Pace) -> None:
+    def __init__(
+        self, control: Control, plan: ActorPlan, weights: Weights, out: SlotOut, pace: RateLimiter
+    ) -> None:
         self._control, self._plan, self._weights, self._out, self._pace = control, plan, weights, out, pace
         config, spec = plan.config, plan.spec
         algorithm = config.make_algorithm(spec.action)
-        algorithm.acts_for(plan.first, config.simulation.num_simulators)
+        algorithm.set_env_slice(plan.first, config.simulation.num_simulators)
         self._algorithm = algorithm
-        self._annotations = annotations_of(algorithm)
+        self._annotations = actor_extras_for(algorithm)
         network = make_network(config, spec, plan.network)
         self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
         self._arrays = self._parameters.arrays()
         weights.check(self._arrays)
-        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, plan.lives + control.attempt)
+        self._seed = derive_seed(
+            config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
+        )
         simulation = dataclasses.replace(config.simulation, num_simulators=plan.width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
         here = Plan("in-process", 0, 1, (), "an actor's own")
-        self._simulators = make_simulators(settings, spec, plan.steps, here, stacks=True)
+        self._simulators = make_vector_envs(settings, spec, plan.steps, here, stacks=True)
         self._slot = self._simulators.trajectory
-        self._book = EpisodeBook(plan.width, self._simulators.start())
+        self._book = EpisodeTracker(plan.width, self._simulators.start())
         noise = algorithm.action_noise(network)
         self._clock, self._phantoms, self._said_at = StageClock(), 0, time.monotonic()
         self._sampler = Sampler(
@@ -105,16 +109,16 @@ class _Actor:
             self._seed,
             self._clock,
             noise=noise,
-            memory=memory_of(network),
+            memory=recurrent_size_of(network),
             act=self._annotations.act,
-            beat=control.beat,
+            beat=control.heartbeat,
         )
         self._version, self._since_pull = -1, plan.pull_every
 
     def act(self) -> None:
         """One slot: acts, says what of its steps only it can know, and hands it over."""
         if not self._has_weights():
-            self.wait()
+            self.wait_for_learner()
             return
         slot = self._slot
         self._sampler.sample(self._annealing_steps())
@@ -132,9 +136,9 @@ class _Actor:
         self._pace.steps_A[self._plan.number] += steps
         self._since_pull += steps
         self._phantoms += slot.valid.size - steps
-        self._say_games()
-        self._say_now_and_then()
-        self._sampler.carry_over()
+        self._send_episodes()
+        self._send_periodically()
+        self._sampler.start_next_rollout()
 
     def _annealing_steps(self) -> int:
         steps = self._pace.steps
@@ -142,11 +146,11 @@ class _Actor:
             return self._algorithm.annealing_steps(steps, self._version)
         return steps
 
-    def wait(self) -> None:
+    def wait_for_learner(self) -> None:
         """Learning is to catch up first."""
         with self._clock("wait"):
             self._control.sleep(_WAIT_S)
-        self._say_now_and_then()
+        self._send_periodically()
 
     def close(self) -> None:
         self._simulators.close()
@@ -155,7 +159,7 @@ class _Actor:
         """Where to write to; None when it is time to end."""
         with self._clock("wait"):
             while not self._control.stopping:
-                self._control.beat()
+                self._control.heartbeat()
                 arrays = self._out.slot(0.25)
                 if arrays is not None:
                     return arrays
@@ -172,24 +176,24 @@ class _Actor:
             self._parameters.refresh()
         return version >= 0
 
-    def say_how_it_goes(self) -> None:
+    def send_metrics(self) -> None:
         """Says where the time went, and what happened to simulators."""
         self._said_at = time.monotonic()
         for text in self._simulators.notes():
-            self._control.say("note", about="restart", text=text)
+            self._control.send("note", about="restart", text=text)
         restarts = int(self._slot.restarts.sum())
-        self._control.say(
+        self._control.send(
             "actor",
-            attempt=self._control.attempt,
+            attempt=self._control.restart_count,
             seconds=self._clock.seconds,
             phantoms=self._phantoms,
             simulator_restarts=restarts,
         )
 
-    def _say_now_and_then(self) -> None:
+    def _send_periodically(self) -> None:
         if time.monotonic() - self._said_at > _SAY_S:
-            self.say_how_it_goes()
+            self.send_metrics()
 
-    def _say_games(self) -> None:
+    def _send_episodes(self) -> None:
         if games := self._book.add(self._slot):
-            say_games(self._control, games, self._seed, self._plan.first)
+            send_episodes(self._control, games, self._seed, self._plan.first)

@@ -12,12 +12,12 @@ from veldt.networks.flat import FlatParameters
 from veldt.runs.machine import versions
 
 
-def digests_of(config: TrainConfig) -> dict[str, int]:
+def config_digests(config: TrainConfig) -> dict[str, int]:
     """Of all settings, and of the versions of what a run's numbers depend on: an int64 each, by what it is of."""
     return {"settings": _of_values(to_dict(config)), "versions": _of_values(versions())}
 
 
-def digest_of_weights(parameters: FlatParameters) -> int:
+def weights_digest(parameters: FlatParameters) -> int:
     """Of every bit of the parameters, an int64; it waits for the device."""
     return _digest(parameters.master.cpu().numpy().tobytes())
 

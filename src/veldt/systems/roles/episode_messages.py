@@ -6,22 +6,22 @@ import numpy as np
 
 from veldt.envs.seeding import episode_seed
 from veldt.runtime.roles import Control
-from veldt.runtime.supervision import Message
-from veldt.sampling.episodes import Game
+from veldt.runtime.supervision import RoleMessage
+from veldt.sampling.episodes import Episode
 
 
-def say_games(control: Control, games: list[Game], run_seed: int, first: int) -> None:
+def send_episodes(control: Control, games: list[Episode], run_seed: int, first: int) -> None:
     """Sends games of a role whose simulators begin at `first` of the run and were seeded from `run_seed`."""
-    control.say(
+    control.send(
         "games",
         {"actions": np.concatenate([game.actions for game in games])},
         games=[
             {
-                "simulator": first + game.simulator,
+                "simulator": first + game.env_index,
                 "episode": game.episode,
-                "seed": episode_seed(run_seed, game.simulator, game.episode),
+                "seed": episode_seed(run_seed, game.env_index, game.episode),
                 "prefix": game.prefix,
-                "score": game.score,
+                "score": game.episode_return,
                 "length": game.length,
             }
             for game in games
@@ -29,12 +29,12 @@ def say_games(control: Control, games: list[Game], run_seed: int, first: int) ->
     )
 
 
-def heard_games(message: Message) -> list[tuple[Game, int]]:
+def episodes_of_message(message: RoleMessage) -> list[tuple[Episode, int]]:
     """The games of such a message, and the seed of each."""
     games, end = [], 0
     for values in message.values["games"]:
         begin, end = end, end + values["length"]
         actions = message.arrays["actions"][begin:end]
-        game = Game(values["simulator"], values["episode"], values["prefix"], values["score"], actions)
+        game = Episode(values["simulator"], values["episode"], values["prefix"], values["score"], actions)
         games.append((game, values["seed"]))
     return games

@@ -14,22 +14,22 @@ import torch
 
 from veldt.agent import Agent, make_network
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import Plan, make_simulators
+from veldt.envs.arrangement import Plan, make_vector_envs
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed
-from veldt.envs.settings import SimulationConfig
+from veldt.envs.settings import EnvConfig
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.evaluation.evaluator import play_steps
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.networks.build import TorsoFactory
 from veldt.networks.precision import apply_precision
-from veldt.networks.recurrent import memory_of
+from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
-from veldt.sampling.episodes import EpisodeBook
+from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
-from veldt.systems.roles.episode_messages import say_games
+from veldt.systems.roles.episode_messages import send_episodes
 from veldt.tracking.stage_clock import StageClock
 
 _ROWS = 16  # steps between looks for newer weights
@@ -42,16 +42,16 @@ class EvaluatorPlan:
 
     config: TrainConfig
     source: EnvSource
-    spec: SimulatorSpec
+    spec: EnvSpec
     network: TorsoFactory | None
     first: int
     width: int
     share: float
     evaluated_at: int = 0
-    lives: int = 0
+    incarnations: int = 0
 
 
-def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace: Pace) -> None:
+def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace: RateLimiter) -> None:
     """The role: plays as much of the time as its share is, and evaluates by the protocol when that is due."""
     torch.set_num_threads(1)
     policy = _NewestPolicy(plan, weights)
@@ -59,8 +59,8 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace:
     every, evaluated_at = plan.config.run.evaluate_every, plan.evaluated_at
     try:
         while not control.stopping:
-            control.beat()
-            if not policy.renew():
+            control.heartbeat()
+            if not policy.pull_if_newer():
                 control.sleep(_WAIT_S)
                 continue
             if every and pace.steps // every > evaluated_at // every:
@@ -70,7 +70,7 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace:
                 control.sleep(_WAIT_S)
             else:
                 began, worked = time.monotonic(), time.thread_time()
-                player.play()
+                player.play_steps()
                 # Where cores are short, what it waits for one is part of its rest.
                 due = began + (time.thread_time() - worked) / plan.share
                 _rest_until(control, due)
@@ -81,7 +81,7 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace:
 
 def _rest_until(control: Control, end: float) -> None:
     while (left := end - time.monotonic()) > 0 and not control.stopping:
-        control.beat()
+        control.heartbeat()
         control.sleep(min(left, _WAIT_S))
 
 
@@ -99,16 +99,16 @@ def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step
     )
 
     def stopped() -> bool:
-        control.beat()
+        control.heartbeat()
         return control.stopping
 
     steps, seed = config.run.evaluate_steps, config.run.seed
     result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stopped)
     if not control.stopping:
-        control.say("evaluation", step=step, scores=result.scores, lengths=result.lengths)
+        control.send("evaluation", step=step, scores=result.scores, lengths=result.lengths)
 
 
-def _in_process(plan: EvaluatorPlan) -> SimulationConfig:
+def _in_process(plan: EvaluatorPlan) -> EnvConfig:
     return dataclasses.replace(
         plan.config.simulation,
         num_simulators=plan.width,
@@ -129,7 +129,7 @@ class _NewestPolicy:
         self._arrays, self._weights, self.version = self._parameters.arrays(), weights, -1
         weights.check(self._arrays)
 
-    def renew(self) -> bool:
+    def pull_if_newer(self) -> bool:
         """Takes newer weights, if there are any; False while there have never been any."""
         version = self._weights.pull_if_newer(self.version, self._arrays)
         if version != self.version:
@@ -145,11 +145,11 @@ class _Player:
         self._control, self._plan, self._policy = control, plan, policy
         config = plan.config
         algorithm = config.make_algorithm(plan.spec.action)
-        self._seed = derive_seed(config.run.seed, EVALUATION, plan.lives + control.attempt)
+        self._seed = derive_seed(config.run.seed, EVALUATION, plan.incarnations + control.restart_count)
         settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari, plan.first)
         here = Plan("in-process", 0, 1, (), "an evaluator's own")
-        self._simulators = make_simulators(settings, plan.spec, _ROWS, here, stacks=True)
-        self._book = EpisodeBook(plan.width, self._simulators.start())
+        self._simulators = make_vector_envs(settings, plan.spec, _ROWS, here, stacks=True)
+        self._book = EpisodeTracker(plan.width, self._simulators.start())
         self._sampler = Sampler(
             self._simulators,
             algorithm,
@@ -158,17 +158,17 @@ class _Player:
             self._seed,
             StageClock(),
             noise=algorithm.action_noise(policy.network),
-            memory=memory_of(policy.network),
-            beat=control.beat,
+            memory=recurrent_size_of(policy.network),
+            beat=control.heartbeat,
         )
 
-    def play(self) -> None:
+    def play_steps(self) -> None:
         """A few steps of every game."""
         self._sampler.version = self._policy.version
         self._sampler.sample(None)
         if games := self._book.add(self._sampler.trajectory):
-            say_games(self._control, games, self._seed, self._plan.first)
-        self._sampler.carry_over()
+            send_episodes(self._control, games, self._seed, self._plan.first)
+        self._sampler.start_next_rollout()
 
     def close(self) -> None:
         self._simulators.close()

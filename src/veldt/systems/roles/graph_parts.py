@@ -13,7 +13,7 @@ from veldt.exchange.graph import Edge, Role, WeightsSpec, role_name
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.own_names import MEETING
 from veldt.runtime.shared import Layout
-from veldt.systems.planning.run_plan import Assembly, counted
+from veldt.systems.planning.run_plan import RunPlan, counted
 from veldt.systems.roles.actor import ActorPlan, run_actor
 from veldt.systems.roles.evaluator import EvaluatorPlan, run_evaluator
 from veldt.systems.roles.learner import LearnerPlan
@@ -25,19 +25,19 @@ _MEET_S = 300.0  # learners wait for each other
 _ACTOR_NICENESS = 10
 
 
-def weights_edge(assembly: Assembly, target: str = "actor", source: str = "learner") -> Edge:
+def weights_edge(assembly: RunPlan, target: str = "actor", source: str = "learner") -> Edge:
     """From whoever learns to all who act, of whom `target` is drawn."""
     layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in assembly.weights().items()}
     return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts))
 
 
-def meeting_of(run: Path | None) -> Path:
+def rendezvous_file(run: Path | None) -> Path:
     """A file of its own for learners to find each other by."""
     return (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
 
 
 def learners(
-    assembly: Assembly,
+    assembly: RunPlan,
     entry: Callable[..., None],
     run: Path | None,
     edges: Sequence[Sequence[str]],
@@ -46,7 +46,7 @@ def learners(
     """As many as the configuration says; `make_plan` gets what all learners' plans have by name."""
     config = assembly.config
     assert isinstance(config.roles, ActorsConfig)
-    count, threads, meeting = config.roles.learners, config.run.threads, meeting_of(run)
+    count, threads, meeting = config.roles.learners, config.run.threads, rendezvous_file(run)
     plans = [
         make_plan(
             config=config,
@@ -55,8 +55,8 @@ def learners(
             publish_every=config.roles.publish_every,
             run=run,
             rank=rank,
-            learners=count,
-            meeting=meeting,
+            world_size=count,
+            rendezvous_file=meeting,
         )
         for rank in range(count)
     ]
@@ -68,16 +68,16 @@ def learners(
         edges,
         config.roles.restarts,
         _COMPILE_S if config.run.compile else _UPDATE_S,
-        keeps=1,  # all have the same
-        goes_on_from="the checkpoint of step {step:,}",
-        together=True,
-        begin_s=_MEET_S,
+        num_checkpointed=1,  # all have the same
+        resumes_from="the checkpoint of step {step:,}",
+        is_synchronised=True,
+        startup_timeout_s=_MEET_S,
         gpus=int(assembly.device.type == "cuda"),
     )
 
 
 def actors(
-    assembly: Assembly, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None, least: int = 1
+    assembly: RunPlan, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None, least: int = 1
 ) -> Role:
     """As many as the configuration says, which hand over `steps` rows at once to the edges `slots` in turn.
 
@@ -86,7 +86,7 @@ def actors(
     config = assembly.config
     assert isinstance(config.roles, ActorsConfig)
     simulators, count = config.simulation.num_simulators, config.roles.actors
-    width, lives = simulators // count, lives_of(checkpoint)
+    width, lives = simulators // count, incarnations_of(checkpoint)
     plans = [
         ActorPlan(
             config,
@@ -99,7 +99,7 @@ def actors(
             width=width,
             steps=steps,
             pull_every=config.roles.pull_every,
-            lives=lives.get(role_name("actor", number, count), 0),
+            incarnations=lives.get(role_name("actor", number, count), 0),
         )
         for number in range(count)
     ]
@@ -116,7 +116,7 @@ def actors(
     )
 
 
-def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
+def evaluators(assembly: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
     """One, if the configuration asks for any evaluation."""
     config = assembly.config
     share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
@@ -131,7 +131,7 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
         width=config.simulation.num_simulators,
         share=share,
         evaluated_at=checkpoint.meta["evaluated_at"] if checkpoint else 0,
-        lives=lives_of(checkpoint).get("evaluator", 0),
+        incarnations=incarnations_of(checkpoint).get("evaluator", 0),
     )
     role = Role(
         "evaluator",
@@ -146,10 +146,10 @@ def evaluators(assembly: Assembly, checkpoint: Checkpoint | None) -> tuple[Role,
     return (role,)
 
 
-def unit_deadline_s(config: TrainConfig) -> float:
+def sampler_learner_deadline_s(config: TrainConfig) -> float:
     """Seconds after which a unit that gives no sign of life counts as hung: it may wait for another's simulators."""
     return config.simulation.env_timeout + (_COMPILE_S if config.run.compile else _UPDATE_S)
 
 
-def lives_of(checkpoint: Checkpoint | None) -> dict[str, int]:
+def incarnations_of(checkpoint: Checkpoint | None) -> dict[str, int]:
     return checkpoint.meta["lives"] if checkpoint else {}

@@ -11,56 +11,63 @@ from pathlib import Path
 
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.graph import role_name
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.roles import Control
-from veldt.systems.planning.run_plan import Assembly
-from veldt.systems.roles.graph_parts import lives_of
-from veldt.systems.roles.sampler_learner import Ties, UnitPlace
-from veldt.systems.roles.sampler_learner_role import Now, UnitPlan, UnitRole, own_part
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.graph_parts import incarnations_of
+from veldt.systems.roles.sampler_learner import GroupContext, WorkerRank
+from veldt.systems.roles.sampler_learner_role import (
+    SamplerLearnerPlan,
+    SamplerLearnerRole,
+    SyncState,
+    state_of_rank,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndependentPlan(UnitPlan):
-    """`lives` is how often it was started in the run before that was resumed: every life plays games of its own."""
+class IndependentPlan(SamplerLearnerPlan):
+    """`incarnations` is how often it was started in the run before that was resumed: every life plays games of its own."""
 
-    lives: int
+    incarnations: int
 
 
 def independent_plans(
-    assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None
+    assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None
 ) -> list[IndependentPlan]:
     """One for each learner of the run."""
-    count, lives = assembly.config.roles.learners, lives_of(checkpoint)
+    count, lives = assembly.config.roles.learners, incarnations_of(checkpoint)
     return [
         IndependentPlan(
             assembly=assembly.portable,
             rank=rank,
             run=run,
-            lives=lives.get(role_name("learner", rank, count), 0),
+            incarnations=lives.get(role_name("learner", rank, count), 0),
         )
         for rank in range(count)
     ]
 
 
-class IndependentUnit(UnitRole):
+class IndependentSamplerLearner(SamplerLearnerRole):
     """See above. Only a run's first life goes on from a checkpoint; one that begins in mid-run, from the others."""
 
-    own_groups = (*UnitRole.own_groups, "target")
+    own_groups = (*SamplerLearnerRole.own_groups, "target")
 
-    def __init__(self, control: Control, plan: IndependentPlan, pace: Pace, ties: Ties) -> None:
+    def __init__(
+        self, control: Control, plan: IndependentPlan, pace: RateLimiter, ties: GroupContext
+    ) -> None:
         config, rank = plan.assembly.config, plan.rank
-        is_first = control.attempt == 0
-        own = own_part(newest_checkpoint(plan.run), plan) if plan.run is not None and is_first else None
-        life = plan.lives + control.attempt
+        is_first = control.restart_count == 0
+        own = state_of_rank(newest_checkpoint(plan.run), plan) if plan.run is not None and is_first else None
+        life = plan.incarnations + control.restart_count
         seed = derive_seed(config.run.seed, ACTOR, rank, life) if life else config.run.seed
         units = config.roles.learners
-        place = UnitPlace(seed if own is None else own.meta["seed"], rank, units, joint=False)
+        place = WorkerRank(seed if own is None else own.meta["seed"], rank, units, is_synchronised=False)
         self._goes_on = own is not None
         super().__init__(control, plan, pace, place, ties, own)
 
-    def take_up(self) -> None:
+    def load_shared_parameters(self) -> None:
         """Goes on by the parameters of all, which its network has now."""
         learner = self._unit.learner
         if not self._goes_on:
@@ -69,7 +76,7 @@ class IndependentUnit(UnitRole):
         learner.updates = learner.updates if self._goes_on else int(self._pace.updates_L[self._rank])
         self._unit.acts_by_newest()
 
-    def agreed(self) -> Now:
+    def sync_state(self) -> SyncState:
         control, pace = self._control, self._pace
         done = int(pace.steps_A[self._rank])
-        return Now(pace.steps, done, control.stopping, pace.may_act(), control.snapshot)
+        return SyncState(pace.steps, done, control.stopping, pace.may_act(), control.requested_snapshot)

@@ -13,11 +13,11 @@ import torch
 from veldt.agent import make_network
 from veldt.algorithms.base import Forward, Loss
 from veldt.config.train_config import TrainConfig
-from veldt.envs.spec import SimulatorSpec
-from veldt.errors import PeerLost
-from veldt.exchange.gradients import AllReduce, GradientEdge, OneLearner
+from veldt.envs.spec import EnvSpec
+from veldt.errors import PeerLostError
+from veldt.exchange.gradients import AllReduce, GradientEdge, NoAllReduce
 from veldt.exchange.graph import Groups
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import Learner
 from veldt.networks.build import TorsoFactory
@@ -26,9 +26,9 @@ from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import nth_device
 from veldt.runtime.roles import Control
-from veldt.runtime.system_memory import keep_freed_memory
-from veldt.systems.roles.digests import digest_of_weights, digests_of
-from veldt.systems.roles.update_metrics import UpdateFigures
+from veldt.runtime.system_memory import disable_malloc_trim
+from veldt.systems.roles.digests import config_digests, weights_digest
+from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
 _AGREE_EVERY = 16  # updates between agreements of several learners on how far the run is
@@ -38,17 +38,17 @@ _AGREE_EVERY = 16  # updates between agreements of several learners on how far t
 class LearnerPlan:
     """`publish_every` counts updates. `run` is the run's directory, whose newest checkpoint it goes on from.
 
-    Of several learners the one of rank 0 publishes and keeps; they meet at a file whose name begins with `meeting`.
+    Of several learners the one of rank 0 publishes and keeps; they meet at a file whose name begins with `rendezvous_file`.
     """
 
     config: TrainConfig
-    spec: SimulatorSpec
+    spec: EnvSpec
     network: TorsoFactory | None
     publish_every: int
     run: Path | None = None
     rank: int = 0
-    learners: int = 1
-    meeting: Path | None = None
+    world_size: int = 1
+    rendezvous_file: Path | None = None
 
 
 class LearnerRole(ABC):
@@ -57,25 +57,27 @@ class LearnerRole(ABC):
     `weights` is None where nobody acts by a copy of them.
     """
 
-    def __init__(self, control: Control, plan: LearnerPlan, weights: Weights | None, pace: Pace) -> None:
-        keep_freed_memory()
+    def __init__(
+        self, control: Control, plan: LearnerPlan, weights: Weights | None, pace: RateLimiter
+    ) -> None:
+        disable_malloc_trim()
         self._control, self._plan, self._weights, self._pace = control, plan, weights, pace
         config = plan.config
         torch.set_num_threads(max(1, config.run.threads))
         self._device = nth_device(config.run.device, plan.rank)
         self._algorithm = config.make_algorithm(plan.spec.action)
-        self._network, self._parameters = self._made()
-        target, target_parameters = self._made() if self._algorithm.target else (None, None)
+        self._network, self._parameters = self._make_networks()
+        target, target_parameters = self._make_networks() if self._algorithm.target else (None, None)
         self._forward = self._compiled(self._network)
         self._target = None if target is None else self._compiled(target)
         edge = self._gradient_edge()
-        self._learner = self._made_learner(edge, target_parameters)
-        self._clock, self._figures, self._said_snapshot = StageClock(), UpdateFigures(), 0
+        self._learner = self._make_learner(edge, target_parameters)
+        self._clock, self._figures, self._said_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
             groups = checkpoint.groups
             self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
-        edge.agree({**digests_of(config), "weights": digest_of_weights(self._parameters)})
+        edge.assert_same_on_all_ranks({**config_digests(config), "weights": weights_digest(self._parameters)})
         self._learner.updates = self._updates_before(edge)
         pace.updates_L[plan.rank] = self._learner.updates
         self._edge, self._shared_progress, self._first_update = edge, 0.0, self._learner.updates
@@ -85,13 +87,13 @@ class LearnerRole(ABC):
         """Learns until it is told to stop."""
         try:
             while not self._control.stopping:
-                if self.goes_on():
-                    self._control.beat()
-                self._say_part()
+                if self.is_progressing():
+                    self._control.heartbeat()
+                self._send_snapshot_part()
                 self.step()
-                self._say_how_it_goes(is_due=self._figures.is_due)
-            self._say_how_it_goes(is_due=self._figures.has_any)
-        except PeerLost:
+                self._send_metrics(is_due=self._figures.is_due)
+            self._send_metrics(is_due=self._figures.has_any)
+        except PeerLostError:
             if not self._control.stopping:  # else another learner has ended already
                 raise
 
@@ -99,38 +101,38 @@ class LearnerRole(ABC):
     def step(self) -> None:
         """One update, or a short wait for what it needs."""
 
-    def goes_on(self) -> bool:
+    def is_progressing(self) -> bool:
         """Whether all that works here has gone on since this last said so."""
         return True
 
     @abstractmethod
-    def experience(self) -> dict[str, float]:
+    def source_metrics(self) -> dict[str, float]:
         """Figures of its own to log."""
 
     @property
-    def speaks(self) -> bool:
+    def is_reporter(self) -> bool:
         """Whether it says figures: those of one of several are those of all."""
         return self._plan.rank == 0
 
-    def _made_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
+    def _make_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
         return Learner(self._algorithm, self._forward, self._parameters, edge, target)
 
     def _updates_before(self, edge: GradientEdge) -> int:
         """Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
         none of the versions that are there."""
-        lived = 1 if self._control.attempt else 0
-        return int(edge.largest(float(self._pace.updates_L.max()))) + lived
+        lived = 1 if self._control.restart_count else 0
+        return int(edge.all_reduce_max(float(self._pace.updates_L.max()))) + lived
 
     @property
     def progress(self) -> float:
         return min(1.0, self._pace.steps / self._plan.config.run.steps)
 
-    def _common_progress(self) -> float:
+    def _agreed_progress(self) -> float:
         """As far as the learners have agreed now and then: steps of different sizes would part them for good."""
-        if self._plan.learners == 1:
+        if self._plan.world_size == 1:
             return self.progress
         if (self._learner.updates - self._first_update) % _AGREE_EVERY == 0:
-            self._shared_progress = self._edge.largest(self.progress)
+            self._shared_progress = self._edge.all_reduce_max(self.progress)
         return self._shared_progress
 
     def update(self, batch: Any, version_N: np.ndarray, rows: int) -> Loss:
@@ -138,7 +140,7 @@ class LearnerRole(ABC):
 
         An accelerator may still be at it; `publish` waits for it.
         """
-        rate = self._algorithm.learning_rate(self._common_progress(), rows)
+        rate = self._algorithm.learning_rate(self._agreed_progress(), rows)
         lag_N = self._learner.version - version_N
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
@@ -157,53 +159,53 @@ class LearnerRole(ABC):
         if self._weights is not None and self._plan.rank == 0:
             self._weights.publish(self._learner.updates, self._parameters.arrays())
 
-    def _say_how_it_goes(self, *, is_due: bool) -> None:
-        if self.speaks and is_due:
-            self._control.say(
+    def _send_metrics(self, *, is_due: bool) -> None:
+        if self.is_reporter and is_due:
+            self._control.send(
                 "figures",
-                **self._figures.taken(),
+                **self._figures.take(),
                 updates=self._learner.version,
                 seconds=self._clock.seconds,
-                experience=self.experience(),
+                experience=self.source_metrics(),
             )
 
-    def _say_part(self) -> None:
+    def _send_snapshot_part(self) -> None:
         """Its part of a snapshot that is wanted."""
-        number = self._control.snapshot
-        if number in (0, self._said_snapshot) or not self.speaks:
+        number = self._control.requested_snapshot
+        if number in (0, self._said_snapshot) or not self.is_reporter:
             return
         self._said_snapshot = number
-        groups = self._kept()
+        groups = self._state()
         arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        values = {"rank": self._plan.rank, "updates": self._learner.updates, **self._kept_values()}
-        self._control.say("part", arrays, number=number, **values)
+        values = {"rank": self._plan.rank, "updates": self._learner.updates, **self._extra_state()}
+        self._control.send("part", arrays, number=number, **values)
 
-    def _kept(self) -> Groups:
+    def _state(self) -> Groups:
         """What a checkpoint has of it."""
         return {
             "weights": self._learner.weights(),
-            "optimiser": self._learner.rule_state(),
+            "optimiser": self._learner.optimiser_state(),
             "target": self._learner.target_weights(),
         }
 
-    def _kept_values(self) -> dict[str, Any]:
+    def _extra_state(self) -> dict[str, Any]:
         """What of its own a checkpoint keeps besides, JSON values: "unit", if there is any."""
         return {}
 
     def _gradient_edge(self) -> GradientEdge:
         plan = self._plan
-        if plan.learners == 1:
-            return OneLearner()
-        assert plan.meeting is not None
+        if plan.world_size == 1:
+            return NoAllReduce()
+        assert plan.rendezvous_file is not None
         # They are all started again together, and meet anew.
-        meeting = plan.meeting.with_name(f"{plan.meeting.name}-{self._control.attempt}")
-        return AllReduce(plan.rank, plan.learners, meeting, self._device, self._control.beat)
+        meeting = plan.rendezvous_file.with_name(f"{plan.rendezvous_file.name}-{self._control.restart_count}")
+        return AllReduce(plan.rank, plan.world_size, meeting, self._device, self._control.heartbeat)
 
-    def _made(self) -> tuple[Network, FlatParameters]:
+    def _make_networks(self) -> tuple[Network, FlatParameters]:
         network = make_network(self._plan.config, self._plan.spec, self._plan.network)
         return network, apply_precision(network, self._plan.config.run.precision, self._device)
 
     def _compiled(self, network: Network) -> Forward:
         if not self._plan.config.run.compile:
             return network
-        return CompiledForward(network, lambda text: self._control.say("note", about="note", text=text))
+        return CompiledForward(network, lambda text: self._control.send("note", about="note", text=text))

@@ -9,13 +9,13 @@ import numpy as np
 from veldt.algorithms.base import OffPolicy
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.seeding import REPLAY, derive_seed
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.weights import Weights
 from veldt.learning.batch_sources import to_transitions
-from veldt.learning.replay_batches import Batches
-from veldt.replay.buffer import Sample
-from veldt.runtime.devices import subnormals_flushed
+from veldt.learning.replay_batches import ReplayBatches
+from veldt.replay.buffer import ReplaySample
+from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.systems.roles.learner import LearnerPlan, LearnerRole
 
@@ -24,19 +24,24 @@ _EMPTY_S = 2.0  # until a memory without rows counts as empty
 _SLEEP_S = 0.002  # seconds between looks whether learning may go on
 
 
-@subnormals_flushed()
-def run_apex_learner(
-    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: Pace
+@flush_denormals()
+def run_replay_learner(
+    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: RateLimiter
 ) -> None:
     """The role: learns until it is told to stop."""
-    ApexLearner(control, plan, weights, edge.client(), pace).run()
+    ReplayLearner(control, plan, weights, edge.client(), pace).run()
 
 
-class ApexLearner(LearnerRole):
+class ReplayLearner(LearnerRole):
     """Learns from what it orders of shards."""
 
     def __init__(
-        self, control: Control, plan: LearnerPlan, weights: Weights | None, client: ReplayIn, pace: Pace
+        self,
+        control: Control,
+        plan: LearnerPlan,
+        weights: Weights | None,
+        client: ReplayIn,
+        pace: RateLimiter,
     ) -> None:
         super().__init__(control, plan, weights, pace)
         assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None
@@ -45,7 +50,7 @@ class ApexLearner(LearnerRole):
         self._noise = self._off_policy.update_noise(self._network)
         self._ordered = self._taken = self._learner.updates
         self._empty_since = time.monotonic()
-        self._batches = Batches(
+        self._batches = ReplayBatches(
             client,
             self._transitions,
             self._beta,
@@ -63,7 +68,7 @@ class ApexLearner(LearnerRole):
             with self._clock("wait"):
                 self._control.sleep(_SLEEP_S)
 
-    def experience(self) -> dict[str, float]:
+    def source_metrics(self) -> dict[str, float]:
         return {
             "replay/transitions": float(self._client.rows),
             "replay/dropped_priorities": float(self._client.dropped),
@@ -81,23 +86,23 @@ class ApexLearner(LearnerRole):
     def _learn(self) -> None:
         taken = self._batches.take(_WAIT_S)
         if taken is None:
-            self._see_to_nothing()
+            self._waive_backlog_if_starved()
             return
         self._empty_since = time.monotonic()
         with self._clock("train"):
             assert self._target is not None
             transitions = taken.transitions
-            if self._plan.learners > 1 and self._is_prioritised:
-                transitions = taken.weighed_among_all(self._edge)
+            if self._plan.world_size > 1 and self._is_prioritised:
+                transitions = taken.with_global_weights(self._edge)
             targets = self._off_policy.targets(self._forward, self._target, transitions)
         loss = self.update(targets, taken.version_N, len(taken.version_N))
-        self._batches.fetch()
+        self._batches.prefetch()
         self.publish()
         if loss.priority is not None and self._is_prioritised:
             with self._clock("replay"):
                 self._client.update(taken.batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
 
-    def _see_to_nothing(self) -> None:
+    def _waive_backlog_if_starved(self) -> None:
         """Where actors wait for this one, which has nothing to learn from until they go on, what is due is excused.
 
         Only when it has been so for a while: a shard that begins says what it has read a moment after it is there.
@@ -106,12 +111,12 @@ class ApexLearner(LearnerRole):
         if self._plan.rank or self._pace.may_act() or not self._client.is_empty:
             self._empty_since = now
         elif now - self._empty_since > _EMPTY_S:
-            self._pace.excuse()
+            self._pace.waive_backlog()
         if not self._client.rows:  # then there is no batch to wait for, either
             with self._clock("wait"):
                 self._control.sleep(_SLEEP_S)
 
-    def _transitions(self, sample: Sample, beta: float) -> Transitions:
+    def _transitions(self, sample: ReplaySample, beta: float) -> Transitions:
         seed, self._taken = self._seed(1, self._taken), self._taken + 1
         return to_transitions(sample, self._plan.spec, beta, self._noise, seed, self._device)
 

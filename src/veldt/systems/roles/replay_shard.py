@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from veldt.config.train_config import TrainConfig
-from veldt.envs.spec import SimulatorSpec
+from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
-from veldt.exchange.replay import Order, ReplayEnds, ReplayOut
+from veldt.exchange.replay import ReplayEnds, ReplayOut, SampleRequest
 from veldt.exchange.slots import Arrays, Slots
 from veldt.replay.archive import NewRows, ReplayArchive
-from veldt.replay.buffer import Replay, Sample
+from veldt.replay.buffer import ReplayBuffer, ReplaySample
 from veldt.replay.n_step import NStep
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.directory import RunDirectory
 from veldt.runs.latest_checkpoint import newest_checkpoint
-from veldt.runtime.cores import interrupt_nobody
+from veldt.runtime.cores import use_batch_scheduler
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 
@@ -44,7 +44,7 @@ class ShardPlan:
     """
 
     config: TrainConfig
-    spec: SimulatorSpec
+    spec: EnvSpec
     returns: NStep
     number: int
     shards: int
@@ -58,7 +58,7 @@ class ShardPlan:
         return f"shard-{self.number}"
 
 
-def batch_layouts(spec: SimulatorSpec, rows: int) -> dict[str, Layout]:
+def batch_layouts(spec: EnvSpec, rows: int) -> dict[str, Layout]:
     """The arrays of a batch: stacks of frames as [N, H, W, K]."""
     layouts = {}
     for name, field in spec.observation.items():
@@ -76,44 +76,44 @@ def batch_layouts(spec: SimulatorSpec, rows: int) -> dict[str, Layout]:
 
 def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnds) -> None:
     """The role: stores, and draws and renews priorities for each of the learners, until it is told to stop."""
-    interrupt_nobody()  # batches are drawn ahead, and actors have a slot to fill while one is stored
+    use_batch_scheduler()  # batches are drawn ahead, and actors have a slot to fill while one is stored
     replay = plan.config.replay
     assert replay is not None
     share = dataclasses.replace(replay, replay_size=max(1, replay.replay_size // plan.shards))
-    memory = Replay(plan.spec, plan.width, share, plan.returns)
-    keeper = None if plan.run is None else _Keeper(control, plan, plan.run, memory)
+    memory = ReplayBuffer(plan.spec, plan.width, share, plan.returns)
+    keeper = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, memory)
     servers, incoming = [edge.server(plan.number) for edge in edges], slots.consumer()
     for server in servers:
-        _say(server, memory)
+        _publish_state(server, memory)
     while not control.stopping:
-        control.beat()
+        control.heartbeat()
         if keeper is not None:
-            keeper.look()
+            keeper.poll()
         taken = incoming.take(0.0)
         if taken is not None:
             rows = Rows(plan.spec, taken.arrays)
             if keeper is not None:
-                keeper.before(rows.steps)
+                keeper.flush_before(rows.steps)
             memory.append(rows, taken.arrays["priority"], plan.first[taken.ring])
             incoming.release(taken.ring)
         is_idle = taken is None
         for server in servers:
             for found in itertools.islice(iter(server.take, None), _AT_ONCE):
-                _carry_out(found[0], memory)
+                _execute(found[0], memory)
                 server.done(*found)
                 is_idle = False
-            _say(server, memory)
+            _publish_state(server, memory)
         if is_idle:
             incoming.wait(_WAIT_S)
 
 
-class _Keeper:
+class _ShardCheckpoints:
     """The memory's part in checkpoints: restored at the start, and said when a snapshot is wanted.
 
     New rows are written here, beside the run's checkpoints, by a thread; the rest is said when they are on the disk.
     """
 
-    def __init__(self, control: Control, plan: ShardPlan, run: Path, memory: Replay) -> None:
+    def __init__(self, control: Control, plan: ShardPlan, run: Path, memory: ReplayBuffer) -> None:
         self._control, self._plan = control, plan
         self._archive, self._writer = (
             ReplayArchive(RunDirectory(run).replay / plan.group, memory),
@@ -129,24 +129,24 @@ class _Keeper:
             # Actors have gone on since, or begin new episodes.
             memory.ring.part()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Begins a snapshot that is wanted, and says one that is written."""
         if self._unsaid is not None and self._writer.is_done:
             self._writer.finish()
             group = self._plan.group
             arrays = {f"{group}:{name}": array for name, array in self._unsaid.items()}
-            self._control.say("part", arrays, number=self._number, group=group, segments=self._segments)
+            self._control.send("part", arrays, number=self._number, group=group, segments=self._segments)
             self._unsaid = None
-        elif self._unsaid is None and (number := self._control.snapshot) not in (0, self._number):
+        elif self._unsaid is None and (number := self._control.requested_snapshot) not in (0, self._number):
             self._number = number
             rows, self._unsaid = self._archive.capture()
             self._writer.start(partial(self._write, rows))
 
-    def before(self, steps: int) -> None:
+    def flush_before(self, steps: int) -> None:
         """Called before `steps` more are stored: what they would overwrite must be on the disk."""
         if self._archive.would_overwrite(steps):
             while not self._writer.is_done:
-                self._control.beat()
+                self._control.heartbeat()
                 self._control.sleep(0.01)
             self._writer.finish()
 
@@ -154,19 +154,19 @@ class _Keeper:
         self._segments = self._archive.write(rows)
 
 
-def _say(server: ReplayOut, memory: Replay) -> None:
+def _publish_state(server: ReplayOut, memory: ReplayBuffer) -> None:
     """What the memory holds."""
     server.state(memory.index.mass if len(memory) else 0.0, len(memory), memory.dropped)
 
 
-def _carry_out(order: Order, memory: Replay) -> None:
+def _execute(order: SampleRequest, memory: ReplayBuffer) -> None:
     if order.out is None:
         memory.update(order.key_N, order.priority_N)
     else:
         _write(memory.draw(len(order.out["key"]), order.seed), order.out)
 
 
-def _write(sample: Sample, out: Arrays) -> None:
+def _write(sample: ReplaySample, out: Arrays) -> None:
     for which in ("observation", "next_observation"):
         for name, array in getattr(sample, which).items():
             to = out[f"{which}/{name}"]

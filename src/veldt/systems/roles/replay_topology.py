@@ -14,10 +14,10 @@ from veldt.algorithms.base import OffPolicy
 from veldt.config.system_settings import ApexConfig
 from veldt.envs.trajectory import row_layouts
 from veldt.exchange.graph import Edge, ReplaySpec, Role, SlotsSpec
-from veldt.exchange.rate_limiter import PaceSpec, check_slack, least_slack
+from veldt.exchange.rate_limiter import RateLimiterSpec, check_slack, least_slack
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
-from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import actors
 from veldt.systems.roles.replay_shard import ShardPlan, batch_layouts, run_shard
 
@@ -39,7 +39,7 @@ class ReplayTopology:
     actors: Role
 
 
-def replay_topology(assembly: Assembly, run: Path | None, checkpoint: Checkpoint | None) -> ReplayTopology:
+def replay_topology(assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None) -> ReplayTopology:
     """See `ReplayTopology`; UsageError where its sizes cannot work."""
     config, spec, algorithm = assembly.config, assembly.spec, assembly.algorithm()
     settings = config.roles
@@ -64,7 +64,7 @@ def replay_topology(assembly: Assembly, run: Path | None, checkpoint: Checkpoint
             "learner",
             "actor",
             f"counts of steps and samples: {algorithm.intensity:g} samples for each step",
-            PaceSpec(
+            RateLimiterSpec(
                 count,
                 settings.learners,
                 algorithm.intensity,
@@ -115,8 +115,8 @@ def replay_topology(assembly: Assembly, run: Path | None, checkpoint: Checkpoint
         [(f"steps {shard}", *batches) for shard in range(shards)],
         settings.restarts,
         _HUNG_S,
-        keeps=0 if keeps is None else shards,
-        begin_s=_RESTORE_S,
+        num_checkpointed=0 if keeps is None else shards,
+        startup_timeout_s=_RESTORE_S,
     )
     acting = actors(assembly, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
     return ReplayTopology(edges, batches, replay, acting)

@@ -19,28 +19,28 @@ from pathlib import Path
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
-from veldt.exchange.gradients import GradientEdge, OneLearner
-from veldt.learning.batch_sources import Experience, FreshRollouts, Replayed
+from veldt.exchange.gradients import GradientEdge, NoAllReduce
+from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
 from veldt.learning.learner import Learner
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
 from veldt.learning.snapshot import Snapshot
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import Network
-from veldt.networks.recurrent import memory_of
+from veldt.networks.recurrent import recurrent_size_of
 from veldt.replay.archive import ReplayArchive
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runtime.system_memory import keep_freed_memory
-from veldt.sampling.episodes import EpisodeBook, Game
+from veldt.runtime.system_memory import disable_malloc_trim
+from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import Sampler
-from veldt.systems.planning.run_plan import Assembly
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.tracking.stage_clock import StageClock
 
 # Called after each update with its loss, the updates since the versions that had acted, and the step size.
-Updated = Callable[[Loss, float, float], None]
+OnUpdate = Callable[[Loss, float, float], None]
 
 
 @dataclass(frozen=True)
-class UnitPlace:
+class WorkerRank:
     """Which of how many units it is.
 
     Args:
@@ -51,8 +51,8 @@ class UnitPlace:
 
     seed: int
     rank: int = 0
-    units: int = 1
-    joint: bool = True
+    world_size: int = 1
+    is_synchronised: bool = True
 
     @property
     def draw_seed(self) -> int:
@@ -61,7 +61,7 @@ class UnitPlace:
 
 
 @dataclass(frozen=True)
-class Ties:
+class GroupContext:
     """What a unit has to do with others: by default, nothing.
 
     Args:
@@ -72,24 +72,24 @@ class Ties:
         schedule: of the steps that all units have done, those that exploration is annealed by.
     """
 
-    edge: GradientEdge = field(default_factory=OneLearner)
+    edge: GradientEdge = field(default_factory=NoAllReduce)
     optimiser: Callable[[Algorithm, FlatParameters], Optimiser] = LocalOptimiser
     version_of: Callable[[int], int] = lambda own: own
-    beat: Callable[[], None] = lambda: None
+    heartbeat: Callable[[], None] = lambda: None
     schedule: Callable[[int], int] = lambda steps: steps
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseCounts:
     """What happened in one: steps, those that were no steps of an episode, and games that ended."""
 
     steps: int
-    phantoms: int
-    games: list[Game]
+    reset_steps: int
+    episodes: list[Episode]
     learning_rate: float
 
 
-class Unit:
+class SamplerLearner:
     """The parts, wired.
 
     Args:
@@ -103,24 +103,24 @@ class Unit:
 
     def __init__(
         self,
-        assembly: Assembly,
-        place: UnitPlace,
+        assembly: RunPlan,
+        place: WorkerRank,
         clock: StageClock,
         archive: Path | None,
         note: Callable[[str], None],
-        ties: Ties = Ties(),
+        ties: GroupContext = GroupContext(),
     ) -> None:
-        keep_freed_memory()
+        disable_malloc_trim()
         config = assembly.config
         self._config, self._assembly, self._place, self._clock = config, assembly, place, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
         total = config.simulation.num_simulators
-        self._width = total // place.units
-        self._sharing = place.units if place.joint else 1  # units that share a batch
+        self._width = total // place.world_size
+        self._sharing = place.world_size if place.is_synchronised else 1  # units that share a batch
         self.first = place.rank * self._width
         self.algorithm = assembly.algorithm()
-        if place.units > 1:
-            self.algorithm.acts_for(self.first, total)
+        if place.world_size > 1:
+            self.algorithm.set_env_slice(self.first, total)
         self.network, self.parameters = assembly.network()
         forward = assembly.forward(self.network, note)
         target, target_parameters = assembly.network() if self.algorithm.target else (None, None)
@@ -137,11 +137,11 @@ class Unit:
         )
         steps = self.algorithm.horizon(self._width * self._sharing)
         self.simulators = assembly.simulators(
-            settings, steps, lambda b, t: self.book.actions_until(self.slot, b, t)
+            settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t)
         )
         try:
             self.slot = self.simulators.trajectory
-            self.book = EpisodeBook(self._width, {})
+            self.episodes = EpisodeTracker(self._width, {})
             self._sampler = Sampler(
                 self.simulators,
                 self.algorithm,
@@ -150,30 +150,30 @@ class Unit:
                 place.seed,
                 clock,
                 noise=self.algorithm.action_noise(self.network),
-                memory=memory_of(self.network),
+                memory=recurrent_size_of(self.network),
                 inference=assembly.infer_threads,
                 cores=assembly.inference_cores,
                 first=self.first,
-                beat=ties.beat,
+                beat=ties.heartbeat,
             )
             self._experience = self._make_experience(forward, target)
             self.archive = None
-            if isinstance(self._experience, Replayed) and archive is not None:
+            if isinstance(self._experience, ReplaySource) and archive is not None:
                 self.archive = ReplayArchive(archive, self._experience.memory)
             self.snapshot = Snapshot(
-                self.learner, self._sampler, self.simulators, self.book, self._experience, self.archive
+                self.learner, self._sampler, self.simulators, self.episodes, self._experience, self.archive
             )
         except BaseException:
             self.simulators.close()
             raise
 
-    def _make_experience(self, forward: Forward, target: Network | None) -> Experience:
+    def _make_experience(self, forward: Forward, target: Network | None) -> BatchSource:
         algorithm, seed, replay = self.algorithm, self._place.draw_seed, self._config.replay
         if isinstance(algorithm, OnPolicy):
-            return FreshRollouts(algorithm, forward, self._sampler, seed, self._clock)
+            return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock)
         assert isinstance(algorithm, OffPolicy) and target is not None and replay is not None
-        units = self._place.units
-        return Replayed(
+        units = self._place.world_size
+        return ReplaySource(
             algorithm,
             forward,
             self._assembly.forward(target, self._note),
@@ -200,18 +200,18 @@ class Unit:
             lost = self.snapshot.restore(checkpoint)
             self.acts_by_newest()
             return lost
-        self.book.begins(self.simulators.start())
-        if done and isinstance(self._experience, Replayed):
+        self.episodes.begins(self.simulators.start())
+        if done and isinstance(self._experience, ReplaySource):
             self._experience.refill(done)
         return []
 
-    def phase(
+    def run_phase(
         self,
         steps: int,
         done: int,
-        updated: Updated,
+        updated: OnUpdate,
         finish_writing: Callable[[], None] = lambda: None,
-    ) -> Phase:
+    ) -> PhaseCounts:
         """One rollout and the optimisation on it.
 
         Args:
@@ -229,22 +229,22 @@ class Unit:
         self._assembly.train_threads()
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
-        if isinstance(self._experience, Replayed) and self._sharing > 1:
-            made_by_all = int(self._edge.total([made])[0])  # all make as many updates
+        if isinstance(self._experience, ReplaySource) and self._sharing > 1:
+            made_by_all = int(self._edge.all_reduce_sum([made])[0])  # all make as many updates
         else:
             made_by_all = made
         for batch, acted in self._experience.batches(done + made_by_all, progress):
             with self._clock("train"):
                 loss = self.learner.update(batch, progress, rate)
             lag = self.learner.updated_version - acted
-            self._experience.learned(loss.priority)
+            self._experience.update_priorities(loss.priority)
             updated(loss, lag, rate)
         self.acts_by_newest()
-        games = self.book.add(slot)
-        self._sampler.carry_over()
+        games = self.episodes.add(slot)
+        self._sampler.start_next_rollout()
         if waits:
             self.simulators.finish_resets()
-        return Phase(made, slot.valid.size - made, games, rate)
+        return PhaseCounts(made, slot.valid.size - made, games, rate)
 
     def acts_by_newest(self) -> None:
         """Says that the parameters have changed: from here on it acts by the learner's version."""
@@ -255,9 +255,9 @@ class Unit:
         """Of simulators, as the last rollout has it."""
         return int(self.slot.restarts.sum())
 
-    def figures(self, steps: int) -> dict[str, float]:
+    def metrics(self, steps: int) -> dict[str, float]:
         """What to log besides losses, after `steps` of training."""
-        figures = self._experience.figures()
+        figures = self._experience.metrics()
         if isinstance(self.algorithm, OffPolicy):
             figures |= self.algorithm.exploration(self._schedule(steps))
         return figures

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veldt.algorithms.base import Loss
-from veldt.exchange.rate_limiter import Pace
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.snapshot import Groups
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import take_share_of_cores, worker_cores
 from veldt.runtime.devices import nth_device
-from veldt.runtime.roles import Control, Fellows
-from veldt.systems.planning.run_plan import Assembly
-from veldt.systems.roles.episode_messages import say_games
-from veldt.systems.roles.sampler_learner import Ties, Unit, UnitPlace
-from veldt.systems.roles.update_metrics import UpdateFigures
+from veldt.runtime.roles import Control, Peers
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.episode_messages import send_episodes
+from veldt.systems.roles.sampler_learner import GroupContext, SamplerLearner, WorkerRank
+from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.02  # seconds between looks whether there is something to do
@@ -32,7 +32,7 @@ _SAY_S = 1.0  # seconds between messages about how it goes
 
 
 @dataclass(frozen=True)
-class UnitPlan:
+class SamplerLearnerPlan:
     """Unit `rank` of as many as there are learners.
 
     Args:
@@ -40,7 +40,7 @@ class UnitPlan:
         run: the run's directory, whose newest checkpoint it goes on from.
     """
 
-    assembly: Assembly
+    assembly: RunPlan
     rank: int
     run: Path | None
 
@@ -50,20 +50,20 @@ class UnitPlan:
         return f"unit-{self.rank}"
 
 
-class Now(NamedTuple):
+class SyncState(NamedTuple):
     """What is to be done, at one moment between two phases: by this unit or, where they go together, by all.
 
-    `steps` are done by all units, `done` by those who share batches with this one; `snapshot` is wanted (0: none).
+    `steps` are done by all units, `done` by those who share batches with this one; `requested_snapshot` is wanted (0: none).
     """
 
     steps: int
     done: int
-    stops: bool
-    acts: bool
+    is_stopping: bool
+    is_acting: bool
     snapshot: int
 
 
-class UnitRole(ABC):
+class SamplerLearnerRole(ABC):
     """Phase after phase until it is told to stop; the kinds say what units have in common, and how they agree.
 
     `own_groups` are the groups of a unit's snapshot that each has for itself.
@@ -74,21 +74,21 @@ class UnitRole(ABC):
     def __init__(
         self,
         control: Control,
-        plan: UnitPlan,
-        pace: Pace,
-        place: UnitPlace,
-        ties: Ties,
+        plan: SamplerLearnerPlan,
+        pace: RateLimiter,
+        place: WorkerRank,
+        ties: GroupContext,
         own: Checkpoint | None,
     ) -> None:
         self._control, self._plan, self._pace, self._rank = control, plan, pace, plan.rank
-        self._place, self._clock, self._figures = place, StageClock(), UpdateFigures()
+        self._place, self._clock, self._figures = place, StageClock(), UpdateMetrics()
         self._phantoms, self._said_at, self._said_snapshot = 0, time.monotonic(), 0
         self._writer = BackgroundWriter()
         config = plan.assembly.config
         keeps = plan.run is not None and config.run.checkpoint_replay == "full"
         archive = RunDirectory(plan.run).replay / plan.group if keeps and plan.run is not None else None
-        assembly = _placed(plan.assembly, plan.rank, control.fellows)
-        self._unit = Unit(assembly, place, self._clock, archive, self._note, ties)
+        assembly = _with_device_and_cores(plan.assembly, plan.rank, control.peers)
+        self._unit = SamplerLearner(assembly, place, self._clock, archive, self._note, ties)
         try:
             for text in self._unit.begin(own, int(pace.steps_A[plan.rank])):
                 self._note(text, "resume")
@@ -99,12 +99,12 @@ class UnitRole(ABC):
     def run(self) -> None:
         """Until it is told to stop."""
         try:
-            while not (now := self.agreed()).stops:
-                self._control.beat()
+            while not (now := self.sync_state()).is_stopping:
+                self._control.heartbeat()
                 if now.snapshot not in (0, self._said_snapshot):
                     self._said_snapshot = now.snapshot
                     self._say_part(now)
-                if now.acts:
+                if now.is_acting:
                     self._act_and_learn(now)
                 else:
                     self._control.sleep(_WAIT_S)
@@ -114,7 +114,7 @@ class UnitRole(ABC):
             self._unit.close()
 
     @abstractmethod
-    def agreed(self) -> Now:
+    def sync_state(self) -> SyncState:
         """What is to be done."""
 
     @abstractmethod
@@ -122,30 +122,30 @@ class UnitRole(ABC):
         """Called when a phase is over."""
 
     @abstractmethod
-    def before_part(self) -> None:
+    def before_snapshot(self) -> None:
         """Called before its part of a checkpoint is taken."""
 
     @abstractmethod
-    def common(self, groups: Groups) -> Groups:
+    def shared_groups(self, groups: Groups) -> Groups:
         """Groups that a checkpoint has once for all units, from those of the first one's snapshot."""
 
-    def exchange_figures(self) -> dict[str, float]:
+    def exchange_metrics(self) -> dict[str, float]:
         """Figures of what units have in common."""
         return {}
 
-    def _act_and_learn(self, now: Now) -> None:
+    def _act_and_learn(self, now: SyncState) -> None:
         unit, pace = self._unit, self._pace
 
         def updated(loss: Loss, lag: float, rate: float) -> None:
             pace.updates_L[self._rank] = unit.learner.updates
             self._figures.add(loss.figures, np.array([lag]), rate)
-            self._control.beat()
+            self._control.heartbeat()
 
-        phase = unit.phase(now.steps, now.done, updated, self._finish_writing)
+        phase = unit.run_phase(now.steps, now.done, updated, self._finish_writing)
         pace.steps_A[self._rank] += phase.steps
-        self._phantoms += phase.phantoms
-        if phase.games:
-            say_games(self._control, phase.games, self._place.seed, unit.first)
+        self._phantoms += phase.reset_steps
+        if phase.episodes:
+            send_episodes(self._control, phase.episodes, self._place.seed, unit.first)
         for text in unit.simulators.notes():
             self._note(text, "restart")
         self.after_phase()
@@ -154,32 +154,32 @@ class UnitRole(ABC):
         if not is_due:
             return
         self._said_at = time.monotonic()
-        self._control.say(
+        self._control.send(
             "actor",
-            attempt=self._control.attempt,
+            attempt=self._control.restart_count,
             phantoms=self._phantoms,
             simulator_restarts=self._unit.restarts,
         )
         if self._figures.has_any:
-            self._control.say(
+            self._control.send(
                 "figures",
-                **self._figures.taken(),
+                **self._figures.take(),
                 updates=self._unit.learner.version,
                 seconds=self._clock.seconds,
-                experience=self._unit.figures(self._pace.steps) | self.exchange_figures(),
+                experience=self._unit.metrics(self._pace.steps) | self.exchange_metrics(),
             )
 
-    def _say_part(self, now: Now) -> None:
+    def _say_part(self, now: SyncState) -> None:
         """Its part of a snapshot, when its replay memory's is on the disk."""
         self._say_how_it_goes(is_due=True)  # what comes later is not in the checkpoint
-        self.before_part()
+        self.before_snapshot()
         taken = self._unit.snapshot.take(self._unit.simulators.save())
         segments: list[dict[str, Any]] = []
         if taken.rows is not None and self._unit.archive is not None:
             write, rows = self._unit.archive.write, taken.rows
             self._writer.start(lambda: segments.extend(write(rows)))
             self._finish_writing()
-        groups = self.common(taken.groups) if self._rank == 0 else {}
+        groups = self.shared_groups(taken.groups) if self._rank == 0 else {}
         groups |= {
             f"{name}-{self._rank}": taken.groups[name] for name in self.own_groups if name in taken.groups
         }
@@ -188,7 +188,7 @@ class UnitRole(ABC):
         own_steps = int(self._pace.steps_A[self._rank])
         replay = {"group": self._plan.group, "segments": segments} if taken.rows is not None else {}
         updates = self._unit.learner.updates
-        self._control.say(
+        self._control.send(
             "part",
             arrays,
             number=now.snapshot,
@@ -199,21 +199,25 @@ class UnitRole(ABC):
             **replay,
         )
         # Of units that go on bit for bit from a checkpoint, none says anything more before it is complete.
-        while self._place.joint and self._control.snapshot == now.snapshot and not self._control.stopping:
-            self._control.beat()
+        while (
+            self._place.is_synchronised
+            and self._control.requested_snapshot == now.snapshot
+            and not self._control.stopping
+        ):
+            self._control.heartbeat()
             self._control.sleep(_LOOK_S)
 
     def _finish_writing(self) -> None:
         while not self._writer.is_done:
-            self._control.beat()
+            self._control.heartbeat()
             self._control.sleep(_WAIT_S)
         self._writer.finish()
 
     def _note(self, text: str, about: str = "note") -> None:
-        self._control.say("note", about=about, text=text)
+        self._control.send("note", about=about, text=text)
 
 
-def own_part(checkpoint: Checkpoint | None, plan: UnitPlan) -> Checkpoint | None:
+def state_of_rank(checkpoint: Checkpoint | None, plan: SamplerLearnerPlan) -> Checkpoint | None:
     """What of a checkpoint is this unit's, as a unit that is alone would have written it."""
     if checkpoint is None:
         return None
@@ -229,7 +233,7 @@ def own_part(checkpoint: Checkpoint | None, plan: UnitPlan) -> Checkpoint | None
     return dataclasses.replace(checkpoint, step=meta["steps"], meta=meta, groups=checkpoint.groups | own)
 
 
-def _placed(assembly: Assembly, rank: int, fellows: Fellows) -> Assembly:
+def _with_device_and_cores(assembly: RunPlan, rank: int, fellows: Peers) -> RunPlan:
     """With the accelerator of this rank, if there are any, and with its share of the cores of this machine."""
     device = nth_device(str(assembly.device), rank)
     take_share_of_cores(fellows.index, fellows.count)

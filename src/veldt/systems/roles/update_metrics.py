@@ -12,7 +12,7 @@ from torch import Tensor
 _SAY_S = 0.5  # seconds between messages with figures
 
 
-class UpdateFigures:
+class UpdateMetrics:
     """Figures of updates since they were last taken; nothing is waited for until then."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class UpdateFigures:
     def is_due(self) -> bool:
         return self.has_any and time.monotonic() - self._said_at > _SAY_S
 
-    def taken(self) -> dict[str, Any]:
+    def take(self) -> dict[str, Any]:
         """Sums over `count` updates, and the last step size."""
         taken = {
             "count": self._count,

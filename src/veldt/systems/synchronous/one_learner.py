@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from veldt.envs.seeding import episode_seed
-from veldt.errors import SimulatorError, VeldtError
+from veldt.errors import EnvError, VeldtError
 from veldt.evaluation.evaluator import play_steps
 from veldt.learning.learner import check_finite
-from veldt.learning.snapshot import Taken
+from veldt.learning.snapshot import SnapshotContent
 from veldt.replay.archive import needed_segments
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import Checkpoint
@@ -22,9 +22,9 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.segments import SegmentStore
 from veldt.systems.driver.monitor import Monitor
-from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_requested
-from veldt.systems.planning.run_plan import Assembly
-from veldt.systems.roles.sampler_learner import Unit, UnitPlace
+from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.sampler_learner import SamplerLearner, WorkerRank
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
 
@@ -35,16 +35,16 @@ class Synchronous:
     """A run of one unit, in this process. `checkpoint` is where to go on from, or None to begin."""
 
     def __init__(
-        self, assembly: Assembly, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
+        self, assembly: RunPlan, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
     ) -> None:
         self._config = config = assembly.config
         self._assembly, self._directory = assembly, directory
         self._clock = StageClock()
         keeps = config.run.checkpoint_replay == "full"
         self._note: Callable[[str], None] = progress.note  # until there is a monitor
-        self._unit = unit = Unit(
+        self._unit = unit = SamplerLearner(
             assembly,
-            UnitPlace(config.run.seed),
+            WorkerRank(config.run.seed),
             self._clock,
             directory.replay if keeps else None,
             self._say,
@@ -54,7 +54,7 @@ class Synchronous:
             # From here on the run's records are cut back to the checkpoint, and written.
             counters = checkpoint.meta["monitor"] if checkpoint else None
             frames = assembly.spec.frames_per_step
-            self._monitor = Monitor(config, directory, unit.book, self._clock, progress, frames, counters)
+            self._monitor = Monitor(config, directory, unit.episodes, self._clock, progress, frames, counters)
             self._note = self._monitor.note
             if checkpoint:
                 self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
@@ -75,7 +75,7 @@ class Synchronous:
     def run(self) -> Outcome:
         """Trains until the steps are done, the score is reached, or a signal asks to stop."""
         try:
-            with stop_requested() as stop:
+            with stop_on_signals() as stop:
                 reason = self._reason(stop)
                 if self._begins:
                     self._save()
@@ -88,7 +88,7 @@ class Synchronous:
                     if self._evaluation_is_due(reason):
                         self._or_save(lambda: self._evaluate(stop))
                         reason = reason or self._reason(stop)
-                    figures = self._unit.figures(self._monitor.steps)
+                    figures = self._unit.metrics(self._monitor.steps)
                     updates = self._unit.learner.updates
                     self._monitor.log(learning_rate, updates, figures, force=reason is not None)
                     if reason or self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
@@ -105,13 +105,13 @@ class Synchronous:
                 self._monitor.close()
 
     def _reason(self, stop: threading.Event) -> str | None:
-        return reason_to_stop(self._config.run, self._monitor, self._unit.book, stop)
+        return reason_to_stop(self._config.run, self._monitor, self._unit.episodes, stop)
 
     def _or_save(self, work: Callable[[], T], states: Mapping[int, bytes] | None = None) -> T:
         """Does `work`; if an environment fails in it, the state before it is kept for when that is mended."""
         try:
             return work()
-        except SimulatorError as error:
+        except EnvError as error:
             if self._monitor.steps > self._saved_at:
                 try:
                     self._save(states)
@@ -123,13 +123,16 @@ class Synchronous:
     def _phase(self) -> float:
         """One rollout and the optimisation on it. Returns the learning rate used."""
         unit, steps = self._unit, self._monitor.steps
-        phase = unit.phase(
-            steps, steps, lambda loss, lag, _: self._monitor.update(loss.figures, lag), self._writer.finish
+        phase = unit.run_phase(
+            steps,
+            steps,
+            lambda loss, lag, _: self._monitor.record_update(loss.figures, lag),
+            self._writer.finish,
         )
-        self._monitor.acted(phase.steps, phase.phantoms, unit.restarts)
-        for game in phase.games:
-            seed = episode_seed(self._config.run.seed, game.simulator, game.episode)
-            self._monitor.game(game, seed)
+        self._monitor.count_steps(phase.steps, phase.reset_steps, unit.restarts)
+        for game in phase.episodes:
+            seed = episode_seed(self._config.run.seed, game.env_index, game.episode)
+            self._monitor.record_episode(game, seed)
         self._monitor.notes(unit.simulators.notes(), kind="restart")
         return phase.learning_rate
 
@@ -148,7 +151,7 @@ class Synchronous:
             result = play_steps(self._agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
         if not stop.is_set():  # else it is done when the run goes on
             self._evaluated_at = self._monitor.steps
-            self._monitor.evaluation(result, steps)
+            self._monitor.record_evaluation(result, steps)
 
     def _save(self, states: Mapping[int, bytes] | None = None) -> None:
         """A checkpoint, written beside training; `states` of emulators, if they are not to be asked for."""
@@ -161,7 +164,9 @@ class Synchronous:
             "recipe": self._config.recipe,
             "evaluated_at": self._evaluated_at,
         }
-        score = unit.book.mean_return if unit.book.is_full else None  # not the best by a few lucky games
+        score = (
+            unit.episodes.mean_return if unit.episodes.is_full else None
+        )  # not the best by a few lucky games
         self._writer.start(partial(self._write, self._monitor.steps, taken, meta, score))
         self._saved_at = self._monitor.steps
 
@@ -172,7 +177,7 @@ class Synchronous:
         except VeldtError as error:
             self._monitor.note(f"a checkpoint was not written: {error}")
 
-    def _write(self, step: int, taken: Taken, meta: dict[str, Any], score: float | None) -> None:
+    def _write(self, step: int, taken: SnapshotContent, meta: dict[str, Any], score: float | None) -> None:
         try:
             check_finite(step, taken.groups)
             if self._unit.archive is not None and taken.rows is not None:

@@ -15,40 +15,54 @@ from pathlib import Path
 
 from veldt.exchange.gradients import AllReduce
 from veldt.exchange.graph import Edge, Graph, Role
-from veldt.exchange.rate_limiter import Pace, PaceSpec
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
 from veldt.learning.snapshot import Groups
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.latest_checkpoint import newest_checkpoint
-from veldt.runtime.devices import nth_device, subnormals_flushed
+from veldt.runtime.devices import flush_denormals, nth_device
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
-from veldt.systems.planning.run_plan import Assembly
-from veldt.systems.roles.digests import digest_of_weights, digests_of
-from veldt.systems.roles.graph_parts import evaluators, meeting_of, unit_deadline_s, weights_edge
-from veldt.systems.roles.sampler_learner import Ties, UnitPlace
-from veldt.systems.roles.sampler_learner_role import Now, UnitPlan, UnitRole, own_part
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.digests import config_digests, weights_digest
+from veldt.systems.roles.graph_parts import (
+    evaluators,
+    rendezvous_file,
+    sampler_learner_deadline_s,
+    weights_edge,
+)
+from veldt.systems.roles.sampler_learner import GroupContext, WorkerRank
+from veldt.systems.roles.sampler_learner_role import (
+    SamplerLearnerPlan,
+    SamplerLearnerRole,
+    SyncState,
+    state_of_rank,
+)
 
 _MEET_S = 300.0  # learners wait for each other
 _COMPARE_EVERY = 256  # phases between looks whether all have the same parameters
 
 
 @dataclass(frozen=True, kw_only=True)
-class JointPlan(UnitPlan):
-    """Units meet at the file `meeting`."""
+class SynchronousPlan(SamplerLearnerPlan):
+    """Units meet at the file `rendezvous_file`."""
 
-    meeting: Path
+    rendezvous_file: Path
 
 
-def units(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def several_learners(
+    assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None
+) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
     config = assembly.config
     count = config.roles.learners
-    meeting = meeting_of(run)
+    meeting = rendezvous_file(run)
     rows = assembly.algorithm().update_rows(config.phase_width) // count
     watching = evaluators(assembly, checkpoint)
     edges = {
-        "pace": Edge("learner", "learner", "counts of steps and updates", PaceSpec.free(count, count, rows)),
+        "pace": Edge(
+            "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
+        ),
     }
     if watching:
         edges["weights"] = weights_edge(assembly, "evaluator")
@@ -56,53 +70,65 @@ def units(assembly: Assembly, run: Path | None = None, checkpoint: Checkpoint | 
         "learner",
         f"acts in {config.simulation.num_simulators // count} simulators, learns from its part of each batch, and "
         "applies the mean of all gradients",
-        run_joint_unit,
-        [JointPlan(assembly=assembly.portable, rank=rank, run=run, meeting=meeting) for rank in range(count)],
+        run_synchronous_learner,
+        [
+            SynchronousPlan(assembly=assembly.portable, rank=rank, run=run, rendezvous_file=meeting)
+            for rank in range(count)
+        ],
         [tuple(edges)] * count,
-        restarts=0,  # the run goes on from a checkpoint: see `joint_run`
-        together=True,
-        deadline_s=unit_deadline_s(config),
-        keeps=count,
-        begin_s=_MEET_S,
+        max_restarts=0,  # the run goes on from a checkpoint: see `joint_run`
+        is_synchronised=True,
+        deadline_s=sampler_learner_deadline_s(config),
+        num_checkpointed=count,
+        startup_timeout_s=_MEET_S,
         gpus=int(assembly.device.type == "cuda"),
     )
     return Graph((learner, *watching), edges)
 
 
-@subnormals_flushed()
-def run_joint_unit(control: Control, plan: JointPlan, pace: Pace, weights: Weights | None = None) -> None:
+@flush_denormals()
+def run_synchronous_learner(
+    control: Control, plan: SynchronousPlan, pace: RateLimiter, weights: Weights | None = None
+) -> None:
     """The role: samples and learns until it is told to stop."""
     may_have_children()
-    _JointUnit(control, plan, pace, weights).run()
+    _SynchronousLearner(control, plan, pace, weights).run()
 
 
-class _JointUnit(UnitRole):
-    def __init__(self, control: Control, plan: JointPlan, pace: Pace, weights: Weights | None) -> None:
+class _SynchronousLearner(SamplerLearnerRole):
+    def __init__(
+        self, control: Control, plan: SynchronousPlan, pace: RateLimiter, weights: Weights | None
+    ) -> None:
         config = plan.assembly.config
         count = config.roles.learners
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         device = nth_device(config.run.device, plan.rank)
-        self._edge = AllReduce(plan.rank, count, plan.meeting, device, control.beat)
-        place = UnitPlace(config.run.seed, plan.rank, count, joint=True)
+        self._edge = AllReduce(plan.rank, count, plan.rendezvous_file, device, control.heartbeat)
+        place = WorkerRank(config.run.seed, plan.rank, count, is_synchronised=True)
         super().__init__(
-            control, plan, pace, place, Ties(self._edge, beat=control.beat), own_part(checkpoint, plan)
+            control,
+            plan,
+            pace,
+            place,
+            GroupContext(self._edge, heartbeat=control.heartbeat),
+            state_of_rank(checkpoint, plan),
         )
         self._weights, self._phases = weights, 0
-        self._edge.agree(digests_of(config))
+        self._edge.assert_same_on_all_ranks(config_digests(config))
         self._compare()
         self._publish()
 
-    def agreed(self) -> Now:
-        control, number = self._control, self._control.snapshot
+    def sync_state(self) -> SyncState:
+        control, number = self._control, self._control.requested_snapshot
         own = [self._pace.steps_A[self._rank], control.stopping, self._pace.may_act(), number, number**2]
-        steps, stopping, acting, numbers, squares = self._edge.total([float(value) for value in own])
-        count = self._place.units
+        steps, stopping, acting, numbers, squares = self._edge.all_reduce_sum([float(value) for value in own])
+        count = self._place.world_size
         # All have seen the same one: of numbers that differ the squares' mean is more than the mean's square.
         is_wanted = numbers == count * number and squares == count * number**2
         if is_wanted and number not in (0, self._said_snapshot):
             self._compare()
         done = round(steps)
-        return Now(done, done, stopping > 0, acting == count, number if is_wanted else 0)
+        return SyncState(done, done, stopping > 0, acting == count, number if is_wanted else 0)
 
     def after_phase(self) -> None:
         self._phases += 1
@@ -110,15 +136,15 @@ class _JointUnit(UnitRole):
             self._compare()
         self._publish()
 
-    def before_part(self) -> None:
+    def before_snapshot(self) -> None:
         """Nobody keeps anything to himself."""
 
-    def common(self, groups: Groups) -> Groups:
+    def shared_groups(self, groups: Groups) -> Groups:
         return {name: groups[name] for name in ("weights", "optimiser", "target") if name in groups}
 
     def _compare(self) -> None:
         """Whether all have the same parameters, which nothing but an accident can part."""
-        self._edge.agree({"parameters": digest_of_weights(self._unit.parameters)})
+        self._edge.assert_same_on_all_ranks({"parameters": weights_digest(self._unit.parameters)})
 
     def _publish(self) -> None:
         if self._weights is not None and self._rank == 0:
