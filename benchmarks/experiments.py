@@ -34,7 +34,7 @@ _ATARI = _flags("--steps 1000000 --threads 1 --evaluate-every 0")
 # Value learning on MinAtar, where the paper's comparisons take minutes. The recipe's own settings, but for the network,
 # the memory, and an ε that falls as slowly as in MinAtar's examples.
 _MINATAR = _flags(
-    "--network small --replay-size 100000 --learning-starts 5000 --epsilon-steps 100000 "
+    "--network small --buffer-size 100000 --learning-starts 5000 --epsilon-steps 100000 "
     "--evaluate-every 0 --checkpoint-replay none --threads 1"
 )
 
@@ -82,7 +82,7 @@ def minatar() -> list[Trial]:
             f"minatar_env:{game}",
             seed,
             (
-                *_flags("--steps 1000000 --training-intensity 32 --batch 128 --learning-rate 1.5e-4"),
+                *_flags("--steps 1000000 --training-intensity 32 --batch-size 128 --learning-rate 1.5e-4"),
                 *_MINATAR,
             ),
         )
@@ -92,25 +92,23 @@ def minatar() -> list[Trial]:
 
 
 def scale() -> list[Trial]:
-    """Figure 2 of Stooke & Abbeel in small: the same steps by 8, 32 and 128 simulators."""
+    """Figure 2 of Stooke & Abbeel in small: the same steps by 8, 32 and 128 envs."""
     return [
-        Trial(
-            f"a2c Breakout {count}", "a2c", "ALE/Breakout-v5", seed, ("--num-simulators", str(count), *_ATARI)
-        )
+        Trial(f"a2c Breakout {count}", "a2c", "ALE/Breakout-v5", seed, ("--num-envs", str(count), *_ATARI))
         for seed in (1, 2)
         for count in (8, 32, 128)
     ]
 
 
 def q_scale() -> list[Trial]:
-    """DQN with 8 and with 128 simulators; `batches` has the same with 16."""
+    """DQN with 8 and with 128 envs; `batches` has the same with 16."""
     return [
         Trial(
-            f"dqn {count} simulators",
+            f"dqn {count} envs",
             "dqn",
             "minatar_env:breakout",
             seed,
-            ("--num-simulators", str(count), "--batch", "512", *_SCALED, *_MINATAR),
+            ("--num-envs", str(count), "--batch-size", "512", *_SCALED, *_MINATAR),
         )
         for seed in (1, 2)
         for count in (8, 128)
@@ -129,7 +127,7 @@ def batches() -> list[Trial]:
             recipe,
             "minatar_env:breakout",
             seed,
-            ("--batch", str(batch), *flags, *_SCALED, *_MINATAR),
+            ("--batch-size", str(batch), *flags, *_SCALED, *_MINATAR),
         )
         for seed in (1, 2)
         for recipe, flags in kinds.items()
@@ -162,7 +160,7 @@ def learners() -> list[Trial]:
 
 # As Young & Tian's DQN where that can be, with Ape-X's own exponents and ladder.
 _APEX_MINATAR = _flags(
-    "--network small --batch 128 --learning-rate 2.5e-4 --n-step 3 --discount 0.99 --replay-size 100000 "
+    "--network small --batch-size 128 --learning-rate 2.5e-4 --n-step 3 --gamma 0.99 --buffer-size 100000 "
     "--learning-starts 5000 --ladder-epsilon 0.4 --priority-exponent 0.6 --evaluator-share 0.1 "
     "--checkpoint-replay none --threads 1"
 )
@@ -171,17 +169,19 @@ _APEX_MINATAR = _flags(
 # Traces and the loss's weights are Young & Tian's actor-critic's. The entropy is five times what the recipe has: below
 # 0.05 the policy settles at a score of 5 to 6, and stays there.
 _IMPALA_MINATAR = _flags(
-    "--network small --shared --horizon 5 --unrolls 16 --gae-lambda 0.8 --gradient-clip 0 --learning-rate 0.002 "
-    "--value-weight 1 --entropy 0.05 --optimiser rmsprop --rmsprop-decay 0.999 --rmsprop-epsilon 1e-4 "
+    "--network small --shared --horizon 5 --unrolls 16 --gae-lambda 0.8 --max-grad-norm 0 --learning-rate 0.002 "
+    "--vf-coef 1 --ent-coef 0.05 --optimiser rmsprop --rmsprop-decay 0.999 --rmsprop-epsilon 1e-4 "
     "--no-rmsprop-epsilon-inside --rmsprop-initial 0 --threads 1 --evaluate-every 0"
 )
 
 
 def roles_minatar() -> list[Trial]:
     """MinAtar's Breakout by both systems; of Young & Tian's agents DQN has 8.3 and AC(0.8) 6.9 after 500,000 steps."""
-    apex = _flags("--actors 2 --num-simulators 32 --steps 500000 --training-intensity 16 --target-every 4000")
+    apex = _flags(
+        "--actors 2 --num-envs 32 --steps 500000 --training-intensity 16 --target-update-interval 4000"
+    )
     kinds = {
-        "impala": (*_flags("--actors 2 --num-simulators 16 --steps 2000000"), *_IMPALA_MINATAR),
+        "impala": (*_flags("--actors 2 --num-envs 16 --steps 2000000"), *_IMPALA_MINATAR),
         "apex-dqn": (*apex, *_APEX_MINATAR),
     }
     return [
@@ -192,7 +192,7 @@ def roles_minatar() -> list[Trial]:
 
 
 def actors() -> list[Trial]:
-    """Ape-X with 1 to 8 actors of 8 simulators each, at equal updates: more actors bring more and fresher data."""
+    """Ape-X with 1 to 8 actors of 8 envs each, at equal updates: more actors bring more and fresher data."""
     updates, batch, starts = 8_000, 128, 5_000
     trials = []
     for seed in (1, 2, 3):
@@ -201,7 +201,7 @@ def actors() -> list[Trial]:
             intensity = updates * batch / (steps - starts)
             sizes = {
                 "actors": count,
-                "num-simulators": 8 * count,
+                "num-envs": 8 * count,
                 "steps": steps,
                 "training-intensity": intensity,
                 "target-every": round(500 * batch / intensity),  # the same updates
@@ -221,12 +221,12 @@ def exchange_small() -> list[Trial]:
 def units() -> list[Trial]:
     """Figure 2 of Stooke & Abbeel in small: the same steps by different numbers of learners, and of local steps."""
     kinds: dict[str, list[tuple[str, str]]] = {
-        "a3c": [(f"{n} learners", f"--learners {n} --num-simulators {8 * n}") for n in (1, 2, 4, 8)],
+        "a3c": [(f"{n} learners", f"--learners {n} --num-envs {8 * n}") for n in (1, 2, 4, 8)],
         "appo": [(f"{n} local steps", f"--local-steps {n}") for n in (1, 2, 3, 4)],
         "async-dqn": [(f"{n} learners", f"--learners {n}") for n in (1, 2, 4)],
         # Each of sixteen begins when it has a batch.
         "gorila": [
-            (f"{n} bundles", f"--learners {n} --num-simulators 16 --learning-starts 2048") for n in (1, 4, 16)
+            (f"{n} bundles", f"--learners {n} --num-envs 16 --learning-starts 2048") for n in (1, 4, 16)
         ],
     }
     return [
@@ -239,7 +239,7 @@ def units() -> list[Trial]:
 
 def local_steps() -> list[Trial]:
     """APPO with several local steps at a quarter of its step size, and by a quarter of its learners."""
-    kinds = {"8 learners": "--learning-rate 5e-4", "2 learners": "--learners 2 --num-simulators 16"}
+    kinds = {"8 learners": "--learning-rate 5e-4", "2 learners": "--learners 2 --num-envs 16"}
     return [
         _same_steps(
             f"{label}, {steps} local steps", "appo", seed, f"--local-steps {steps} {flags}", panel=label
@@ -258,7 +258,7 @@ def _same_steps(group: str, recipe: str, seed: int, flags: str, panel: str) -> T
 
 def exchange_atari() -> list[Trial]:
     """Breakout by two learners on a central store, and by agents that ask one model: hours, of one run or several."""
-    kinds = {"a3c": "--learners 2 --num-simulators 32", "ga3c": ""}
+    kinds = {"a3c": "--learners 2 --num-envs 32", "ga3c": ""}
     return [
         Trial(
             f"{recipe} Breakout",

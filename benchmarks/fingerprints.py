@@ -23,7 +23,7 @@ DISCRETE = ("a2c", "ppo", "dqn", "c51", "rainbow")
 RUNS = [(recipe, env) for recipe in DISCRETE for env in ("CartPole-v1", "ALE/Breakout-v5")] + [
     (recipe, "Pendulum-v1") for recipe in ("ddpg", "ppo")
 ]
-SETTINGS = {"steps": 3000, "threads": 1, "precision": "fp32", "simulators": "in-process", "device": "cpu"}
+SETTINGS = {"steps": 3000, "threads": 1, "precision": "fp32", "env_backend": "in-process", "device": "cpu"}
 
 
 def tensors(path: Path) -> str:

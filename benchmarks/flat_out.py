@@ -1,4 +1,4 @@
-"""Roles that neither act nor learn, at the ends of a replay memory or a parameter server: they show what it can do."""
+"""Roles that neither act nor learn, at the ends of a replay buffer or a parameter server: they show what it can do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veldt.systems.roles.independent_learner import IndependentPlan
 from veldt.systems.roles.learner import LearnerPlan
 
 
-def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: RateLimiter) -> None:
+def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, rate_limiter: RateLimiter) -> None:
     """In the place of an actor."""
     out, rng = slots.producer(plan.ring), np.random.default_rng(plan.number)
     template: dict[str, np.ndarray] = {}
@@ -39,10 +39,12 @@ def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace:
         for name, array in template.items():
             np.copyto(arrays[name], array)
         out.commit()
-        pace.steps_A[plan.number] += template["reward"].size
+        rate_limiter.steps_A[plan.number] += template["reward"].size
 
 
-def draw(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: RateLimiter) -> None:
+def draw(
+    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, rate_limiter: RateLimiter
+) -> None:
     """In the place of the learner."""
     client, rng, ordered = edge.client(), np.random.default_rng(0), 0
     while not control.stopping:
@@ -52,15 +54,15 @@ def draw(control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds
         batch = client.take(0.1)
         if batch is not None:
             client.update(batch, rng.random(len(batch.arrays["key"])), 0.1)
-            pace.updates_L[0] += 1
+            rate_limiter.updates_L[0] += 1
 
 
-def push(control: Control, plan: IndependentPlan, pace: RateLimiter, *edges: Slots | Weights) -> None:
+def push(control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, *edges: Slots | Weights) -> None:
     """In the place of a learner: a gradient, again and again."""
     torch.set_num_threads(1)
-    settings = plan.assembly.config.roles
+    settings = plan.run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
-    parameters: FlatParameters = plan.assembly.network()[1]
+    parameters: FlatParameters = plan.run_plan.network()[1]
     optimiser = ServerOptimiser(parameters, edges, settings, control, plan.rank)
     optimiser.begin()
     loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})

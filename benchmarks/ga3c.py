@@ -32,17 +32,17 @@ Setting = tuple[int, int]  # predictors, trainers
 def running(env: str, **settings: Any) -> Iterator[tuple[Any, Any, int]]:
     """A whole system with these settings, warm: its supervisor, its counts of steps, and the steps of a rollout."""
     config = with_settings(find("ga3c").config(env), {"evaluate_every": 0, **settings})
-    assembly = make_run_plan(config, resolve(env))
-    supervisor, edges = start_local(ga3c(assembly))
+    run_plan = make_run_plan(config, resolve(env))
+    supervisor, edges = start_local(ga3c(run_plan))
     supervisor.start()
     try:
         end = time.monotonic() + _PATIENCE_S
-        while not edges["pace"].updates_L[0]:
+        while not edges["rate_limiter"].updates_L[0]:
             supervisor.poll(0.05)
             if time.monotonic() > end:
                 raise SystemExit("nothing happens")
         heard(supervisor, _WARM_S)
-        yield supervisor, edges["pace"], assembly.horizon
+        yield supervisor, edges["rate_limiter"], run_plan.horizon
     finally:
         supervisor.kill()
 
@@ -75,12 +75,12 @@ def tps(env: str, setting: Setting, seconds: float) -> float:
     predictors, trainers = setting
     with running(env, predictors=predictors, trainers=trainers, tuner_interval=0.0) as (
         supervisor,
-        pace,
+        rate_limiter,
         steps,
     ):
-        before, begin = pace.steps, time.perf_counter()
+        before, begin = rate_limiter.steps, time.perf_counter()
         heard(supervisor, seconds)
-        return (pace.steps - before) / steps / (time.perf_counter() - begin)
+        return (rate_limiter.steps - before) / steps / (time.perf_counter() - begin)
 
 
 def main() -> None:

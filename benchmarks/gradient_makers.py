@@ -21,7 +21,7 @@ from veldt.learning.optimiser import CentralOptimiser
 from veldt.networks.flat import FlatParameters
 
 RULE = RMSProp()
-_BATCH = 80  # rows: 16 simulators x 5 steps
+_BATCH = 80  # rows: 16 envs x 5 steps
 _UPDATES = 3  # vectors that an update reads and writes: parameters, their accumulator, the learner's own copy
 
 

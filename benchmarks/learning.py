@@ -1,7 +1,7 @@
 """Does it learn? Trains recipes over seeds and writes the curves that docs/benchmarks.md shows.
 
     python benchmarks/learning.py small                 # CartPole-v1 and Acrobot-v1, both recipes, 5 seeds: minutes
-    python benchmarks/learning.py scale precision       # 8, 32, 128 simulators; bf16 against fp32: 75 minutes
+    python benchmarks/learning.py scale precision       # 8, 32, 128 envs; bf16 against fp32: 75 minutes
     python benchmarks/learning.py --seeds 1 q_scale     # only the first seed of each
     python benchmarks/learning.py plot OUT RUN [RUN ...] # a picture of runs that exist
 
@@ -123,8 +123,8 @@ def main() -> None:
             groups.setdefault(trial.panel or trial.env, {}).setdefault(trial.label, []).append(path)
             summary = json.loads((path / "summary.json").read_text())
             reason = "score" if summary["solved_at_seconds"] is not None else "steps"
-            figures = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['return_mean_100']:,.1f}"
-            print(f"| {trial.label} | {trial.seed} | {reason} | {figures} |", flush=True)
+            metrics = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['return_mean_100']:,.1f}"
+            print(f"| {trial.label} | {trial.seed} | {reason} | {metrics} |", flush=True)
         plot(groups, asked.pictures / f"learning-{name}.png")
 
 

@@ -45,26 +45,26 @@ def ours(shards: int, learners: int, pulls: bool, seconds: float) -> tuple[float
     changes = {
         "parameter_shards": shards,
         "learners": learners,
-        "num_simulators": learners,
+        "num_envs": learners,
         "evaluate_every": 0,
     }
-    changes |= {"max_staleness": 0, "fetch_every": 1 if pulls else 10**9, "device": "cpu"}
+    changes |= {"max_staleness": 0, "learner_sync_interval": 1 if pulls else 10**9, "device": "cpu"}
     changes |= {
         "optimiser": "adam",
         "precision": "fp32",
         "threads": 1,
-        "replay_size": 10_000,
+        "buffer_size": 10_000,
         "learning_starts": 1_000,
     }
     config = with_settings(find("gorila").config(ENV), changes)
-    assembly = make_run_plan(config, resolve(ENV))
-    graph = gorila(assembly)
+    run_plan = make_run_plan(config, resolve(ENV))
+    graph = gorila(run_plan)
     roles = [
         dataclasses.replace(role, entry=push) if role.name == "learner" else role for role in graph.roles
     ]
     supervisor, edges = start_local(dataclasses.replace(graph, roles=tuple(roles)))
     parts = [edges[f"part {shard}"] for shard in range(shards)]
-    total = len(assembly.network()[1].master)
+    total = len(run_plan.network()[1].master)
     whole = ShardedParameters(parts, np.empty(total, np.float32))
     supervisor.start()
 

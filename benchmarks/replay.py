@@ -1,12 +1,12 @@
-"""The replay memory beside what bounds it, on this machine, in one run: prints a Markdown table.
+"""The replay buffer beside what bounds it, on this machine, in one run: prints a Markdown table.
 
     python benchmarks/replay.py                    # a million Atari transitions, 8.4 GB (about two minutes)
     python benchmarks/replay.py --size 200_000     # less memory
-    python benchmarks/replay.py --json             # the figures as JSON
+    python benchmarks/replay.py --json             # the metrics as JSON
 
 - prioritised: a batch drawn and given new priorities, in rounds a second, against cpprb's C++ tree
   (`benchmarks/peers/setup.sh cpprb`)
-- assembly: states and next states of a batch from all over the ring, against copying as many bytes from one stretch of
+- run_plan: states and next states of a batch from all over the ring, against copying as many bytes from one stretch of
   memory to another with as many threads
 - append: a slot of frames, against copying them to where the ring's memory would be
 - memory: bytes of a transition, against those of its single frame
@@ -48,7 +48,7 @@ ACTION = ActionSpec("discrete", sizes=(18,), start=(0,))
 ATARI = EnvSpec({"": ArraySpec((104, 80), "uint8", 4)}, ACTION)
 NUMBER = EnvSpec({"": ArraySpec((1,), "float32")}, ACTION)
 BATCH, WIDTH, ITEMS = 512, 16, 2**20
-SHAPES = [(4, 16), (1, 256), (64, 16)]  # steps and simulators of slots
+SHAPES = [(4, 16), (1, 256), (64, 16)]  # steps and envs of slots
 
 
 def full_slot(spec: EnvSpec, steps: int, width: int) -> Trajectory:
@@ -84,7 +84,7 @@ def in_turn(repetitions: int, *works: Callable[[], object]) -> list[float]:
 
 
 def prioritised(repetitions: int) -> Iterator[Line]:
-    config = ReplayConfig(replay_size=ITEMS, replay="prioritised")
+    config = ReplayConfig(buffer_size=ITEMS, replay="prioritised")
     index = filled(NUMBER, 1, config, NStep(1, 0.99, False, False), 1).index
     assert isinstance(index, Prioritised)
     priority, rounds = np.random.default_rng(0).random((64, BATCH)), 2000
@@ -97,14 +97,16 @@ def prioritised(repetitions: int) -> Iterator[Line]:
     ours, theirs = [], []
     for _ in range(repetitions):
         ours.append(rounds / in_turn(1, draw_and_update)[0])
-        theirs.append(peer("cpprb", "cpprb_tree.py", "--items", str(ITEMS), "--batch", str(BATCH))["sps"])
+        theirs.append(
+            peer("cpprb", "cpprb_tree.py", "--items", str(ITEMS), "--batch-size", str(BATCH))["sps"]
+        )
     yield Line(
         f"prioritised, {BATCH} of 2^20, /s", statistics.median(ours), "cpprb", statistics.median(theirs)
     )
 
 
-def assembly(repetitions: int, size: int, threads: int) -> Iterator[Line]:
-    replay = filled(ATARI, WIDTH, ReplayConfig(replay_size=size), NStep(3, 0.99, True, True), threads)
+def run_plan(repetitions: int, size: int, threads: int) -> Iterator[Line]:
+    replay = filled(ATARI, WIDTH, ReplayConfig(buffer_size=size), NStep(3, 0.99, True, True), threads)
     (shape, nbytes), seeds = _batch_of(replay), iter(range(10**9))
     source, target = np.ones(shape, np.uint8), np.ones(shape, np.uint8)
     pool = ThreadPoolExecutor(threads)
@@ -127,11 +129,11 @@ def _batch_of(replay: ReplayBuffer) -> tuple[tuple[int, ...], int]:
 
 def append(repetitions: int) -> Iterator[Line]:
     for steps, width in SHAPES:
-        config = ReplayConfig(replay_size=20_000, replay="prioritised")
+        config = ReplayConfig(buffer_size=20_000, replay="prioritised")
         replay = filled(ATARI, width, config, NStep(3, 0.99, True, True), 1)
         slot = full_slot(ATARI, steps, width)
         frames = slot.observation[""][slot.history + 1 :]
-        room = np.ones((config.replay_size // (steps * width), *frames.shape), np.uint8)
+        room = np.ones((config.buffer_size // (steps * width), *frames.shape), np.uint8)
         places = itertools.cycle(room)
         works = (
             partial(replay.append, slot),
@@ -143,13 +145,13 @@ def append(repetitions: int) -> Iterator[Line]:
 
 def memory(size: int) -> Iterator[Line]:
     for kind in ("uniform", "prioritised"):
-        config = ReplayConfig(replay_size=size, replay=kind)  # type: ignore[arg-type]
+        config = ReplayConfig(buffer_size=size, replay=kind)  # type: ignore[arg-type]
         each = replay_bytes(ATARI, WIDTH, config, NStep(3, 0.99, True, True)) / size
         yield Line(f"memory, {kind}, bytes a transition", each, "a single frame", 104 * 80, True)
 
 
 def disk(size: int, scratch: Path) -> Iterator[Line]:
-    config, returns = ReplayConfig(replay_size=size), NStep(3, 0.99, True, True)
+    config, returns = ReplayConfig(buffer_size=size), NStep(3, 0.99, True, True)
     with tempfile.TemporaryDirectory(dir=scratch) as directory:
         path = Path(directory)
         replay = filled(ATARI, WIDTH, config, returns, 1)
@@ -194,15 +196,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--size", type=int, default=1_000_000, help="Atari transitions in the ring")
-    parser.add_argument("--threads", type=int, default=len(allowed_cores()), help="for assembly")
+    parser.add_argument("--threads", type=int, default=len(allowed_cores()), help="for run_plan")
     parser.add_argument("--scratch", type=Path, default=Path("."), help="where the disk is measured")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
+    parser.add_argument("--json", action="store_true", help="print the metrics as JSON instead of a table")
     asked = parser.parse_args()
     lines: list[Line] = []
     measurements = (
         prioritised(asked.repetitions),
-        assembly(6 * asked.repetitions, asked.size, asked.threads),
+        run_plan(6 * asked.repetitions, asked.size, asked.threads),
         append(asked.repetitions),
         memory(asked.size),
         disk(asked.size, asked.scratch),
@@ -212,8 +214,8 @@ def main() -> None:
     for line in itertools.chain(*measurements):
         lines.append(line)
         if not asked.json:
-            figures = f"{line.veldt:,.1f} | {line.peer} | {line.theirs:,.1f}"
-            print(f"| {line.what} | {figures} | {line.ratio:.2f} |", flush=True)
+            metrics = f"{line.veldt:,.1f} | {line.peer} | {line.theirs:,.1f}"
+            print(f"| {line.what} | {metrics} | {line.ratio:.2f} |", flush=True)
     if asked.json:
         print(json.dumps([vars(line) | {"ratio": line.ratio} for line in lines], indent=1))
 

@@ -47,14 +47,15 @@ def weights() -> None:
 def beside(env: str, seconds: float) -> None:
     """Updates and steps per second of a whole Ape-X, of its learner alone, and of its actors alone."""
     config = find("apex-dqn").config(env)
-    changes = {"actors": 2, "num_simulators": 16, "evaluator_share": 0.0, "evaluate_every": 0, "threads": 1}
-    config = with_settings(config, changes | {"learning_starts": max(1000, config.learn.batch)})
+    changes = {"actors": 2, "num_envs": 16, "evaluator_share": 0.0, "evaluate_every": 0, "threads": 1}
+    config = with_settings(config, changes | {"learning_starts": max(1000, config.learn.batch_size)})
     graph = apex(make_run_plan(config, resolve(env)))
     together = _rates(graph, seconds)
     learner = _rates(graph, seconds, stops=("actor",))
     actors = _rates(graph, seconds, stops=("learner",))
     print(
-        f"{env}, batch {config.learn.batch:,}: learner {together[0]:,.1f} updates/s beside actors, ", end=""
+        f"{env}, batch {config.learn.batch_size:,}: learner {together[0]:,.1f} updates/s beside actors, ",
+        end="",
     )
     print(f"{learner[0]:,.1f} without: {together[0] / learner[0]:.2f}")
     print(f"{env}: actors {together[1]:,.0f} SPS beside the learner, {actors[1]:,.0f} without: ", end="")
@@ -74,13 +75,11 @@ def solve(recipes: Sequence[str]) -> None:
 
 
 def rllib(env: str) -> None:
-    """Steps per second of IMPALA with 8 actors while it learns, and of RLlib's with as many simulators."""
-    print(
-        "| simulators of each of 8 actors | impala, SPS | RLlib, new API | RLlib, old API | of the better |"
-    )
+    """Steps per second of IMPALA with 8 actors while it learns, and of RLlib's with as many envs."""
+    print("| envs of each of 8 actors | impala, SPS | RLlib, new API | RLlib, old API | of the better |")
     print("| --- " * 5 + "|")
     for count in (1, 8, 32):
-        sizes = ("--num-simulators", str(8 * count), "--unrolls", str(max(8, count)))
+        sizes = ("--num-envs", str(8 * count), "--unrolls", str(max(8, count)))
         run = train(
             "impala", "--env", env, "--actors", "8", *sizes, "--steps", str(max(200_000, 30_000 * count))
         )
@@ -96,20 +95,22 @@ def rllib(env: str) -> None:
 def _rates(graph: Graph, seconds: float, stops: Sequence[str] = ()) -> tuple[float, float]:
     """Updates and steps per second; roles named in `stops` are stopped after the memory has been filled."""
     supervisor, edges = start_local(graph)
-    pace = edges["pace"]
-    pace.intensity = 0.0  # neither waits for the other
+    rate_limiter = edges["rate_limiter"]
+    rate_limiter.intensity = 0.0  # neither waits for the other
     supervisor.start()
     try:
         with _pinned(supervisor):
-            _look_until(supervisor, lambda: pace.updates_L.sum() > 20)
+            _look_until(supervisor, lambda: rate_limiter.updates_L.sum() > 20)
             for process in _processes():
                 if process.name().startswith(tuple(stops)) and stops:
                     process.suspend()
             _look_for(supervisor, 1.0)
-            before = int(pace.updates_L.sum()), pace.steps, time.perf_counter()
+            before = int(rate_limiter.updates_L.sum()), rate_limiter.steps, time.perf_counter()
             _look_for(supervisor, seconds)
             took = time.perf_counter() - before[2]
-            return (int(pace.updates_L.sum()) - before[0]) / took, (pace.steps - before[1]) / took
+            return (int(rate_limiter.updates_L.sum()) - before[0]) / took, (
+                rate_limiter.steps - before[1]
+            ) / took
     finally:
         supervisor.kill()
 

@@ -1,4 +1,4 @@
-"""One side of a comparison: a peer's script or a veldt command is run, and its figures are read."""
+"""One side of a comparison: a peer's script or a veldt command is run, and its metrics are read."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from running import train
 
 RUNS = {
     "apex-dqn CartPole-v1": ["apex-dqn", "--env", "CartPole-v1", "--steps", "60000"],
-    "impala CartPole-v1": ["impala", "--env", "CartPole-v1", "--steps", "150000", "--num-simulators", "16"],
+    "impala CartPole-v1": ["impala", "--env", "CartPole-v1", "--steps", "150000", "--num-envs", "16"],
     "apex-dqn Breakout": [
         *["apex-dqn", "--env", "ALE/Breakout-v5", "--steps", "12000", "--learning-starts", "2000"],
-        *["--num-simulators", "16", "--replay-size", "20000", "--batch", "64", "--training-intensity", "1"],
+        *["--num-envs", "16", "--buffer-size", "20000", "--batch-size", "64", "--training-intensity", "1"],
     ],
 }
 COMMON = ["--actors", "2", "--seed", "1", "--log-every", "0.5", "--evaluator-share", "0"]

@@ -59,7 +59,7 @@ def assumed_table() -> Iterator[str]:
 
 def published_table(found: dict[str, Any]) -> Iterator[str]:
     """Their devices and cores, this model."""
-    core = 1 / (35_700 / 32)  # table 3 of Stooke & Abbeel: 256 simulators on 32 cores
+    core = 1 / (35_700 / 32)  # table 3 of Stooke & Abbeel: 256 envs on 32 cores
     on_policy = replace(costs(found, "a3c", "a2c", device=P100), simulate=core)
     values = costs(found, "dqn", "dqn", device=P100)
     # Neither dueling nor double: 30 million a pass, and four passes. A bundle of Gorila without its server is the unit.
@@ -70,7 +70,7 @@ def published_table(found: dict[str, Any]) -> Iterator[str]:
     yield "| published | steps/s | model | model / published | binds |\n| --- | ---: | ---: | ---: | --- |"
     update = values.update_at(512) + values.carry(512 * values.row_bytes)
     rows: list[tuple[str, float, Sequence[Chain] | float]] = [
-        ("A2C, 1 P100, 4 + 1 cores, 16 simulators (table 2)", hours / 3.8, synchronous(on_policy, 1, 4, 4)),
+        ("A2C, 1 P100, 4 + 1 cores, 16 envs (table 2)", hours / 3.8, synchronous(on_policy, 1, 4, 4)),
         ("A2C, 8 P100, 32 + 8 cores", hours / 0.59, synchronous(on_policy, 8, 32, 4)),
         ("A3C, 8 P100", hours / 0.65, asynchronous(on_policy, 8, 32, 4)),
         ("PPO, 1 P100, 8 x 256", hours / 4.4, synchronous(on_policy, 1, 4, 2, 256, 4, 4)),
@@ -166,13 +166,13 @@ def check_table(found: dict[str, Any], seconds: float) -> Iterator[str]:
     unrolls, values = costs(found, "a3c", "vtrace"), costs(found, "dqn", "dqn")
     runs: list[tuple[str, str, dict[str, Any], Sequence[Chain]]] = []
     for w in (1, 8, 32):
-        settings = {"actors": 8, "num_simulators": 8 * w, "unrolls": max(8, w)}
+        settings = {"actors": 8, "num_envs": 8 * w, "unrolls": max(8, w)}
         runs.append(("impala", CARTPOLE, settings, impala(small, 1, 8, w, 20, max(8, w))))
-    hosts = {"hosts": 2, "num_simulators": 32, "training_rows": 160}
+    hosts = {"agent_processes": 2, "num_envs": 32, "training_rows": 160}
     runs += [
-        ("impala", BREAKOUT, {"actors": 2, "num_simulators": 32}, impala(unrolls, 1, 2)),
-        ("apex-dqn", CARTPOLE, {"actors": 2, "num_simulators": 16}, apex(small_dqn, 1, 2, 8, 128, shards=1)),
-        ("apex-dqn", BREAKOUT, {"actors": 2, "num_simulators": 32}, apex(values, 1, 2, shards=1)),
+        ("impala", BREAKOUT, {"actors": 2, "num_envs": 32}, impala(unrolls, 1, 2)),
+        ("apex-dqn", CARTPOLE, {"actors": 2, "num_envs": 16}, apex(small_dqn, 1, 2, 8, 128, shards=1)),
+        ("apex-dqn", BREAKOUT, {"actors": 2, "num_envs": 32}, apex(values, 1, 2, shards=1)),
         (
             "ga3c",
             BREAKOUT,
@@ -188,12 +188,12 @@ def check_table(found: dict[str, Any], seconds: float) -> Iterator[str]:
             "apex-dqn": {"actor": chains[0], "replay": chains[1], "learner": chains[2]},
             "ga3c": {"agents": chains[0], "model": [*chains[1], *chains[2]]},
         }
-        model, processes = roles[recipe], settings.get("actors") or settings["hosts"]
-        name = f"{recipe}, {env}, {processes} x {settings['num_simulators'] // processes}"
+        model, processes = roles[recipe], settings.get("actors") or settings["agent_processes"]
+        name = f"{recipe}, {env}, {processes} x {settings['num_envs'] // processes}"
         for role, chain in model.items():
             demand = _demand_s([chain])
-            figures = f"{1e6 * demand:,.1f} | {1e6 * spent[role]:,.1f} | {demand / spent[role]:.2f}"
-            yield f"| {name} | {role} | {figures} |"
+            metrics = f"{1e6 * demand:,.1f} | {1e6 * spent[role]:,.1f} | {demand / spent[role]:.2f}"
+            yield f"| {name} | {role} | {metrics} |"
             name = ""
 
 

@@ -1,4 +1,4 @@
-"""What whole systems take of this machine's cores, for the model's figures to be set against."""
+"""What whole systems take of this machine's cores, for the model's metrics to be set against."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def core_seconds(recipe: str, env: str, settings: dict[str, Any], seconds: float
     config = find(recipe).config(env)
     common: dict[str, Any] = {"evaluate_every": 0, "threads": 1, "precision": "fp32"}
     if config.replay is not None:
-        common |= {"replay_size": 20_000, "learning_starts": 2_000}
+        common |= {"buffer_size": 20_000, "learning_starts": 2_000}
     common |= {"tuner_interval": 0.0} if recipe == "ga3c" else {"evaluator_share": 0.0}
     config = with_settings(config, common | settings)
     graph: Graph = _SYSTEMS[recipe](make_run_plan(config, resolve(env)))
     supervisor, edges = start_local(graph)
-    pace = edges["pace"]
+    rate_limiter = edges["rate_limiter"]
     supervisor.start()
 
     def look_until(end: float) -> None:
@@ -41,15 +41,15 @@ def core_seconds(recipe: str, env: str, settings: dict[str, Any], seconds: float
 
     try:
         patience = time.monotonic() + _PATIENCE_S
-        while pace.updates_L.sum() < 10:
+        while rate_limiter.updates_L.sum() < 10:
             look_until(time.monotonic() + 0.05)
             if time.monotonic() > patience:
                 raise SystemExit("nothing happens")
         look_until(time.monotonic() + 2.0)  # what is compiled is compiled then
         roles = [role.name for role in graph.roles]
-        before, steps, begin = _spent(roles), pace.steps, time.monotonic()
+        before, steps, begin = _spent(roles), rate_limiter.steps, time.monotonic()
         look_until(begin + seconds)
-        after, made, took = _spent(roles), pace.steps - steps, time.monotonic() - begin
+        after, made, took = _spent(roles), rate_limiter.steps - steps, time.monotonic() - begin
     finally:
         supervisor.kill()
     return {role: (after[role] - before[role]) / made for role in roles} | {"sps": made / took}

@@ -1,7 +1,7 @@
 """What each role and edge costs on this machine, in seconds of one core's own time (what others do there is not in it).
 
 Each cost is a list of points (how many, seconds): rows of a batch, bytes, parameters, agents. `scaling_model.py` puts
-lines through them. Edges are measured in `scaling_edges.py`, simulators, inference and updates here.
+lines through them. Edges are measured in `scaling_edges.py`, envs, inference and updates here.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from veldt.tracking.stage_clock import StageClock
 BREAKOUT, CARTPOLE = "ALE/Breakout-v5", "CartPole-v1"
 # By network and algorithm: a recipe, its environment, and settings of several sizes.
 _UNITS: list[tuple[str, str, str, str, list[dict[str, Any]]]] = [
-    ("a3c", "a2c", "a2c", BREAKOUT, [{"num_simulators": n} for n in (2, 8, 16, 64)]),
-    ("a3c", "ppo", "ppo", BREAKOUT, [{"batch": 512}]),
-    ("a3c", "vtrace", "impala", BREAKOUT, [{"num_simulators": n} for n in (8, 32)]),
-    ("dqn", "dqn", "apex-dqn", BREAKOUT, [{"num_simulators": 1, "batch": 32}]),
-    ("dqn", "dqn", "apex-dqn", BREAKOUT, [{"num_simulators": n, "batch": 8 * n} for n in (16, 64)]),
-    ("small", "vtrace small", "impala", CARTPOLE, [{"num_simulators": n} for n in (1, 8, 32, 256)]),
-    ("small dqn", "dqn small", "apex-dqn", CARTPOLE, [{"num_simulators": n, "batch": 128} for n in (1, 8)]),
+    ("a3c", "a2c", "a2c", BREAKOUT, [{"num_envs": n} for n in (2, 8, 16, 64)]),
+    ("a3c", "ppo", "ppo", BREAKOUT, [{"batch_size": 512}]),
+    ("a3c", "vtrace", "impala", BREAKOUT, [{"num_envs": n} for n in (8, 32)]),
+    ("dqn", "dqn", "apex-dqn", BREAKOUT, [{"num_envs": 1, "batch_size": 32}]),
+    ("dqn", "dqn", "apex-dqn", BREAKOUT, [{"num_envs": n, "batch_size": 8 * n} for n in (16, 64)]),
+    ("small", "vtrace small", "impala", CARTPOLE, [{"num_envs": n} for n in (1, 8, 32, 256)]),
+    ("small dqn", "dqn small", "apex-dqn", CARTPOLE, [{"num_envs": n, "batch_size": 128} for n in (1, 8)]),
 ]
 
 
@@ -73,18 +73,18 @@ def measured(seconds: float) -> dict[str, Any]:
 def _unit(
     points: Points, names: tuple[str, str], recipe: str, env: str, settings: dict[str, Any], seconds: float
 ) -> int:
-    """Simulators, inference and updates of a sampler-learner in this process; returns its network's parameters."""
+    """Envs, inference and updates of a sampler-learner in this process; returns its network's parameters."""
     network, algorithm = names
-    common = {"simulators": "in-process", "alternate": "off", "threads": 1, "precision": "fp32"}
+    common = {"env_backend": "in-process", "alternate": "off", "threads": 1, "precision": "fp32"}
     config = find(recipe).config(env)
     if config.replay is not None:
-        common |= {"replay_size": 20_000, "learning_starts": 1_000}
+        common |= {"buffer_size": 20_000, "learning_starts": 1_000}
     if not config.in_one_process:
-        common.pop("simulators"), common.pop("alternate")
+        common.pop("envs"), common.pop("alternate")
         common |= {"actors": 1, "evaluator_share": 0.0}
-    config = with_settings(config, common | {"decorrelate": 0, "evaluate_every": 0} | settings)
-    assembly, clock = make_run_plan(config, resolve(env)), _CoreClock()
-    unit, updates, steps = SamplerLearner(assembly, WorkerRank(1), clock, None, lambda _: None), 0, 0
+    config = with_settings(config, common | {"random_start_steps": 0, "evaluate_every": 0} | settings)
+    run_plan, clock = make_run_plan(config, resolve(env)), _CoreClock()
+    unit, updates, steps = SamplerLearner(run_plan, WorkerRank(1), clock, None, lambda _: None), 0, 0
 
     def updated(*_: object) -> None:
         nonlocal updates
@@ -102,10 +102,10 @@ def _unit(
         took = time.process_time() - begin
         spent = {stage: value - before[stage] for stage, value in clock.seconds.items()}
         horizon, width = unit.slot.steps, unit.slot.width
-        # Everything around simulators is theirs: games that are followed, rows that are carried over.
+        # Everything around envs is theirs: games that are followed, rows that are carried over.
         around = took - spent["infer"] - spent["train"] - spent["replay"]
         learned = phases * horizon * width * getattr(config.learn, "epochs", 1) / updates
-        rows = round(learned) if config.replay is None else config.learn.batch
+        rows = round(learned) if config.replay is None else config.learn.batch_size
         add(points, f"simulate {env}", 1, around / made)
         add(points, f"infer {network}", width, spent["infer"] / (phases * horizon))
         add(points, f"update {algorithm}", rows, spent["train"] / updates)

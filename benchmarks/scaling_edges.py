@@ -77,7 +77,7 @@ def slots(points: Points, seconds: float) -> None:
 
 def shard(points: Points, seconds: float) -> None:
     """Rows stored, drawn into a batch, and given new priorities, in a memory of 50,000 stacked frames."""
-    config, returns = ReplayConfig(replay_size=50_000, replay="prioritised"), NStep(3, 0.99, True, True)
+    config, returns = ReplayConfig(buffer_size=50_000, replay="prioritised"), NStep(3, 0.99, True, True)
     memory, rng = replay.filled(replay.ATARI, 16, config, returns, 1), np.random.default_rng(0)
     for steps in (4, 64):
         slot = replay.full_slot(replay.ATARI, steps, 16)

@@ -80,7 +80,7 @@ def predicted(chains: Sequence[Chain]) -> Prediction:
 
 
 def alternating(first: Station, second: Station, *rest: Station) -> list[Chain]:
-    """Two groups of simulators: the quicker of the first two is hidden behind the slower, and the rest takes turns."""
+    """Two groups of envs: the quicker of the first two is hidden behind the slower, and the rest takes turns."""
     slower, quicker = sorted((first, second), key=lambda station: -station.least_s)
     return [(slower, *rest), (quicker,)]
 

@@ -1,6 +1,6 @@
 """The stations of each system, and what one step takes of them.
 
-An actor is a core that steps `width` simulators. Learning is on devices, or where there are none on a core. Edges are
+An actor is a core that steps `width` envs. Learning is on devices, or where there are none on a core. Edges are
 those of one machine, or Ray's letters (`by_ray`), of which each end pays for packing its own.
 """
 
@@ -83,11 +83,11 @@ def asynchronous(
 
 
 def _acting(c: Costs, gpus: float, actors: float, width: int) -> tuple[Station, Station]:
-    """Simulators in worker processes, and inference for one of a unit's two groups, which wakes its workers."""
+    """Envs in worker processes, and inference for one of a unit's two groups, which wakes its workers."""
     workers = actors / gpus
     group = workers * width / 2
     return (
-        Station("simulators", c.simulate, actors),
+        Station("envs", c.simulate, actors),
         Station("inference", (c.infer_at(group) + workers * c["wake"](1)) / group, gpus),
     )
 
@@ -119,7 +119,7 @@ def gorila(
     if gpus:
         return [*alternating(*_acting(c, gpus, actors, width), *learning), server]
     acting = (
-        Station("simulators", c.simulate, bundles),
+        Station("envs", c.simulate, bundles),
         Station("inference", c.infer(width) / width, bundles),
     )
     return [(*acting, *learning), server]
@@ -151,7 +151,7 @@ def apex(
     batch: int = 512,
     intensity: float = 8.0,
     shards: int = 4,
-    pull_every: int = 100,
+    actor_sync_interval: int = 100,
     flush: int = 50,
     by_ray: bool = False,
 ) -> list[Chain]:
@@ -165,7 +165,7 @@ def apex(
         # Letters of some batches each, as the learner's orders come: their bytes are what counts.
         mailed_s = intensity * c["letter"].each * c.row_bytes
     actor_s = c.simulate + c.infer(width) / width * (1 + width / slot) + copied_s
-    actor_s += c["pull"](c.parameter_bytes) / pull_every
+    actor_s += c["pull"](c.parameter_bytes) / actor_sync_interval
     shard_s = (
         c["add"](slot) / slot + mail_s + mailed_s + intensity * (c["draw"](part) + c["renew"](part)) / part
     )

@@ -5,7 +5,7 @@
 
 Ours is the graph of Ape-X with other people at its ends: actors that have nothing to do but to hand over the same slot,
 and a learner that learns nothing. The peer is a Ray actor that holds cpprb's buffer. The rows are those of CartPole-v1
-and of Atari's frames; a neighbour's figures are from the same minute.
+and of Atari's frames; a neighbour's metrics are from the same minute.
 """
 
 from __future__ import annotations
@@ -38,25 +38,28 @@ ROWS: Mapping[str, tuple[int, list[str]]] = {
 def ours(env: str, items: int, shards: int, seconds: float) -> tuple[float, float, int]:
     """Adds and samples a second, and transitions in a block."""
     config: TrainConfig = find("apex-dqn").config(env)
-    changes = {"actors": ADDERS, "shards": shards, "num_simulators": 4 * ADDERS, "batch": BATCH}
-    changes |= {"replay_size": items, "evaluator_share": 0.0, "evaluate_every": 0, "learning_starts": BATCH}
+    changes = {"actors": ADDERS, "shards": shards, "num_envs": 4 * ADDERS, "batch_size": BATCH}
+    changes |= {"buffer_size": items, "evaluator_share": 0.0, "evaluate_every": 0, "learning_starts": BATCH}
     graph = apex(make_run_plan(with_settings(config, changes | {"training_intensity": 1.0}), resolve(env)))
     ends = {"actor": add, "learner": draw}
     roles = [dataclasses.replace(role, entry=ends.get(role.name, role.entry)) for role in graph.roles]
     supervisor, edges = start_local(dataclasses.replace(graph, roles=tuple(roles)))
-    pace = edges["pace"]
+    rate_limiter = edges["rate_limiter"]
     supervisor.start()
     try:
         deadline = time.monotonic() + 120
-        while pace.steps < 1.2 * items or not pace.updates_L.any():
+        while rate_limiter.steps < 1.2 * items or not rate_limiter.updates_L.any():
             supervisor.poll(0.05)
             if time.monotonic() > deadline:
                 raise SystemExit("nothing happens")
-        before, begin = (pace.steps, int(pace.updates_L[0])), time.perf_counter()
+        before, begin = (rate_limiter.steps, int(rate_limiter.updates_L[0])), time.perf_counter()
         while time.perf_counter() < begin + seconds:
             supervisor.poll(0.1)
         took = time.perf_counter() - begin
-        rates = (pace.steps - before[0]) / took, (int(pace.updates_L[0]) - before[1]) * BATCH / took
+        rates = (
+            (rate_limiter.steps - before[0]) / took,
+            (int(rate_limiter.updates_L[0]) - before[1]) * BATCH / took,
+        )
     finally:
         supervisor.kill()
     return *rates, graph.roles[2].plans[0].steps * 4
@@ -78,7 +81,7 @@ def main() -> None:
         for _ in range(asked.rounds):
             adds, samples, block = ours(env, items, 4, asked.seconds)
             theirs = peer(
-                "ray", "ray_cpprb.py", "--items", str(items), "--block", str(block), "--batch", str(BATCH),
+                "ray", "ray_cpprb.py", "--items", str(items), "--block", str(block), "--batch-size", str(BATCH),
                 "--adders", str(ADDERS), "--seconds", str(asked.seconds), *shape,
             )  # fmt: skip
             found.append((adds, theirs["adds"], samples, theirs["samples"]))

@@ -1,4 +1,4 @@
-"""veldt beside its peers, on this machine, in one run: prints a Markdown table and writes the raw figures.
+"""veldt beside its peers, on this machine, in one run: prints a Markdown table and writes the raw metrics.
 
     python benchmarks/table.py                         # everything (about 20 minutes on two cores)
     python benchmarks/table.py atari a2c               # some rows
@@ -41,7 +41,7 @@ class Line:
 
 def atari(seconds: int, cleanrl: Path | None) -> list[Line]:
     """Steps delivered network-ready, without inference."""
-    bench = veldt("bench", "sampling", "--seconds", str(seconds), "--json")["figures"]
+    bench = veldt("bench", "sampling", "--seconds", str(seconds), "--json")["metrics"]
     ours = bench["simulate, network-ready, no inference"]["sps"]
     bare = peer("envpool", "ale_bare.py", "--seconds", str(seconds))["sps"]
     cores = len(os.sched_getaffinity(0))
@@ -50,7 +50,7 @@ def atari(seconds: int, cleanrl: Path | None) -> list[Line]:
         theirs = peer("envpool", "atari_pools.py", "--pool", pool, "--seconds", str(seconds))["sps"]
         lines.append(Line("native Atari, Breakout", ours, pool, theirs))
     partial = peer(
-        "envpool", "atari_pools.py", "--pool", "ale-vector", "--batch", "8", "--seconds", str(seconds)
+        "envpool", "atari_pools.py", "--pool", "ale-vector", "--batch-size", "8", "--seconds", str(seconds)
     )
     lines.append(Line("native Atari, Breakout", ours, "ale-vector, partial batches", partial["sps"]))
     both = bench["sampling"]
@@ -63,18 +63,14 @@ def atari(seconds: int, cleanrl: Path | None) -> list[Line]:
 def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
     """Worker processes on an environment of a few microseconds, where the hand-over is everything."""
     lines = []
-    for simulators in (16, 64):
-        arguments = ("--env", "CartPole-v1", "--recipe", "ppo", "--num-simulators", str(simulators))
+    for envs in (16, 64):
+        arguments = ("--env", "CartPole-v1", "--recipe", "ppo", "--num-envs", str(envs))
         bench = veldt(
             "bench", "sampling", *arguments, "--processes", "2", "--seconds", str(seconds), "--json"
         )
-        ours = bench["figures"]["simulate, network-ready, no inference"]["sps"]
-        theirs = peer(
-            "envpool", "cartpole_async.py", "--simulators", str(simulators), "--seconds", str(seconds)
-        )
-        lines.append(
-            Line(f"CartPole-v1, worker processes, {simulators}", ours, "AsyncVectorEnv", theirs["sps"])
-        )
+        ours = bench["metrics"]["simulate, network-ready, no inference"]["sps"]
+        theirs = peer("envpool", "cartpole_async.py", "--env-backend", str(envs), "--seconds", str(seconds))
+        lines.append(Line(f"CartPole-v1, worker processes, {envs}", ours, "AsyncVectorEnv", theirs["sps"]))
     return lines
 
 
@@ -94,9 +90,7 @@ def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
 
 def ppo(seconds: int, cleanrl: Path | None) -> list[Line]:
     """PPO on Breakout, 8 x 128, 4 epochs of 4 minibatches, DQN-Net on 84x84."""
-    settings = (
-        "--network dqn --preprocessing 84x84 --num-simulators 8 --batch 1024 --epochs 4 --minibatches 4"
-    )
+    settings = "--network dqn --preprocessing 84x84 --num-envs 8 --batch-size 1024 --epochs 4 --minibatches 4"
     ours = train("ppo", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 800), *settings.split())["sps"]
     if cleanrl is None:
         return [Line("PPO, Breakout, 8 x 128", ours, _NO_CLEANRL, float("nan"))]
@@ -109,13 +103,13 @@ def ppo(seconds: int, cleanrl: Path | None) -> list[Line]:
 def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
     """DQN on Breakout once it learns: batch 32, each step used 8 times, DQN-Net on 84x84, Adam, ε at its end.
 
-    veldt has its recipe's 16 simulators, 4 steps of each and then 16 updates, and bf16 where that measures faster.
-    CleanRL's script has one simulator; SB3 is tried with one, as in RL Zoo, and with 8. All have the better number of
+    veldt has its recipe's 16 envs, 4 steps of each and then 16 updates, and bf16 where that measures faster.
+    CleanRL's script has one env; SB3 is tried with one, as in RL Zoo, and with 8. All have the better number of
     torch threads.
     """
     settings = (
-        "--network dqn --preprocessing 84x84 --num-simulators 16 --horizon 4 --batch 32 --training-intensity 8 "
-        "--optimiser adam --learning-rate 1e-4 --target-every 1000 --replay-size 100000 --learning-starts 1000 "
+        "--network dqn --preprocessing 84x84 --num-envs 16 --horizon 4 --batch-size 32 --training-intensity 8 "
+        "--optimiser adam --learning-rate 1e-4 --target-update-interval 1000 --buffer-size 100000 --learning-starts 1000 "
         "--epsilon-steps 1000 --epsilon-end 0.01 --evaluate-every 0 --checkpoint-replay none --log-every 0.5"
     )
     steps = str(2_000 + seconds * 250)
@@ -128,8 +122,8 @@ def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
     what = "DQN, Breakout, batch 32, intensity 8"
     arguments = ("--seconds", str(seconds))
     sb3 = {
-        f"SB3, {count} simulators, {vector}": best(
-            "sb3", "sb3_dqn_breakout.py", "--simulators", count, "--vector", vector, *arguments
+        f"SB3, {count} envs, {vector}": best(
+            "sb3", "sb3_dqn_breakout.py", "--env-backend", count, "--vector", vector, *arguments
         )
         for count, vector in (("1", "dummy"), ("8", "dummy"), ("8", "subproc"))
     }
@@ -140,7 +134,7 @@ def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
         return [*lines, Line(what, ours, _NO_CLEANRL, float("nan"))]
     source = str(cleanrl / "cleanrl" / "dqn_atari.py")
     theirs = best("sb3", "cleanrl_dqn.py", "--source", source, *arguments)
-    return [*lines, Line(what, ours, "CleanRL dqn_atari, 1 simulator", theirs)]
+    return [*lines, Line(what, ours, "CleanRL dqn_atari, 1 env", theirs)]
 
 
 def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
@@ -174,7 +168,7 @@ def main() -> None:
     parser.add_argument(
         "--cleanrl", type=Path, metavar="CLONE", help="a clone of CleanRL, at the commit of peers/README.md"
     )
-    parser.add_argument("--out", type=Path, help="write the raw figures as JSON")
+    parser.add_argument("--out", type=Path, help="write the raw metrics as JSON")
     asked = parser.parse_args()
     if asked.cleanrl and not (asked.cleanrl / "cleanrl" / "dqn_atari.py").is_file():
         parser.error(
@@ -188,8 +182,8 @@ def main() -> None:
         print(f"measuring {name} ...", file=sys.stderr)
         for line in ROWS[name](asked.seconds, asked.cleanrl):
             decimals = 1 if line.less_is_better else 0
-            figures = f"{line.veldt:,.{decimals}f} | {line.peer} | {line.theirs:,.{decimals}f}"
-            print(f"| {line.what} | {figures} | {line.ratio:.2f} |", flush=True)
+            metrics = f"{line.veldt:,.{decimals}f} | {line.peer} | {line.theirs:,.{decimals}f}"
+            print(f"| {line.what} | {metrics} | {line.ratio:.2f} |", flush=True)
             lines.append(line)
     if asked.out:
         asked.out.write_text(json.dumps([vars(line) | {"ratio": line.ratio} for line in lines], indent=1))

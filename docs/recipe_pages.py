@@ -1,4 +1,4 @@
-"""Writes what is generated on the pages of the recipes (docs/recipes): figures, settings, the index.
+"""Writes what is generated on the pages of the recipes (docs/recipes): metrics, settings, the index.
 
     python docs/recipe_pages.py
 
@@ -25,15 +25,15 @@ FIGURES: Mapping[str, str] = {
     "synchronous": """
            +----------------- weights (sample, learn, sample ...) -----------------+
            v                                                                       |
-        sampler ==rows==> fresh rollout, or replay memory ==batches==> learner 0 --+
+        sampler ==rows==> fresh rollout, or replay buffer ==batches==> learner 0 --+
          |   ^                                                             |
- actions |   | rows        simulators in two groups:                gradient, mean   (--learners N: each with
-         v   |             one steps while actions                         |          simulators and sampler)
-       simulators          of the other are computed                   learner 1 ...
+ actions |   | rows        envs in two groups:                gradient, mean   (--learners N: each with
+         v   |             one steps while actions                         |          envs and sampler)
+       envs          of the other are computed                   learner 1 ...
 """,
     "asynchronous": """
         unit 0 --gradient--> +---------+
-        unit 1 --gradient--> | chunk 0 |        unit: simulators, sampler, rollout or replay memory, learner
+        unit 1 --gradient--> | chunk 0 |        unit: envs, sampler, rollout or replay buffer, learner
         ...   <--parameters- | chunk 1 |        store: parameters and the rule's state, a lock for each chunk
                              | chunk 2 |
                              +---------+
@@ -46,9 +46,9 @@ FIGURES: Mapping[str, str] = {
            +------- training queue ------> trainers ----+       tuner: how many of each
 """,
     "gorila": """
-bundle 0: simulators, memory, learner ==gradient, version==> ring 0 --+
+bundle 0: envs, memory, learner ==gradient, version==> ring 0 --+
                                                                       +==> parameter shard 0: parameters, rule's state
-bundle 1: simulators, memory, learner ==gradient, version==> ring 1 --+              |
+bundle 1: envs, memory, learner ==gradient, version==> ring 1 --+              |
    ^                                                                                 |
    +-------------------------- part 0 (newest wins) ---------------------------------+   ... so each other shard
 
@@ -63,7 +63,7 @@ actors ==slots==> replay shards ==rows of batches==> learners ==gradient, versio
         actors ==slots, first priorities==> replay shards ==rows of batches==> learner
            |                                  ^                                  |
            |                                  +------- orders, priorities -------+
-           +------------------ pace (steps due, samples done) -------------------+
+           +------------------ rate_limiter (steps due, samples done) -------------------+
 """,
     "impala": """
            +------- weights -------+                evaluator (if asked for): plays by the newest weights;

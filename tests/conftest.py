@@ -32,5 +32,5 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_forkserver() -> None:
-    """Simulator processes start from one server with the emulator loaded, whichever test comes first."""
+    """Env processes start from one server with the emulator loaded, whichever test comes first."""
     forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])

@@ -205,7 +205,7 @@ class Failing(Scripted):
 
 
 def unmakeable() -> gymnasium.Env[Any, Any]:
-    raise RuntimeError("no licence for this simulator")
+    raise RuntimeError("no licence for this env")
 
 
 class UnmakeableAfter(Scripted):
@@ -216,7 +216,7 @@ class UnmakeableAfter(Scripted):
         with Path(tally).open("a+") as file:
             file.write("x")
         if Path(tally).stat().st_size > count:
-            raise RuntimeError("no licence for this simulator")
+            raise RuntimeError("no licence for this env")
 
 
 class Slow(Scripted):

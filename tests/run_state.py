@@ -11,8 +11,8 @@ from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 
 # A few small phases: enough for games to end, checkpoints to be written and schedules to move.
 SMALL: dict[str, Any] = {
-    "num_simulators": 4,
-    "batch": 64,
+    "num_envs": 4,
+    "batch_size": 64,
     "minibatches": 2,
     "epochs": 2,
     "hidden": (16,),
@@ -25,16 +25,16 @@ SMALL: dict[str, Any] = {
 }
 
 
-# The same for recipes with a replay memory, which wraps in a run of some hundred steps.
+# The same for recipes with a replay buffer, which wraps in a run of some hundred steps.
 SMALL_REPLAYED: dict[str, Any] = {
-    "num_simulators": 4,
-    "batch": 16,
+    "num_envs": 4,
+    "batch_size": 16,
     "training_intensity": 2.0,
     "horizon": 4,
     "learning_starts": 40,
-    "replay_size": 120,
+    "buffer_size": 120,
     "n_step": 3,
-    "target_every": 100,
+    "target_update_interval": 100,
     "hidden": (16,),
     "threads": 1,
     "precision": "fp32",

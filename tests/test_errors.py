@@ -22,7 +22,7 @@ FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
         ("PongNoFrameskip-v4", NAMES, None),
         ("--stepz", FLAGS, "--steps"),
         ("--no-compil", FLAGS, "--no-compile"),
-        ("--batch", FLAGS, None),
+        ("--batch-size", FLAGS, None),
         ("runs/ppo-breakot", ["a/runs/ppo-breakout"], "a/runs/ppo-breakout"),
         ("", NAMES, None),
     ],

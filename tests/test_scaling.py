@@ -66,12 +66,12 @@ def test_lines_go_through_their_points_and_never_below_nothing() -> None:
 
 
 def test_alternating_groups_hide_the_quicker_of_simulation_and_inference() -> None:
-    # 4 workers x 16 simulators, 5 steps: 320 rows. Simulators 0.25 ms a step; inference (0.2 ms a group of 32) hides
+    # 4 workers x 16 envs, 5 steps: 320 rows. Envs 0.25 ms a step; inference (0.2 ms a group of 32) hides
     # behind them; an update of 5.2 ms is 16.25 us a row.
     chains = systems.synchronous(COSTS, 1, 4)
     found = model.predicted(chains)
-    assert found.sps == pytest.approx(1 / (0.25e-3 + 16.25e-6)) and found.binds == "simulators"
-    slow = dataclasses.replace(COSTS, infer_at=Line(0.032, 0.0))  # 1 ms a row: now the simulators are hidden
+    assert found.sps == pytest.approx(1 / (0.25e-3 + 16.25e-6)) and found.binds == "envs"
+    slow = dataclasses.replace(COSTS, infer_at=Line(0.032, 0.0))  # 1 ms a row: now the envs are hidden
     assert model.predicted(systems.synchronous(slow, 1, 4)).sps == pytest.approx(1 / (1e-3 + 16.25e-6))
 
 

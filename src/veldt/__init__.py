@@ -1,4 +1,4 @@
-"""veldt: any deep-RL algorithm on any arrangement of simulators, inference, replay and learners.
+"""veldt: any deep-RL algorithm on any arrangement of envs, inference, replay and learners.
 
 >>> import veldt
 >>> run = veldt.train("ppo", env="CartPole-v1", until=475)
@@ -27,20 +27,20 @@ _HOME = {
         ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
     ),
     **dict.fromkeys(
-        ("CheckpointError", "NetworkError", "SimulatorError", "UsageError", "VeldtError"), "veldt.errors"
+        ("CheckpointError", "NetworkError", "EnvError", "UsageError", "VeldtError"), "veldt.errors"
     ),
 }
 __all__ = [
     "Agent",
     "CheckpointError",
+    "EnvError",
     "NetworkError",
     "Run",
-    "EnvError",
     "UsageError",
     "VeldtError",
     "evaluate",
-    "load",
     "list_recipes",
+    "load",
     "record_starts",
     "resume",
     "train",
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: simulator processes import this package too, and must not pay for torch.
+    # Loaded when asked for: env processes import this package too, and must not pay for torch.
     if name in _HOME:
         import importlib
 

@@ -95,7 +95,7 @@ class Agent:
     ) -> np.ndarray:
         """Stored actions [N, ...] for a batch of network inputs [N, ...] on any device and uniform noise [N, noise].
 
-        `forward` is of `memories`, for the simulators whose observations these are.
+        `forward` is of `memories`, for the envs whose observations these are.
         """
         if isinstance(observation, dict):
             observation = {name: array.to(self._device) for name, array in observation.items()}
@@ -109,7 +109,7 @@ class Agent:
         return action.cpu().numpy()
 
     def memories(self, width: int) -> RecurrentState:
-        """What the policy remembers of each of `width` simulators, as yet nothing."""
+        """What the policy remembers of each of `width` envs, as yet nothing."""
         return RecurrentState(self._network, recurrent_size_of(self._network), width, self._device)
 
     @property

@@ -57,7 +57,7 @@ class Run:
 
     `path` is its directory. `reason` is why it stopped: "steps" (all done), "until" (the score was reached) or
     "interrupted". `until` is the score it was to reach (None: none was asked for); whoever needs it reached looks at
-    `reason`. `summary` has the figures of summary.json (docs/metrics.md).
+    `reason`. `summary` has the metrics of summary.json (docs/metrics.md).
     """
 
     path: Path
@@ -95,7 +95,7 @@ def train(
 
     Raises:
         UsageError: something asked for cannot be done as asked, or would have no effect; nothing was written.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
         VeldtError: training diverged, or the disk refused; checkpoints already written are whole.
     """
     source = resolve(env, env_kwargs)
@@ -134,32 +134,32 @@ def train_config(
         VeldtError: as for `train`.
     """
     source, given = source or resolve(config.env, config.env_kwargs), given or {}
-    assembly = make_run_plan(config, source, network)
+    run_plan = make_run_plan(config, source, network)
     if not given.keys().isdisjoint({"hidden", "layer_norm"}):
-        refuse_unread_mlp(given, config, make_network(assembly.config, assembly.spec, network))
-    refuse_unread_compression(given, assembly.spec)
-    refuse_unread_share(given, assembly.config)
+        refuse_unread_mlp(given, config, make_network(run_plan.config, run_plan.spec, network))
+    refuse_unread_compression(given, run_plan.spec)
+    refuse_unread_share(given, run_plan.config)
     if not config.in_one_process:
-        graph_of(assembly)  # what does not fit together is refused before anything is written
-    resolved, recorded = to_dict(assembly.config), dict(given)
+        graph_of(run_plan)  # what does not fit together is refused before anything is written
+    resolved, recorded = to_dict(run_plan.config), dict(given)
     if network is not None:
         recorded["network"] = resolved["network"]["network"] = name_of(network)
     asked = {"env": config.env, "env_kwargs": config.env_kwargs, **by_section(config, recorded)}
     hardware: dict[str, Any] = {"cores": len(allowed_cores())}
-    if assembly.device.type == "cuda":
-        hardware["gpu"] = torch.cuda.get_device_name(assembly.device)
+    if run_plan.device.type == "cuda":
+        hardware["gpu"] = torch.cuda.get_device_name(run_plan.device)
     with (
         runtime(config, cluster) as supervised,
         new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory,
     ):
         directory.write_config(asked, resolved, sys.argv, versions(), hardware)
-        with directory.lock(), _progress(assembly.config, quiet) as progress:
+        with directory.lock(), _progress(run_plan.config, quiet) as progress:
             progress.note(f"{config.recipe} on {config.env}: {directory.path}")
-            warnings = warnings_about(assembly.config, given, on_cluster=cluster is not None)
-            for decision in (*assembly.decisions, *warnings):
+            warnings = warnings_about(run_plan.config, given, on_cluster=cluster is not None)
+            for decision in (*run_plan.decisions, *warnings):
                 progress.note(decision)
             _remember(source, network or config.network.network, progress)
-            outcome = run_system(assembly, directory, progress, None, supervised)
+            outcome = run_system(run_plan, directory, progress, None, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -188,7 +188,7 @@ def resume(
         UsageError: there is no such run, another process trains it, something cannot change, or a file of the run is a
             link.
         CheckpointError: no checkpoint is whole, or the newest is of another recipe.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
     """
     directory = RunDirectory.open(Path(run))
     if fixed := sorted(set(settings) - set(RESUMABLE)):
@@ -210,13 +210,13 @@ def resume(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
-        assembly = make_run_plan(chosen.config, chosen.source, chosen.network)
-        with runtime(config, cluster) as supervised, _progress(assembly.config, quiet) as progress:
+        run_plan = make_run_plan(chosen.config, chosen.source, chosen.network)
+        with runtime(config, cluster) as supervised, _progress(run_plan.config, quiet) as progress:
             directory.change_config("run", settings)  # for the next time that it is resumed
             for note in notes:
                 progress.note(note)
             _remember(chosen.source, chosen.network or chosen.config.network.network, progress)
-            outcome = run_system(assembly, directory, progress, checkpoint, supervised)
+            outcome = run_system(run_plan, directory, progress, checkpoint, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -244,7 +244,7 @@ def load(
         UsageError: there is no such run or device; `env` or `network` is needed; or the run names code that you have
             neither named nor trained with (the sentence says in which file it is).
         CheckpointError: no checkpoint is whole, or it is of another recipe.
-        SimulatorError: the environment, of which one is made for its spaces, failed.
+        EnvError: the environment, of which one is made for its spaces, failed.
     """
     return _load(run, best, Choice(env, network, trust), device, "load(run, {})")
 
@@ -308,7 +308,7 @@ def evaluate(
     Raises:
         UsageError: a number is out of its range, an agent is given with another environment, or as for `load`.
         CheckpointError: as for `load`.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
     """
     protocol = protocol or ("games" if starts is None else "human-starts")
     if protocol not in PROTOCOLS:
@@ -366,7 +366,7 @@ def record_starts(
         UsageError: a number is out of its range, the file exists, the environment is not deterministic, or as for
             `load`.
         CheckpointError: as for `load`.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
         VeldtError: the disk refuses.
     """
     check_numbers(starts, seed)
@@ -386,8 +386,8 @@ def list_recipes() -> dict[str, str]:
 
 def drawn(config: TrainConfig) -> list[str]:
     """Lines of text: the roles that a run of `config` has, and the edges between them."""
-    assembly = make_run_plan(config, resolve(config.env, config.env_kwargs))
-    return list(assembly.decisions) if config.in_one_process else graph_of(assembly).drawn()
+    run_plan = make_run_plan(config, resolve(config.env, config.env_kwargs))
+    return list(run_plan.decisions) if config.in_one_process else graph_of(run_plan).drawn()
 
 
 def _remember(source: EnvSource, network: Network, progress: Progress) -> None:

@@ -30,13 +30,13 @@ class UsageError(VeldtError):
 class EnvError(VeldtError):
     """An environment raised, returned something invalid, hung, or its process died.
 
-    `simulator` is its index in the run, `seed` the seed of the episode it was playing, and `details` the
+    `env` is its index in the run, `seed` the seed of the episode it was playing, and `details` the
     traceback from the process in which it ran ("" where there is none).
     """
 
-    def __init__(self, message: str, *, simulator: int = -1, seed: int = -1, details: str = "") -> None:
+    def __init__(self, message: str, *, env: int = -1, seed: int = -1, details: str = "") -> None:
         super().__init__(message)
-        self.simulator, self.seed, self.details = simulator, seed, details
+        self.env, self.seed, self.details = env, seed, details
 
 
 class NetworkError(VeldtError):
@@ -88,7 +88,7 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def diverged(what: str, lower: str = "--learning-rate or --gradient-clip") -> VeldtError:
+def diverged(what: str, lower: str = "--learning-rate or --max-grad-norm") -> VeldtError:
     """Training that has diverged: `what` shows it (a sentence's beginning), and which settings to lower."""
     return VeldtError(
         f"{what}: training has diverged; lower {lower}, or look for extreme observations or rewards (earlier "

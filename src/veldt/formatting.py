@@ -19,7 +19,7 @@ def as_float(value: Any) -> float:
 
 
 def count(value: Any) -> str:
-    """A count to three figures with its scale (`950`, `12.3k`, `4.1M`, `2B`)."""
+    """A count to three metrics with its scale (`950`, `12.3k`, `4.1M`, `2B`)."""
     number = as_float(value)
     if not math.isfinite(number):
         return MISSING
@@ -37,7 +37,7 @@ def whole(value: Any) -> str:
 
 
 def decimal(value: Any) -> str:
-    """A score or a loss to three or four figures (`1,234`, `187.3`, `1.52`, `0.0125`)."""
+    """A score or a loss to three or four metrics (`1,234`, `187.3`, `1.52`, `0.0125`)."""
     number = as_float(value)
     if not math.isfinite(number):
         return MISSING

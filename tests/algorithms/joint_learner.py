@@ -43,7 +43,7 @@ class ByRow(nn.Module):
 
 
 def of_rollout(own: A2C | PPO, mine: np.ndarray) -> list[Any]:
-    """What a learner with these of the simulators learns from, and one of all of them."""
+    """What a learner with these of the envs learns from, and one of all of them."""
     parts = []
     for seed in range(3):
         rollout, table = rollouts.eventful(np.random.default_rng(seed), STEPS, WIDTH)

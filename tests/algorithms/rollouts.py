@@ -15,7 +15,7 @@ from veldt.functional.distributions import Categorical
 
 ACTIONS = 3
 ACTION = ActionSpec("discrete", sizes=(ACTIONS,), start=(0,))
-# What can happen in a step. After a trajectory's end comes a phantom row, in which the simulator is reset.
+# What can happen in a step. After a trajectory's end comes a reset step row, in which the env is reset.
 EVENTS = ("go on", "terminated", "truncated", "life lost", "cut")
 ENDS = ("terminated", "truncated", "cut")
 
@@ -56,7 +56,7 @@ class Table:
 
 
 def make(events: list[list[str]], rng: np.random.Generator) -> tuple[Rollout, Table]:
-    """A rollout in which `events[t][b]` happens, unless the step is a phantom, and the network that acted."""
+    """A rollout in which `events[t][b]` happens, unless the step is a reset step, and the network that acted."""
     steps, width = len(events), len(events[0])
     flags = {name: np.zeros((steps, width), bool) for name in ("terminated", "truncated", "life lost", "cut")}
     valid = np.ones((steps, width), bool)
@@ -92,7 +92,7 @@ def eventful(rng: np.random.Generator, steps: int = 12, width: int = 5) -> tuple
 
 
 def spoilt(rollout: Rollout) -> Rollout:
-    """The same, with extreme numbers in phantom rows, in all that a phantom row owns.
+    """The same, with extreme numbers in phantom rows, in all that a reset step row owns.
 
     Its observation's value is left alone: that is where a truncated trajectory bootstraps from.
     """

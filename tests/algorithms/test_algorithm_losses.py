@@ -39,16 +39,16 @@ def rows(table: Table, batch: Batch) -> Numbers:
 def test_a2c_loss() -> None:
     rng = np.random.default_rng(0)
     rollout, table = eventful(rng)
-    own = A2C(A2CConfig(entropy=0.03, value_weight=0.4), ACTION)
+    own = A2C(A2CConfig(ent_coef=0.03, vf_coef=0.4), ACTION)
     batch = own.targets(table, rollout)
     later = table.moved(rng, 0.3)
-    loss, figures, *_ = own.loss(later, batch, 0.0)
+    loss, metrics, *_ = own.loss(later, batch, 0.0)
     n = rows(later, batch)
     policy = np.mean(-n["log_prob"] * n["advantage"])
     value = np.mean((n["value"] - n["target"]) ** 2)
-    assert float(figures["loss/policy"]) == pytest.approx(policy, rel=1e-4)
-    assert float(figures["loss/value"]) == pytest.approx(value, rel=1e-4)
-    assert float(figures["policy/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
+    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-4)
+    assert float(metrics["loss/value"]) == pytest.approx(value, rel=1e-4)
+    assert float(metrics["policy/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
     assert float(loss) == pytest.approx(policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-4)
 
 
@@ -58,12 +58,12 @@ def test_ppo_loss(clip_values: bool, normalise: bool) -> None:
     rng = np.random.default_rng(1)
     rollout, table = eventful(rng)
     config = PPOConfig(
-        entropy=0.03, value_weight=0.4, clip=0.2, clip_values=clip_values, normalise_advantages=normalise
+        ent_coef=0.03, vf_coef=0.4, clip=0.2, clip_values=clip_values, normalise_advantages=normalise
     )
     own = PPO(config, ACTION)
     batch = own.targets(table, rollout).select(torch.from_numpy(rng.permutation(60)[:40]))
     later = table.moved(rng, 0.3)
-    loss, figures, *_ = own.loss(later, batch, 0.0)
+    loss, metrics, *_ = own.loss(later, batch, 0.0)
     n = rows(later, batch)
     ratio = np.exp(n["log_prob"] - n["old_log_prob"])
     advantage = n["advantage"]
@@ -75,12 +75,12 @@ def test_ppo_loss(clip_values: bool, normalise: bool) -> None:
         clipped = n["old_value"] + np.clip(n["value"] - n["old_value"], -0.2, 0.2)
         error = np.maximum(error, (clipped - n["target"]) ** 2)
     entropy = np.mean(n["entropy"])
-    assert float(figures["loss/policy"]) == pytest.approx(policy, rel=1e-4)
-    assert float(figures["loss/value"]) == pytest.approx(np.mean(error), rel=1e-4)
+    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-4)
+    assert float(metrics["loss/value"]) == pytest.approx(np.mean(error), rel=1e-4)
     assert float(loss) == pytest.approx(policy + 0.4 * np.mean(error) - 0.03 * entropy, rel=1e-4)
-    assert float(figures["policy/kl"]) == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-3)
-    assert float(figures["policy/clip_fraction"]) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.2))
-    assert 0 < float(figures["policy/clip_fraction"]) < 1
+    assert float(metrics["policy/kl"]) == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-3)
+    assert float(metrics["policy/clip_fraction"]) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.2))
+    assert 0 < float(metrics["policy/clip_fraction"]) < 1
 
 
 def test_ppo_clips_less_and_less_where_that_is_asked_for() -> None:
@@ -116,13 +116,13 @@ def test_phantom_rows_have_no_part_in_loss_and_gradient(make: Callable[[], A2C |
     results = []
     for each in (rollout, spoilt(rollout)):
         own, network = make(), later.learning()
-        loss, figures, *_ = own.loss(network, own.targets(table, each), 0.0)
+        loss, metrics, *_ = own.loss(network, own.targets(table, each), 0.0)
         loss.backward()
-        results.append((loss, figures, network.policy.grad, network.value.grad))
-    (loss, figures, policy, value), (other, other_figures, other_policy, other_value) = results
+        results.append((loss, metrics, network.policy.grad, network.value.grad))
+    (loss, metrics, policy, value), (other, other_metrics, other_policy, other_value) = results
     assert math.isfinite(float(loss.detach()))
     assert torch.equal(loss, other)
-    assert all(torch.equal(figures[name], other_figures[name]) for name in figures)
+    assert all(torch.equal(metrics[name], other_metrics[name]) for name in metrics)
     assert torch.equal(policy, other_policy)
     assert torch.equal(value, other_value)
     phantom = torch.cat([~rollout.valid.flatten(), torch.ones(rollout.valid.shape[1], dtype=torch.bool)])
@@ -132,8 +132,8 @@ def test_phantom_rows_have_no_part_in_loss_and_gradient(make: Callable[[], A2C |
 
 
 @pytest.mark.parametrize("make", MAKE)
-def test_a_rollout_of_phantoms_teaches_nothing(make: Callable[[], A2C | PPO]) -> None:
-    """Possible where simulators that have ended wait for the pause."""
+def test_a_rollout_of_reset_steps_teaches_nothing(make: Callable[[], A2C | PPO]) -> None:
+    """Possible where envs that have ended wait for the pause."""
     rollout, table = eventful(np.random.default_rng(0))
     rollout.valid[:] = False
     own, network = make(), table.learning()

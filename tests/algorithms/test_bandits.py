@@ -17,7 +17,7 @@ Make = Callable[[], gymnasium.Env[np.ndarray, Any]]
 
 RECIPES = {
     "a2c": {"learning_rate": 5e-3, "horizon": 16},
-    "ppo": {"learning_rate": 1e-2, "batch": 128, "minibatches": 2, "epochs": 4},
+    "ppo": {"learning_rate": 1e-2, "batch_size": 128, "minibatches": 2, "epochs": 4},
 }
 
 
@@ -45,12 +45,12 @@ def test_the_best_arm_is_found(recipe: str, make: Make, mean: float, greedy: flo
         run_dir=tmp_path / "run",
         quiet=True,
         steps=10_000,
-        simulators="in-process",
-        num_simulators=8,
+        env_backend="in-process",
+        num_envs=8,
         threads=1,
         device="cpu",
         hidden=(16,),
-        entropy=0.0,
+        ent_coef=0.0,
         **RECIPES[recipe],
     )
     assert run.summary["return_mean_100"] > mean
@@ -76,17 +76,17 @@ def test_the_best_arm_is_found_from_a_memory(
         run_dir=tmp_path / "run",
         quiet=True,
         steps=1500,
-        simulators="in-process",
-        num_simulators=8,
+        env_backend="in-process",
+        num_envs=8,
         threads=1,
         device="cpu",
         precision="fp32",
         hidden=(32,),
-        batch=64,
+        batch_size=64,
         training_intensity=64.0,
         horizon=0,
         learning_starts=200,
-        target_every=50,
+        target_update_interval=50,
         learning_rate=1e-2,
         **settings,
     )

@@ -162,12 +162,12 @@ def test_priorities_are_the_sizes_of_the_errors_and_figures_are_what_they_say() 
     assert loss.priority is not None
     torch.testing.assert_close(loss.priority, (batch.target - q_N).abs())
     torch.testing.assert_close(
-        loss.figures["loss/critic"], (batch.weight * (batch.target - q_N).square()).mean()
+        loss.metrics["loss/critic"], (batch.weight * (batch.target - q_N).square()).mean()
     )
-    torch.testing.assert_close(loss.figures["q/mean"], q_N.mean())
-    torch.testing.assert_close(loss.figures["q/policy"], policy_N.mean())
+    torch.testing.assert_close(loss.metrics["q/mean"], q_N.mean())
+    torch.testing.assert_close(loss.metrics["q/policy"], policy_N.mean())
     assert not loss.priority.requires_grad
-    assert not any(figure.requires_grad for figure in loss.figures.values())
+    assert not any(figure.requires_grad for figure in loss.metrics.values())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -229,7 +229,7 @@ def test_without_noise_the_action_is_the_policys_in_training_and_in_evaluation()
 
 
 @pytest.mark.parametrize("steps", [0, 10**9, None])
-def test_noise_belongs_to_simulators_and_not_to_batches(steps: int | None) -> None:
+def test_noise_belongs_to_envs_and_not_to_batches(steps: int | None) -> None:
     own = ddpg()
     drawn, together = noise(own, steps, rows=9, width=8)
     policy = torch.linspace(-1.0, 1.0, 8)[:, None].expand(-1, DIMENSIONS)

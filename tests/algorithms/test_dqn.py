@@ -80,14 +80,14 @@ def test_the_loss_is_the_weighted_mean_of_the_rows() -> None:
         errors.append(error)
     assert min(errors) < 1 < max(errors)
     assert float(loss.total) == pytest.approx(total / ROWS, rel=1e-5)
-    assert float(loss.figures["loss/total"]) == float(loss.total)
-    assert float(loss.figures["q/td_error"]) == pytest.approx(np.mean(errors), rel=1e-5)
+    assert float(loss.metrics["loss/total"]) == float(loss.total)
+    assert float(loss.metrics["q/td_error"]) == pytest.approx(np.mean(errors), rel=1e-5)
     taken = online.output[torch.arange(ROWS), drawn.action]
-    assert float(loss.figures["q/mean"]) == pytest.approx(float(taken.mean()), rel=1e-5)
+    assert float(loss.metrics["q/mean"]) == pytest.approx(float(taken.mean()), rel=1e-5)
 
 
 def test_priorities_are_the_sizes_of_the_errors() -> None:
-    """Neither squared, nor weighted, nor raised to any power: that is the replay memory's to do, once."""
+    """Neither squared, nor weighted, nor raised to any power: that is the replay buffer's to do, once."""
     rng = np.random.default_rng(3)
     drawn, online = transitions(rng, ROWS), table(rng, ROWS).learning()
     own = dqn()
@@ -97,7 +97,7 @@ def test_priorities_are_the_sizes_of_the_errors() -> None:
     assert loss.priority is not None
     torch.testing.assert_close(loss.priority, error.abs())
     assert not loss.priority.requires_grad
-    assert not any(figure.requires_grad for figure in loss.figures.values())
+    assert not any(figure.requires_grad for figure in loss.metrics.values())
 
 
 @DOUBLE

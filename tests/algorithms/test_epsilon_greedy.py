@@ -33,7 +33,7 @@ def drawn(numbers: int = 2, rows: int = STEPS, width: int = WIDTH) -> Tensor:
 
 
 def actions(own: DQN, steps: int | None) -> np.ndarray:
-    """What `WIDTH` simulators do in `STEPS` steps, [T, B]."""
+    """What `WIDTH` envs do in `STEPS` steps, [T, B]."""
     noise_TBK = own.prepare_noise(drawn(), steps)
     return np.stack([own.act(TABLE, torch.arange(WIDTH), noise)[0].numpy() for noise in noise_TBK])
 
@@ -90,7 +90,7 @@ def test_annealed_as_a_function_of_steps(steps: int, epsilon: float) -> None:
     assert torch.equal(explores, drawn()[..., 0] < epsilon)
 
 
-def test_on_the_ladder_each_simulator_has_its_own() -> None:
+def test_on_the_ladder_each_env_has_its_own() -> None:
     """Horgan et al. 2018, section 4.1: ε_i = 0.4^(1 + 7 i / (N - 1)), the first explores the most, at any time."""
     own = dqn(exploration="ladder", evaluation_epsilon=0.0)
     for steps in (0, LONG_AGO):
@@ -119,7 +119,7 @@ def test_an_actor_has_its_own_rungs_of_the_ladder() -> None:
     ids=["ladder", "annealed", "noisy"],
 )
 @pytest.mark.parametrize("steps", [60, None])
-def test_actions_belong_to_simulators_and_not_to_batches(settings: dict[str, Any], steps: int | None) -> None:
+def test_actions_belong_to_envs_and_not_to_batches(settings: dict[str, Any], steps: int | None) -> None:
     """What is prepared for all at once is, in slices and step by step, what each does in any group."""
     own = dqn(evaluation_epsilon=0.5, **settings)
     network = network_of(own)
@@ -142,7 +142,7 @@ def network_of(own: DQN) -> QNetwork:
     return network
 
 
-def test_a_simulators_action_is_the_same_beside_any_number_of_others() -> None:
+def test_a_envs_action_is_the_same_beside_any_number_of_others() -> None:
     own = dqn(epsilon_end=0.5)
     few, many = (own.prepare_noise(drawn(width=width), LONG_AGO) for width in (3, 8))
     assert torch.equal(few, many[:, :3])
@@ -161,7 +161,7 @@ def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     assert layers.shape[-1] == network.noise_width
     assert float(layers.mean()) == pytest.approx(0.0, abs=0.01)
     assert float(layers.std()) == pytest.approx(1.0, abs=0.01)
-    # Each simulator has noise of its own in each step, and the network is given just that.
+    # Each env has noise of its own in each step, and the network is given just that.
     assert len(layers.flatten(0, 1).unique(dim=0)) == 500 * WIDTH
     table = Table(TABLE.output)
     own.act(table, torch.arange(WIDTH), noise_TBK[3])

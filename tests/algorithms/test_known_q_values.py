@@ -1,4 +1,4 @@
-"""Training from a replay memory finds action values, and actions, that are known in closed form."""
+"""Training from a replay buffer finds action values, and actions, that are known in closed form."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ DISCOUNT = 0.9
 # Whatever the recipes' own numbers for small environments are.
 SMALL: dict[str, Any] = {
     "quiet": True,
-    "simulators": "in-process",
-    "num_simulators": 8,
+    "env_backend": "in-process",
+    "num_envs": 8,
     "threads": 1,
     "device": "cpu",
     "precision": "fp32",
     "steps": 1200,
-    "batch": 64,
+    "batch_size": 64,
     "training_intensity": 64.0,
     "horizon": 0,
     "learning_starts": 100,
-    "replay_size": 5000,
-    "discount": DISCOUNT,
+    "buffer_size": 5000,
+    "gamma": DISCOUNT,
     "n_step": 1,
-    "target_every": 20,
-    "target_rate": 1.0,
-    "gradient_clip": 0.0,
+    "target_update_interval": 20,
+    "tau": 1.0,
+    "max_grad_norm": 0.0,
     "clip_rewards": False,
     "learning_rate": 2e-2,
     # Where nothing is random, errors vanish, and Adam's steps would become large again without it.
@@ -81,7 +81,7 @@ def best_values() -> np.ndarray:
 
 
 ATOMS = {"value_min": -0.5, "value_max": 1.5, "atoms": 41}
-POLYAK = {"target_every": 4, "target_rate": 0.2}
+POLYAK = {"target_update_interval": 4, "tau": 0.2}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def truncated() -> gymnasium.Env[np.ndarray, int]:
 RECIPES = {
     # A horizon that is no multiple of the episode's length cuts episodes everywhere.
     "a2c": {"horizon": 16},
-    "ppo": {"batch": 128, "minibatches": 2, "epochs": 4, "clip_values": False},
+    "ppo": {"batch_size": 128, "minibatches": 2, "epochs": 4, "clip_values": False},
 }
 
 
@@ -45,16 +45,16 @@ def test_values(recipe: str, make: Make, values: list[float], resets: str, tmp_p
         run_dir=tmp_path / "run",
         quiet=True,
         steps=10_000,
-        simulators="in-process",
-        num_simulators=8,
+        env_backend="in-process",
+        num_envs=8,
         resets=resets,
         threads=1,
         device="cpu",
         hidden=(32,),
-        discount=DISCOUNT,
-        entropy=0.0,
-        value_weight=0.5,
-        gradient_clip=0.0,
+        gamma=DISCOUNT,
+        ent_coef=0.0,
+        vf_coef=0.5,
+        max_grad_norm=0.0,
         learning_rate=5e-3,
         anneal_learning_rate=True,
         **RECIPES[recipe],

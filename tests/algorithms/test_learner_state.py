@@ -46,7 +46,7 @@ def learn(own: PolicyGradient, network: OneHot, learner: Learner, phases: int) -
 
 ALGORITHMS = [
     pytest.param(lambda: A2C(A2CConfig(), ACTION), id="a2c"),
-    pytest.param(lambda: PPO(PPOConfig(batch=60, epochs=2), ACTION), id="ppo"),
+    pytest.param(lambda: PPO(PPOConfig(batch_size=60, epochs=2), ACTION), id="ppo"),
     pytest.param(lambda: VTrace(VTraceConfig(), ACTION), id="vtrace"),
 ]
 
@@ -106,12 +106,12 @@ def test_an_update_reaches_the_parts_that_compute_in_bf16() -> None:
 
 
 def test_an_update_clips_the_gradient_and_says_its_norm() -> None:
-    own, _, learner = make_learner(lambda: PPO(PPOConfig(batch=60, gradient_clip=1e-9), ACTION))
+    own, _, learner = make_learner(lambda: PPO(PPOConfig(batch_size=60, max_grad_norm=1e-9), ACTION))
     rollout, table = eventful(np.random.default_rng(7))
     batch = next(iter(own.minibatches(table, rollout, torch.Generator().manual_seed(0))))
     before = learner.weights()
-    figures = learner.update(batch, 0.0, 1e-3).figures
-    assert float(figures["gradient_norm"]) > 1e-3
+    metrics = learner.update(batch, 0.0, 1e-3).metrics
+    assert float(metrics["gradient_norm"]) > 1e-3
     after = learner.weights()
     # Adam's step is the learning rate whatever the gradient's size, unless that is far below its epsilon.
     assert max(float(np.abs(after[name] - before[name]).max()) for name in after) < 1e-6

@@ -30,9 +30,9 @@ def train(algorithm: str, lstm: int, run: Path, steps: int) -> veldt.Run:
         env=resolve(Recall).name,
         run=RunConfig(steps=steps, threads=1, device="cpu", precision="fp32", until=0.97),
         # A horizon that is no multiple of the episode's length: memories go on from rollout to rollout.
-        learn=cls(horizon=13, discount=0.9, entropy=0.01, gradient_clip=0.5, **learn),
+        learn=cls(horizon=13, gamma=0.9, ent_coef=0.01, max_grad_norm=0.5, **learn),
         network=NetworkConfig(hidden=(16,), lstm=lstm),
-        simulation=EnvConfig(num_simulators=16, simulators="in-process", alternate="on"),
+        envs=EnvConfig(num_envs=16, env_backend="in-process", alternate="on"),
     )
     return train_config(config, resolve(Recall), run_dir=run, quiet=True)
 

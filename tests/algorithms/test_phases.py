@@ -31,7 +31,7 @@ def test_a2c_learns_once_from_the_whole_rollout() -> None:
 
 
 def test_ppo_sees_every_row_once_in_each_pass() -> None:
-    batches, _ = phase(PPO(PPOConfig(batch=60, epochs=3, minibatches=4), ACTION))
+    batches, _ = phase(PPO(PPOConfig(batch_size=60, epochs=3, minibatches=4), ACTION))
     assert len(batches) == 12
     orders = []
     for epoch in range(3):
@@ -43,7 +43,7 @@ def test_ppo_sees_every_row_once_in_each_pass() -> None:
 
 
 def test_ppo_minibatches_keep_rows_together() -> None:
-    own = PPO(PPOConfig(batch=60), ACTION)
+    own = PPO(PPOConfig(batch_size=60), ACTION)
     rollout, table = eventful(np.random.default_rng(0))
     whole = own.targets(table, rollout)
     for batch in own.minibatches(table, rollout, torch.Generator().manual_seed(0)):
@@ -54,7 +54,7 @@ def test_ppo_minibatches_keep_rows_together() -> None:
 
 
 def test_ppo_shuffles_by_the_generator_alone() -> None:
-    own = PPO(PPOConfig(batch=60), ACTION)
+    own = PPO(PPOConfig(batch_size=60), ACTION)
     torch.manual_seed(1)
     first = phase(own, 5)[0]
     torch.manual_seed(2)
@@ -64,15 +64,15 @@ def test_ppo_shuffles_by_the_generator_alone() -> None:
 
 
 def test_ppo_begins_each_phase_at_a_ratio_of_one() -> None:
-    own = PPO(PPOConfig(batch=60), ACTION)
+    own = PPO(PPOConfig(batch_size=60), ACTION)
     batches, table = phase(own)
-    _, figures, *_ = own.loss(table, batches[0], 0.0)
-    assert float(figures["policy/kl"]) == pytest.approx(0.0, abs=1e-6)
-    assert float(figures["policy/clip_fraction"]) == 0.0
+    _, metrics, *_ = own.loss(table, batches[0], 0.0)
+    assert float(metrics["policy/kl"]) == pytest.approx(0.0, abs=1e-6)
+    assert float(metrics["policy/clip_fraction"]) == 0.0
 
 
 def test_a2c_scales_the_step_with_the_root_of_the_batch() -> None:
-    """The rate is given for 16 simulators of 5 steps (Stooke & Abbeel, section 5.2)."""
+    """The rate is given for 16 envs of 5 steps (Stooke & Abbeel, section 5.2)."""
     own = A2C(A2CConfig(learning_rate=7e-4), ACTION)
     assert own.learning_rate(0.0, 80) == pytest.approx(7e-4)
     assert own.learning_rate(0.0, 320) == pytest.approx(2 * 7e-4)
@@ -85,27 +85,27 @@ def test_a2c_leaves_the_step_alone_where_that_is_asked_for() -> None:
     assert own.learning_rate(0.0, 20) == own.learning_rate(0.0, 320) == 7e-4
 
 
-def test_a2c_horizon_does_not_depend_on_the_simulators() -> None:
+def test_a2c_horizon_does_not_depend_on_the_envs() -> None:
     own = A2C(A2CConfig(horizon=7), ACTION)
     assert own.horizon(1) == own.horizon(512) == 7
 
 
-@pytest.mark.parametrize(("simulators", "horizon"), [(1, 2048), (8, 256), (16, 128), (512, 4), (2048, 1)])
-def test_ppo_horizon_shrinks_as_simulators_grow(simulators: int, horizon: int) -> None:
-    assert PPO(PPOConfig(batch=2048), ACTION).horizon(simulators) == horizon
+@pytest.mark.parametrize(("envs", "horizon"), [(1, 2048), (8, 256), (16, 128), (512, 4), (2048, 1)])
+def test_ppo_horizon_shrinks_as_envs_grow(envs: int, horizon: int) -> None:
+    assert PPO(PPOConfig(batch_size=2048), ACTION).horizon(envs) == horizon
 
 
 @pytest.mark.parametrize("batch", [64, 1024, 2048])
 @pytest.mark.parametrize("minibatches", [1, 4, 32])
-@pytest.mark.parametrize("simulators", [3, 6, 7, 100, 4096])
+@pytest.mark.parametrize("envs", [3, 6, 7, 100, 4096])
 def test_ppo_refuses_a_batch_that_does_not_divide_and_says_one_that_does(
-    batch: int, minibatches: int, simulators: int
+    batch: int, minibatches: int, envs: int
 ) -> None:
-    own = PPO(PPOConfig(batch=batch, minibatches=minibatches), ACTION)
-    with pytest.raises(UsageError, match=f"--batch {batch} does not divide among {simulators} ") as refusal:
-        own.horizon(simulators)
-    advised = int(str(refusal.value).rpartition("use --batch ")[2].split()[0])
-    assert PPO(PPOConfig(batch=advised, minibatches=minibatches), ACTION).horizon(simulators) >= 1
+    own = PPO(PPOConfig(batch_size=batch, minibatches=minibatches), ACTION)
+    with pytest.raises(UsageError, match=f"--batch-size {batch} does not divide among {envs} ") as refusal:
+        own.horizon(envs)
+    advised = int(str(refusal.value).rpartition("use --batch-size ")[2].split()[0])
+    assert PPO(PPOConfig(batch_size=advised, minibatches=minibatches), ACTION).horizon(envs) >= 1
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_annealing_is_a_function_of_progress(own: A2C | PPO) -> None:
 
 
 def test_settings_of_the_update_rules_reach_them() -> None:
-    a2c = A2CConfig(rmsprop_decay=0.9, rmsprop_epsilon=1e-3, rmsprop_epsilon_inside=True, gradient_clip=7.0)
+    a2c = A2CConfig(rmsprop_decay=0.9, rmsprop_epsilon=1e-3, rmsprop_epsilon_inside=True, max_grad_norm=7.0)
     assert A2C(a2c, ACTION).rule == RMSProp(decay=0.9, epsilon=1e-3, epsilon_inside=True, initial=0.0)
-    assert A2C(a2c, ACTION).gradient_clip == 7.0
+    assert A2C(a2c, ACTION).max_grad_norm == 7.0
     assert not A2C(A2CConfig(rmsprop_epsilon_inside=False), ACTION).rule.epsilon_inside
     assert PPO(PPOConfig(adam_epsilon=1e-3), ACTION).rule == Adam(0.9, 0.999, 1e-3)
 

@@ -21,7 +21,7 @@ from veldt.replay.settings import ReplayConfig
 CARTPOLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
 SMALL: dict[str, Any] = {
     "quiet": True,
-    "simulators": "in-process",
+    "env_backend": "in-process",
     "device": "cpu",
     "precision": "fp32",
     "threads": 1,
@@ -61,12 +61,12 @@ def test_actions_of_another_kind(recipe: str, env: Any, sentence: str, in_tmp: P
 
 
 @pytest.mark.parametrize(
-    ("flag", "value"), [("replay_size", 1000), ("replay", "prioritised"), ("priority_exponent", 0.5)]
+    ("flag", "value"), [("buffer_size", 1000), ("replay", "prioritised"), ("priority_exponent", 0.5)]
 )
 @pytest.mark.parametrize("recipe", ["a2c", "ppo"])
 def test_a_memory_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp: Path) -> None:
     name = f"--{flag.replace('_', '-')}"
-    sentence = f"^{name} is about a replay memory, and {recipe} learns from fresh rollouts"
+    sentence = f"^{name} is about a replay buffer, and {recipe} learns from fresh rollouts"
     refused(sentence, recipe, CARTPOLE, in_tmp, **{flag: value})
 
 
@@ -75,8 +75,8 @@ def test_a_memory_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp
     [
         (
             "dqn",
-            {"horizon": 70, "num_simulators": 8, "replay_size": 500, "learning_starts": 100, "batch": 32},
-            "^each of the 8 simulators makes 70 steps .* keeps 63 of each: take a larger --replay-size, or a shorter",
+            {"horizon": 70, "num_envs": 8, "buffer_size": 500, "learning_starts": 100, "batch_size": 32},
+            "^each of the 8 envs makes 70 steps .* keeps 63 of each: take a larger --buffer-size, or a shorter",
         ),
         (
             "rainbow",
@@ -119,7 +119,7 @@ def test_a_memory_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp
             "^--adam-epsilon would .* --optimiser is rmsprop",
         ),
         ("dqn", {"optimiser": "rmsprop", "scale_adam_epsilon": True}, "^--scale-adam-epsilon would have no"),
-        ("dqn", {"exploration": "ladder", "epsilon_end": 0.2}, "^--epsilon-end would .* each simulator has"),
+        ("dqn", {"exploration": "ladder", "epsilon_end": 0.2}, "^--epsilon-end would .* each env has"),
         (
             "rainbow",
             {"noisy": True, "epsilon_start": 0.5},
@@ -144,39 +144,42 @@ def test_settings_that_nothing_would_read(
     ("settings", "sentence"),
     [
         (
-            {"batch": 512, "learning_starts": 1000, "replay_size": 1000},
-            "^--batch is 512, and a replay memory for 1,000 transitions of 8 simulators is sure to hold 496",
+            {"batch_size": 512, "learning_starts": 1000, "buffer_size": 1000},
+            "^--batch-size is 512, and a replay buffer for 1,000 transitions of 8 envs is sure to hold 496",
         ),
-        ({"learning_starts": 5000, "replay_size": 4999}, "^--learning-starts is 5,000, .* keeps 4,999"),
-        ({"batch": 128, "learning_starts": 100}, "^--batch is 128, and learning starts after 100 steps"),
+        ({"learning_starts": 5000, "buffer_size": 4999}, "^--learning-starts is 5,000, .* keeps 4,999"),
         (
-            {"batch": 16, "learning_starts": 16, "n_step": 9, "replay_size": 64},
-            "^--replay-size is 64, 8 for each of the 8 simulators: .* more than 64 for returns over 9 steps",
+            {"batch_size": 128, "learning_starts": 100},
+            "^--batch-size is 128, and learning starts after 100 steps",
         ),
         (
-            {"batch": 2, "learning_starts": 2, "replay_size": 7},
-            "^--batch is 2, and a replay memory for 7 transitions of 8 simulators is sure to hold 0",
+            {"batch_size": 16, "learning_starts": 16, "n_step": 9, "buffer_size": 64},
+            "^--buffer-size is 64, 8 for each of the 8 envs: .* more than 64 for returns over 9 steps",
         ),
-        ({"replay_size": 10**13}, "^--replay-size is 10,000,000,000,000 and needs .* GiB"),
+        (
+            {"batch_size": 2, "learning_starts": 2, "buffer_size": 7},
+            "^--batch-size is 2, and a replay buffer for 7 transitions of 8 envs is sure to hold 0",
+        ),
+        ({"buffer_size": 10**13}, "^--buffer-size is 10,000,000,000,000 and needs .* GiB"),
     ],
 )
 def test_sizes_that_do_not_go_together(settings: dict[str, Any], sentence: str, in_tmp: Path) -> None:
-    refused(sentence, "dqn", CARTPOLE, in_tmp, **{"num_simulators": 8, "n_step": 1} | settings)
+    refused(sentence, "dqn", CARTPOLE, in_tmp, **{"num_envs": 8, "n_step": 1} | settings)
 
 
 @pytest.mark.parametrize(
     ("config", "name", "values"),
     [
-        (DQNConfig, "batch", [0, -1, 1.5]),
+        (DQNConfig, "batch_size", [0, -1, 1.5]),
         (DQNConfig, "learning_starts", [0]),
         (DQNConfig, "n_step", [0]),
         (DQNConfig, "horizon", [-1]),
-        (DQNConfig, "target_every", [-1]),
-        (DQNConfig, "gradient_clip", [-0.5]),
+        (DQNConfig, "target_update_interval", [-1]),
+        (DQNConfig, "max_grad_norm", [-0.5]),
         (DQNConfig, "training_intensity", [0.0, -1.0, float("nan"), float("inf")]),
         (DQNConfig, "learning_rate", [0.0, float("nan")]),
-        (DQNConfig, "discount", [-0.1, 1.1]),
-        (DQNConfig, "target_rate", [0.0, 1.1]),
+        (DQNConfig, "gamma", [-0.1, 1.1]),
+        (DQNConfig, "tau", [0.0, 1.1]),
         (DQNConfig, "epsilon_start", [-0.1, 1.1]),
         (DQNConfig, "epsilon_end", [-0.1, 1.1]),
         (DQNConfig, "evaluation_epsilon", [-0.1, 1.1]),
@@ -195,7 +198,7 @@ def test_sizes_that_do_not_go_together(settings: dict[str, Any], sentence: str, 
         (DDPGConfig, "adam_epsilon", [0.0]),
         (DDPGConfig, "exploration_noise", [-0.1]),
         (DDPGConfig, "action_gradient_clip", [-0.1]),
-        (ReplayConfig, "replay_size", [0]),
+        (ReplayConfig, "buffer_size", [0]),
         (ReplayConfig, "replay", ["proportional"]),
         (ReplayConfig, "priority_exponent", [-0.1, 1.1]),
         (ReplayConfig, "importance_exponent", [-0.1, 1.1]),

@@ -1,4 +1,4 @@
-"""How much is learned from a replay memory, when, and with which weights; and that counters are all there is to it."""
+"""How much is learned from a replay buffer, when, and with which weights; and that counters are all there is to it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Learning:
         self, walk: Walk, algorithm: DQN | C51, replay: dict[str, Any] | None = None, noise: int = 0
     ) -> None:
         self.walk, self.notes = walk, list[str]()
-        config = ReplayConfig(**{"replay_size": 1000} | (replay or {}))
+        config = ReplayConfig(**{"buffer_size": 1000} | (replay or {}))
         self.experience = ReplaySource(
             algorithm,
             nothing,
@@ -49,7 +49,7 @@ class Learning:
             StageClock(),
             noise,
             self.notes.append,
-            rows=algorithm.batch,
+            rows=algorithm.batch_size,
             starts=algorithm.learning_starts,
             edge=NoAllReduce(),
         )
@@ -60,7 +60,7 @@ class Learning:
 
 
 def dqn(**settings: Any) -> DQN:
-    defaults = {"batch": 8, "training_intensity": 4.0, "learning_starts": 8}
+    defaults = {"batch_size": 8, "training_intensity": 4.0, "learning_starts": 8}
     return DQN(DQNConfig(**defaults | settings), SPEC.action)
 
 
@@ -74,7 +74,7 @@ def in_row(batch: QLearningBatch) -> np.ndarray:
     width=st.integers(1, 5),
     length=st.integers(1, 12),
     n_step=st.integers(1, 4),
-    batch=st.integers(1, 40),
+    batch_size=st.integers(1, 40),
     intensity=st.sampled_from([0.25, 1.0, 3.5, 8.0, 64.0]),
     starts=st.integers(1, 60),
     phases=st.integers(1, 25),
@@ -84,7 +84,7 @@ def test_updates_follow_from_steps(
     steps: int, width: int, length: int, n_step: int, batch: int, intensity: float, starts: int, phases: int
 ) -> None:
     """As many as the intensity says of the steps since learning could start, after any phase."""
-    algorithm = dqn(batch=batch, training_intensity=intensity, learning_starts=starts, n_step=n_step)
+    algorithm = dqn(batch_size=batch, training_intensity=intensity, learning_starts=starts, n_step=n_step)
     own = Learning(Walk(steps, width, length), algorithm)
     done = 0
     for _ in range(phases):
@@ -95,10 +95,10 @@ def test_updates_follow_from_steps(
         due = max(Fraction(0), Fraction(own.walk.steps - starts)) * Fraction(intensity) / batch
         assert done == own.experience.updates == int(due)
         assert all(len(rows.action) == batch for rows, _ in batches)
-        figures = own.experience.metrics()
-        assert figures["replay/transitions"] == len(own.experience.memory)
+        metrics = own.experience.metrics()
+        assert metrics["replay/transitions"] == len(own.experience.memory)
         learned = own.walk.steps - starts
-        assert figures["training_intensity"] == pytest.approx(done * batch / learned if learned > 0 else 0.0)
+        assert metrics["training_intensity"] == pytest.approx(done * batch / learned if learned > 0 else 0.0)
 
 
 def test_learning_starts_when_that_many_steps_are_done() -> None:
@@ -109,14 +109,14 @@ def test_learning_starts_when_that_many_steps_are_done() -> None:
 
 def test_it_waits_for_a_batch_and_does_not_catch_up() -> None:
     """Batches of 40 are there after 40 steps: what came before was never owed."""
-    own = Learning(Walk(5, 2, length=1000), dqn(batch=40, training_intensity=16.0, learning_starts=1))
+    own = Learning(Walk(5, 2, length=1000), dqn(batch_size=40, training_intensity=16.0, learning_starts=1))
     assert [len(own.phase()) for _ in range(6)] == [0, 0, 0, 4, 4, 4]
 
 
 def test_a_memory_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> None:
     """The last observation of an episode takes a row, so that short episodes leave room for fewer transitions."""
-    learner = dqn(batch=48, training_intensity=48.0, learning_starts=48)
-    own = Learning(Walk(10, 4, length=1000), learner, {"replay_size": 64})
+    learner = dqn(batch_size=48, training_intensity=48.0, learning_starts=48)
+    own = Learning(Walk(10, 4, length=1000), learner, {"buffer_size": 64})
     for phase in range(40):
         own.walk.length = 1 if 20 <= phase < 26 else 1000
         batches = own.phase()
@@ -125,7 +125,7 @@ def test_a_memory_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> 
 
 
 def test_the_intensity_is_reached() -> None:
-    own = Learning(Walk(3, 2, length=1000), dqn(batch=8, training_intensity=0.5, learning_starts=20))
+    own = Learning(Walk(3, 2, length=1000), dqn(batch_size=8, training_intensity=0.5, learning_starts=20))
     for _ in range(400):
         own.phase()
     assert own.experience.metrics()["training_intensity"] == pytest.approx(0.5, rel=0.01)
@@ -143,7 +143,7 @@ def test_batches_are_steps_that_were_made_and_say_how_old_their_policy_is() -> N
 
 
 def test_the_slot_is_stored_before_it_is_learned_from() -> None:
-    own = Learning(Walk(20, 1, length=1000), dqn(learning_starts=8, batch=8, training_intensity=64.0))
+    own = Learning(Walk(20, 1, length=1000), dqn(learning_starts=8, batch_size=8, training_intensity=64.0))
     rows = np.concatenate([in_row(batch) for batch, _ in own.phase()])
     assert set(rows.tolist()) == own.walk.numbers.keys()
 

@@ -36,7 +36,7 @@ class Learning:
     def __init__(
         self, precision: str, version_of: Callable[[int], int] = lambda own: own, **settings: Any
     ) -> None:
-        config = DQNConfig(dueling=True, batch=32, training_intensity=1.0, **settings)
+        config = DQNConfig(dueling=True, batch_size=32, training_intensity=1.0, **settings)
         self.algorithm = DQN(config, DISCRETE)
         self.network, parameters = self._network(precision)
         self.target, self.target_parameters = self._network(precision)
@@ -72,7 +72,7 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 @PRECISION
 @pytest.mark.parametrize("every", [1, 3])
 def test_it_is_a_copy_each_time_so_many_updates_are_done_and_else_stays(precision: str, every: int) -> None:
-    own = Learning(precision, target_every=every * 32)
+    own = Learning(precision, target_update_interval=every * 32)
     kept = own.learner.target_weights()
     for update in range(1, 10):
         own.update(update)
@@ -85,7 +85,7 @@ def test_it_is_a_copy_each_time_so_many_updates_are_done_and_else_stays(precisio
 @PRECISION
 def test_polyak_averaging(precision: str) -> None:
     """θ' ← τ θ + (1 - τ) θ' (Lillicrap et al. 2016, algorithm 1), in fp32: steps below bf16's resolution add up."""
-    own = Learning(precision, target_every=64, target_rate=0.01)
+    own = Learning(precision, target_update_interval=64, tau=0.01)
     expected = own.learner.target_weights()
     for update in range(1, 9):
         own.update(update)
@@ -99,7 +99,7 @@ def test_polyak_averaging(precision: str) -> None:
 def test_updates_by_others_count_each() -> None:
     """Between two of its own, others made five: with its own, two times three."""
     others = [0]
-    own = Learning("fp32", lambda updates: updates + others[0], target_every=3 * 32, target_rate=0.1)
+    own = Learning("fp32", lambda updates: updates + others[0], target_update_interval=3 * 32, tau=0.1)
     before = own.learner.target_weights()
     others[0] = 5
     own.update(1)
@@ -112,7 +112,7 @@ def test_updates_by_others_count_each() -> None:
 @PRECISION
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_its_forward_pass_is_that_of_its_weights(precision: str, rate: float) -> None:
-    own = Learning(precision, target_every=32, target_rate=rate)
+    own = Learning(precision, target_update_interval=32, tau=rate)
     observation = torch.randn(50, 6, generator=torch.Generator().manual_seed(9))
     assert torch.equal(own.target(observation), own.network(observation))
     before = own.target(observation)
@@ -127,7 +127,7 @@ def test_its_forward_pass_is_that_of_its_weights(precision: str, rate: float) ->
 
 
 def test_it_shares_no_memory_with_the_learning_network() -> None:
-    own = Learning("fp32", target_every=320)
+    own = Learning("fp32", target_update_interval=320)
     target, weights = own.learner.target_weights(), own.learner.weights()
     assert equal(target, weights)
     own.target_parameters.master.zero_()
@@ -136,7 +136,7 @@ def test_it_shares_no_memory_with_the_learning_network() -> None:
 
 
 def test_it_comes_back_from_the_arrays_and_moves_when_it_would_have() -> None:
-    one, other = (Learning("bf16", target_every=4 * 32) for _ in range(2))
+    one, other = (Learning("bf16", target_update_interval=4 * 32) for _ in range(2))
     for update in range(1, 7):
         one.update(update)
     assert not equal(one.learner.weights(), one.learner.target_weights())
@@ -162,15 +162,15 @@ def test_a_runs_target_network_starts_as_the_learning_one(recipe: str, tmp_path:
         env="Pendulum-v1" if recipe == "ddpg" else "CartPole-v1",
         run_dir=tmp_path / "run",
         quiet=True,
-        simulators="in-process",
-        num_simulators=2,
+        env_backend="in-process",
+        num_envs=2,
         steps=300,
-        batch=20,
+        batch_size=20,
         learning_starts=200,
         training_intensity=2.0,
         horizon=0,
-        target_every=400,
-        target_rate=1.0,
+        target_update_interval=400,
+        tau=1.0,
         checkpoint_every=100,
         keep_checkpoints=10,
         threads=1,

@@ -1,4 +1,4 @@
-"""Advantages and value targets of a rollout, against sums made one simulator at a time from what an end means."""
+"""Advantages and value targets of a rollout, against sums made one env at a time from what an end means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DISCOUNT = 0.9
 
 
 def naive(
-    rollout: Rollout, table: Table, lambda_: float, clip_rewards: bool, life_loss_ends: bool
+    rollout: Rollout, table: Table, lambda_: float, clip_rewards: bool, terminal_on_life_loss: bool
 ) -> np.ndarray:
     """Each valid row's advantage in double precision; NaN elsewhere."""
     steps, width = rollout.reward.shape
@@ -33,7 +33,7 @@ def naive(
                 continue
             total, weight = 0.0, 1.0
             for k in range(t, steps):
-                lost = bool(rollout.life_lost[k, b]) and life_loss_ends
+                lost = bool(rollout.life_lost[k, b]) and terminal_on_life_loss
                 bootstrap = 0.0 if rollout.terminated[k, b] or lost else DISCOUNT * value[k + 1, b]
                 total += weight * (reward[k, b] + bootstrap - value[k, b])
                 weight *= DISCOUNT * lambda_
@@ -43,9 +43,12 @@ def naive(
     return advantage
 
 
-def algorithm(lambda_: float = 0.8, clip_rewards: bool = False, life_loss_ends: bool = True) -> A2C:
+def algorithm(lambda_: float = 0.8, clip_rewards: bool = False, terminal_on_life_loss: bool = True) -> A2C:
     config = A2CConfig(
-        discount=DISCOUNT, gae_lambda=lambda_, clip_rewards=clip_rewards, life_loss_ends=life_loss_ends
+        gamma=DISCOUNT,
+        gae_lambda=lambda_,
+        clip_rewards=clip_rewards,
+        terminal_on_life_loss=terminal_on_life_loss,
     )
     return A2C(config, ACTION)
 
@@ -58,16 +61,16 @@ def algorithm(lambda_: float = 0.8, clip_rewards: bool = False, life_loss_ends: 
     ),
     lambda_=st.sampled_from([0.0, 1.0]) | st.floats(0.0, 1.0),
     clip_rewards=st.booleans(),
-    life_loss_ends=st.booleans(),
+    terminal_on_life_loss=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=200, deadline=None)
 def test_equal_to_the_naive_sums(
-    events: list[list[str]], lambda_: float, clip_rewards: bool, life_loss_ends: bool, seed: int
+    events: list[list[str]], lambda_: float, clip_rewards: bool, terminal_on_life_loss: bool, seed: int
 ) -> None:
     rollout, table = make(events, np.random.default_rng(seed))
-    batch = algorithm(lambda_, clip_rewards, life_loss_ends).targets(table, rollout)
-    expected = naive(rollout, table, lambda_, clip_rewards, life_loss_ends).ravel()
+    batch = algorithm(lambda_, clip_rewards, terminal_on_life_loss).targets(table, rollout)
+    expected = naive(rollout, table, lambda_, clip_rewards, terminal_on_life_loss).ravel()
     valid = ~np.isnan(expected)
     assert np.array_equal(batch.valid.numpy(), valid.astype(np.float32))
     np.testing.assert_allclose(batch.advantage.numpy()[valid], expected[valid], atol=1e-4)
@@ -173,7 +176,7 @@ def test_targets_carry_no_gradient() -> None:
 
 def test_ppo_has_the_same_targets() -> None:
     rollout, table = eventful(np.random.default_rng(3))
-    config = PPOConfig(discount=DISCOUNT, gae_lambda=0.8, clip_rewards=False)
+    config = PPOConfig(gamma=DISCOUNT, gae_lambda=0.8, clip_rewards=False)
     assert torch.equal(
         PPO(config, ACTION).targets(table, rollout).advantage,
         algorithm(0.8).targets(table, rollout).advantage,

@@ -26,9 +26,9 @@ def train(make: Any, run: Path, resets: Any = "mid-batch", **learn: Any) -> Run:
         algorithm="vtrace",
         env=resolve(make).name,
         run=RunConfig(steps=20_000, threads=1, device="cpu", precision="fp32"),
-        learn=VTraceConfig(entropy=0.0, gradient_clip=0.0, **learn),
+        learn=VTraceConfig(ent_coef=0.0, max_grad_norm=0.0, **learn),
         network=NetworkConfig(hidden=(32,)),
-        simulation=EnvConfig(num_simulators=8, simulators="in-process", resets=resets),
+        envs=EnvConfig(num_envs=8, env_backend="in-process", resets=resets),
     )
     return train_config(config, resolve(make), run_dir=run, quiet=True)
 
@@ -64,10 +64,10 @@ def test_values(ending: str, values: list[float], resets: str, tmp_path: Path) -
         make,
         tmp_path / "run",
         resets,
-        discount=DISCOUNT,
+        gamma=DISCOUNT,
         horizon=16,
         learning_rate=5e-3,
-        value_weight=0.5,
+        vf_coef=0.5,
     )
     agent = veldt.load(run.path, env=make)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""V-trace's loss on rollouts of another policy, against sums made one simulator at a time from what an end means."""
+"""V-trace's loss on rollouts of another policy, against sums made one env at a time from what an end means."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DISCOUNT = 0.9
 
 
 def algorithm(**settings: float | bool) -> VTrace:
-    given: dict[str, float | bool] = {"discount": DISCOUNT, "clip_rewards": False, **settings}
+    given: dict[str, float | bool] = {"gamma": DISCOUNT, "clip_rewards": False, **settings}
     return VTrace(VTraceConfig(**given), ACTION)  # type: ignore[arg-type]
 
 
@@ -43,7 +43,7 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
     acted = log_softmax(rollout.extras["policy"])
     reward = rollout.reward.double().numpy()
     reward = reward.clip(-1, 1) if config.clip_rewards else reward
-    lost = rollout.life_lost.numpy() & config.life_loss_ends
+    lost = rollout.life_lost.numpy() & config.terminal_on_life_loss
     terminal = rollout.terminated.numpy() | lost
     ended = terminal | rollout.truncated.numpy() | rollout.cut.numpy()
     action = rollout.action.numpy()
@@ -55,7 +55,7 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
         return float(np.exp(policy[t, b, action[t, b]] - acted[t, b, action[t, b]]))
 
     def error(t: int, b: int, following: float) -> float:
-        return reward[t, b] + (0.0 if terminal[t, b] else config.discount * following) - value[t, b]
+        return reward[t, b] + (0.0 if terminal[t, b] else config.gamma * following) - value[t, b]
 
     def target(s: int, b: int) -> float:
         total, weight = value[s, b], 1.0
@@ -63,7 +63,7 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
             total += weight * min(config.rho_bar, ratio(t, b)) * error(t, b, value[t + 1, b])
             if ended[t, b]:
                 break
-            weight *= config.discount * config.gae_lambda * min(config.c_bar, ratio(t, b))
+            weight *= config.gamma * config.gae_lambda * min(config.c_bar, ratio(t, b))
         return float(total)
 
     for t, b in np.argwhere(rollout.valid.numpy()):
@@ -88,36 +88,36 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
     c_bar=st.sampled_from([0.7, 1.0, 3.0]),
     gae_lambda=st.sampled_from([0.8, 1.0]),
     clip_rewards=st.booleans(),
-    life_loss_ends=st.booleans(),
+    terminal_on_life_loss=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=150, deadline=None)
 def test_equal_to_the_naive_sums(events: list[list[str]], seed: int, **values: float | bool) -> None:
     rng = np.random.default_rng(seed)
     rollout, table = make(events, rng)
-    own = algorithm(entropy=0.03, value_weight=0.4, **values)
+    own = algorithm(ent_coef=0.03, vf_coef=0.4, **values)
     later = table.moved(rng, 0.5)
-    loss, figures, *_ = learned(own, later, rollout)
+    loss, metrics, *_ = learned(own, later, rollout)
     n = naive(rollout, later, own)
     policy, value = np.mean(-n["log_prob"] * n["advantage"]), np.mean((n["value"] - n["target"]) ** 2)
-    assert float(figures["loss/policy"]) == pytest.approx(policy, rel=1e-3, abs=1e-4)
-    assert float(figures["loss/value"]) == pytest.approx(value, rel=1e-3, abs=1e-4)
-    assert float(figures["policy/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
+    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-3, abs=1e-4)
+    assert float(metrics["loss/value"]) == pytest.approx(value, rel=1e-3, abs=1e-4)
+    assert float(metrics["policy/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
     assert float(loss) == pytest.approx(
         policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-3, abs=1e-4
     )
     rho_bar = own.config.rho_bar
-    assert float(figures["vtrace/rho_mean"]) == pytest.approx(
+    assert float(metrics["vtrace/rho_mean"]) == pytest.approx(
         np.minimum(n["ratio"], rho_bar).mean(), rel=1e-4
     )
-    assert float(figures["vtrace/rho_clipped"]) == pytest.approx(np.mean(n["ratio"] > 1.01 * rho_bar))
+    assert float(metrics["vtrace/rho_clipped"]) == pytest.approx(np.mean(n["ratio"] > 1.01 * rho_bar))
 
 
 def test_no_gradient_reaches_a_target() -> None:
     """The gradient is the paper's, row by row: (v - V) of values, ρ (r + γ v' - V) of log-probabilities."""
     rng = np.random.default_rng(0)
     rollout, table = eventful(rng)
-    own = algorithm(entropy=0.0, value_weight=0.4)
+    own = algorithm(ent_coef=0.0, vf_coef=0.4)
     later = table.moved(rng, 0.3).learning()
     learned(own, later, rollout).total.backward()
     fixed = Table(later.policy.detach(), later.value.detach())
@@ -149,10 +149,10 @@ def test_phantom_rows_have_no_part_in_loss_and_gradient(seed: int) -> None:
     other = dataclasses.replace(spoilt(rollout), extras={"policy": unknown})
     for each in (rollout, other):
         network = later.learning()
-        loss, figures, *_ = learned(algorithm(), network, each)
+        loss, metrics, *_ = learned(algorithm(), network, each)
         loss.backward()
         assert network.policy.grad is not None and network.value.grad is not None
-        results.append([loss.detach(), *figures.values(), network.policy.grad, network.value.grad])
+        results.append([loss.detach(), *metrics.values(), network.policy.grad, network.value.grad])
     clean, dirty = results
     assert all(torch.equal(one, other) for one, other in zip(clean, dirty, strict=True))
     phantom = ~rollout.valid.flatten()
@@ -160,7 +160,7 @@ def test_phantom_rows_have_no_part_in_loss_and_gradient(seed: int) -> None:
     assert not dirty[-2][: len(phantom)][phantom].any()
 
 
-def test_a_rollout_of_phantoms_teaches_nothing() -> None:
+def test_a_rollout_of_reset_steps_teaches_nothing() -> None:
     rollout, table = eventful(np.random.default_rng(0))
     rollout.valid[:] = False
     network = table.learning()
@@ -173,7 +173,7 @@ def test_a_rollout_of_phantoms_teaches_nothing() -> None:
 def test_the_figures_show_lag() -> None:
     rng = np.random.default_rng(0)
     rollout, table = eventful(rng)
-    now, later = (learned(algorithm(), table.moved(rng, by), rollout).figures for by in (0.0, 1.0))
+    now, later = (learned(algorithm(), table.moved(rng, by), rollout).metrics for by in (0.0, 1.0))
     assert float(now["vtrace/rho_mean"]) == pytest.approx(1.0)
     assert float(now["vtrace/rho_clipped"]) == 0.0
     assert float(later["vtrace/rho_mean"]) < 0.9
@@ -219,8 +219,8 @@ def test_unrolls_of_several_actors_side_by_side() -> None:
         **joined,
     )
     together = own.loss(network, batch, 0.0)
-    for name, figure in together.figures.items():
-        mean = np.average([float(loss.figures[name]) for loss in separate], weights=counts)
+    for name, figure in together.metrics.items():
+        mean = np.average([float(loss.metrics[name]) for loss in separate], weights=counts)
         assert float(figure) == pytest.approx(mean, rel=1e-4), name
 
 
@@ -232,9 +232,9 @@ def test_values_said_while_acting_have_no_part() -> None:
 
 
 def test_settings_of_the_update_rules_reach_them() -> None:
-    own = VTrace(VTraceConfig(gradient_clip=7.0), ACTION)
+    own = VTrace(VTraceConfig(max_grad_norm=7.0), ACTION)
     assert own.rule == RMSProp(decay=0.99, epsilon=2.4e-8, epsilon_inside=True, initial=2.4e-6)
-    assert own.gradient_clip == 7.0
+    assert own.max_grad_norm == 7.0
     assert VTrace(VTraceConfig(optimiser="adam", adam_epsilon=1e-3), ACTION).rule == Adam(0.9, 0.999, 1e-3)
 
 

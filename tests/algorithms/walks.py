@@ -1,4 +1,4 @@
-"""Simulators that only count their steps, in a slot that is filled as simulators fill it."""
+"""Envs that only count their steps, in a slot that is filled as envs fill it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPEC = EnvSpec({"": ArraySpec((1,), "float32")}, ActionSpec("discrete", sizes=(A
 
 
 class Walk:
-    """Episodes of `length` steps that terminate, with a phantom step after each; an observation is its own number.
+    """Episodes of `length` steps that terminate, with a reset step after each; an observation is its own number.
 
     `numbers` are the observations that steps began with, so far, and their phases, which are the policy's versions;
     `reward` is what the next steps earn.

@@ -41,13 +41,13 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_dir=path,
         quiet=True,
         steps=128,
-        num_simulators=4,
-        batch=64,
+        num_envs=4,
+        batch_size=64,
         minibatches=2,
         hidden=(8,),
         checkpoint_every=64,
         keep_checkpoints=2,
-        simulators="in-process",
+        env_backend="in-process",
         evaluate_steps=2_000,
     )
     assert len(list((path / "checkpoints").iterdir())) == 2

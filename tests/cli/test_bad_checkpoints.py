@@ -56,9 +56,9 @@ def test_of_another_recipe(verb: str, refused: Any, run: Path, tmp_path: Path) -
         "env": "CartPole-v1",
         "quiet": True,
         "hidden": (8,),
-        "simulators": "in-process",
+        "env_backend": "in-process",
     }
-    other = veldt.train("a2c", run_dir=tmp_path / "a2c", steps=1000, num_simulators=4, **settings)
+    other = veldt.train("a2c", run_dir=tmp_path / "a2c", steps=1000, num_envs=4, **settings)
     *_, misplaced = checkpoints(other.path)
     shutil.copytree(misplaced, run / "checkpoints" / misplaced.name)
     said = refused(verb, str(run), code=1)

@@ -15,9 +15,9 @@ import pytest
 
 import veldt
 
-TRAIN = "train ppo --env environments:ending --run-dir run --num-simulators 4 --batch 64 --minibatches 2 --hidden 8"
-IN_PROCESS = f"{TRAIN} --simulators in-process --threads 1 --steps 6400 --log-every 1000"
-APART = "--simulators workers --on-env-error restart goes on past it"
+TRAIN = "train ppo --env environments:ending --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
+IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
+APART = "--env-backend workers --on-env-error restart goes on past it"
 RESUME = "`veldt resume run` goes on from the newest checkpoint\n"
 SEGFAULT = "which was killed by SIGSEGV"
 KILLED = "which was killed by SIGKILL (by hand, or by the system for want of memory)"
@@ -85,7 +85,7 @@ def test_in_training(how: str, cause: str, in_tmp: Path) -> None:
     seed, step = (in_tmp / "ending").read_text().split()
     assert int(step) > 0
     assert re.fullmatch(
-        rf"veldt: environment environments:ending, simulator [0-3] \(seed {seed}\) took its process with it in step "
+        rf"veldt: environment environments:ending, env [0-3] \(seed {seed}\) took its process with it in step "
         rf"{step}, {re.escape(f'{cause}; {APART}')}\n{RESUME}",
         said,
     ), said
@@ -93,12 +93,12 @@ def test_in_training(how: str, cause: str, in_tmp: Path) -> None:
 
 
 def test_in_an_evaluation_and_a_video(in_tmp: Path) -> None:
-    settings = {"num_simulators": 4, "batch": 64, "minibatches": 2, "steps": 64, "simulators": "in-process"}
+    settings = {"num_envs": 4, "batch_size": 64, "minibatches": 2, "steps": 64, "env_backend": "in-process"}
     veldt.train("ppo", env="environments:ending", run_dir="run", quiet=True, **settings)
     said = ended("evaluate run --episodes 2", "os._exit(0) step 75")
     seed, step = (in_tmp / "ending").read_text().split()
     assert re.fullmatch(
-        rf"veldt: environment environments:ending, simulator [01] \(seed {seed}\) took its process with it in step "
+        rf"veldt: environment environments:ending, env [01] \(seed {seed}\) took its process with it in step "
         rf"{step}, which exited with code 0\n",
         said,
     ), said

@@ -11,8 +11,8 @@ import veldt
 from environments import Ending
 from veldt.cli import main
 
-TRAIN = "train ppo --env environments:ending --run-dir run --num-simulators 4 --batch 64 --minibatches 2 --hidden 8"
-IN_PROCESS = f"{TRAIN} --simulators in-process --threads 1 --steps 6400 --log-every 1000"
+TRAIN = "train ppo --env environments:ending --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
+IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
 MEASURED = "failed when its speed was measured with random actions"
 
 
@@ -54,11 +54,13 @@ def test_in_training(
     monkeypatch.setenv("ENDING", "SystemExit(0) step 750")
     said = failure(IN_PROCESS, capsys)
     seed, step = (in_tmp / "ending").read_text().split()
-    named = rf"environment environments:ending, simulator [0-3] \(seed {seed}\) failed in step {step}: SystemExit: 0"
+    named = (
+        rf"environment environments:ending, env [0-3] \(seed {seed}\) failed in step {step}: SystemExit: 0"
+    )
     assert re.fullmatch(named, said), said
     monkeypatch.delenv("ENDING")
     assert veldt.resume("run", quiet=True, steps=6464).reason == "steps"
-    for verb, shown in (("evaluate", r", simulator [0-3]"), ("watch", "")):
+    for verb, shown in (("evaluate", r", env [0-3]"), ("watch", "")):
         monkeypatch.setattr(Ending, "calls", type(Ending.calls)())
         monkeypatch.setenv("ENDING", "SystemExit(0) step 7")
         said = failure(f"{verb} run", capsys)
@@ -105,8 +107,8 @@ def when_trained(shape):
             "network stays:when_made failed when it was made for the shape (4,): SystemExit",
         ),
         (
-            "--env stays:make --network stays:when_trained --num-simulators 4 --batch 64 --minibatches 1 "
-            "--simulators in-process",
+            "--env stays:make --network stays:when_trained --num-envs 4 --batch-size 64 --minibatches 1 "
+            "--env-backend in-process",
             "SystemExit (unexpected; --debug shows where)",
         ),
     ],

@@ -30,7 +30,7 @@ def network(shape):
     import torch
     return torch.nn.Linear(shape[0], 8)
 """
-SMALL = "--num-simulators 4 --batch 64 --minibatches 2 --steps 64 --simulators in-process"
+SMALL = "--num-envs 4 --batch-size 64 --minibatches 2 --steps 64 --env-backend in-process"
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +160,7 @@ def test_files_in_the_run_do_not_stand_in_for_modules(run: Path) -> None:
     for name in ("multiprocessing", "selectors", "tempfile", "gymnasium"):
         (run / f"{name}.py").write_text(PWN)
     config = json.loads((run / "config.json").read_text())
-    config["resolved"]["simulation"] |= {"simulators": "workers", "processes": 1}
+    config["resolved"]["envs"] |= {"env_backend": "workers", "processes": 1}
     (run / "config.json").write_text(json.dumps(config))
     command = [str(Path(sys.executable).with_name("veldt")), "evaluate", ".", "--episodes", "1"]
     done = subprocess.run(command, cwd=run, capture_output=True, text=True, timeout=60, check=False)
@@ -262,7 +262,7 @@ def test_callables_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     sys.path.append(str(tmp_path))
     import mine  # type: ignore[import-not-found]
 
-    small = {"num_simulators": 4, "batch": 64, "minibatches": 2, "steps": 64, "simulators": "in-process"}
+    small = {"num_envs": 4, "batch_size": 64, "minibatches": 2, "steps": 64, "env_backend": "in-process"}
     veldt.train("ppo", env=mine.make, network=mine.network, run_dir="run", quiet=True, **small)
     forget(monkeypatch)
     assert veldt.load("run").act([0.0, 0.1, 0.0, 0.1]) in (0, 1)

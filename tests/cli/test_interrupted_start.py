@@ -32,7 +32,7 @@ def make():
 CODE = """
 import sys
 from veldt.cli import main
-main("train ppo --env mine:make --simulators in-process".split())
+main("train ppo --env mine:make --env-backend in-process".split())
 """
 
 

@@ -18,8 +18,8 @@ def test_recorded_and_evaluated(run: Path, capsys: pytest.CaptureFixture[str]) -
     main(["evaluate", str(run), "--starts", str(starts)])
     assert f": 6 games from {starts}, raw return " in capsys.readouterr().out
     main(["evaluate", str(run), "--starts", str(starts), "--protocol", "human-starts", "--json"])
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["episodes"] == 6 == len(figures["scores"]) and figures["starts"] == str(starts)
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["episodes"] == 6 == len(metrics["scores"]) and metrics["starts"] == str(starts)
 
 
 def test_no_file_is_overwritten(run: Path, refused: Any) -> None:

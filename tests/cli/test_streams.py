@@ -16,8 +16,8 @@ import pytest
 pytestmark = pytest.mark.alone
 
 VELDT = f"{shlex.quote(sys.executable)} -m veldt"
-TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-simulators 4 --batch 64 --minibatches 2 --hidden 8"
-QUICK = f"{VELDT} {TRAIN} --simulators in-process --threads 1"
+TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
+QUICK = f"{VELDT} {TRAIN} --env-backend in-process --threads 1"
 
 
 @pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-"])

@@ -12,8 +12,8 @@ from veldt.runtime.watchdog import within
 
 
 def works(control: Control, task: str) -> None:
-    attempt, fellows = control.restart_count, [control.peers.index, control.peers.count]
-    control.send("working", {"attempt": np.array([attempt])}, attempt=attempt, task=task, fellows=fellows)
+    attempt, peers = control.restart_count, [control.peers.index, control.peers.count]
+    control.send("working", {"attempt": np.array([attempt])}, attempt=attempt, task=task, peers=peers)
     while not control.stopping:
         control.heartbeat()
         time.sleep(0.01)

@@ -24,12 +24,12 @@ from veldt.runs.checkpoints import CheckpointStore
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 SMALL: dict[str, Any] = {
-    "num_simulators": 4,
+    "num_envs": 4,
     "actors": 2,
-    "batch": 16,
+    "batch_size": 16,
     "training_intensity": 2.0,
     "learning_starts": 100,
-    "replay_size": 4000,
+    "buffer_size": 4000,
     "hidden": (16,),
     "steps": 3000,
     "seed": 3,
@@ -38,8 +38,8 @@ SMALL: dict[str, Any] = {
 }
 
 
-def pace(run: Path) -> Any:
-    return CheckpointStore(run / "checkpoints").newest(print).meta["pace"]
+def rate_limiter(run: Path) -> Any:
+    return CheckpointStore(run / "checkpoints").newest(print).meta["rate_limiter"]
 
 
 def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothing_left: Path) -> None:
@@ -47,11 +47,11 @@ def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothi
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
-    counts = [pace(run.path)]
+    counts = [rate_limiter(run.path)]
     here = veldt.resume(run.path, steps=5000, quiet=True)
-    counts.append(pace(run.path))
+    counts.append(rate_limiter(run.path))
     there = veldt.resume(run.path, steps=8000, cluster="local", quiet=True)
-    counts.append(pace(run.path))
+    counts.append(rate_limiter(run.path))
     assert here.summary["steps"] >= 5000 and there.summary["steps"] >= 8000
     updates = [one["updates"][0] for one in counts]
     assert 0 < updates[0] < updates[1] < updates[2]
@@ -61,16 +61,16 @@ def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothi
 
 
 def test_impala(tmp_path: Path, nothing_left: Path) -> None:
-    settings = {"actors": 2, "num_simulators": 4, "hidden": (16,), "steps": 4000, "seed": 1, "quiet": True}
+    settings = {"actors": 2, "num_envs": 4, "hidden": (16,), "steps": 4000, "seed": 1, "quiet": True}
     run = veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
-    assert run.reason == "steps" and pace(run.path)["updates"][0] > 5
+    assert run.reason == "steps" and rate_limiter(run.path)["updates"][0] > 5
     assert np.isfinite(run.summary["policy_lag_mean"])
 
 
 JOINT: dict[str, Any] = {
     "env": "CartPole-v1",
     "learners": 2,
-    "num_simulators": 4,
+    "num_envs": 4,
     "horizon": 5,
     "hidden": (16,),
     "threads": 1,
@@ -135,8 +135,8 @@ def test_of_learners_that_act_one_is_killed(tmp_path: Path, nothing_left: Path) 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left: Path) -> None:
-    flags = ["--actors", "2", "--num-simulators", "4", "--batch", "16", "--learning-starts", "100"]
-    flags += ["--hidden", "16", "--steps", "1000000000", "--replay-size", "5000", "--checkpoint-every", "300"]
+    flags = ["--actors", "2", "--num-envs", "4", "--batch-size", "16", "--learning-starts", "100"]
+    flags += ["--hidden", "16", "--steps", "1000000000", "--buffer-size", "5000", "--checkpoint-every", "300"]
     command = [
         sys.executable,
         "-m",

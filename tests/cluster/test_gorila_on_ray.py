@@ -26,12 +26,12 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 DEADLINE_S = 120.0
 BUNDLES: dict[str, Any] = {
     "learners": 2,
-    "num_simulators": 4,
+    "num_envs": 4,
     "parameter_shards": 2,
-    "batch": 16,
+    "batch_size": 16,
     "training_intensity": 2.0,
     "learning_starts": 100,
-    "replay_size": 4000,
+    "buffer_size": 4000,
     "hidden": (16,),
     "evaluator_share": 0.0,
     "steps": 3000,
@@ -48,7 +48,9 @@ def test_a_run_is_resumed_on_one_machine(
     run = veldt.train("gorila", env=env, run_dir=tmp_path / "run", cluster="local", quiet=True, **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
     there = CheckpointStore(run.path / "checkpoints").newest(print)
-    assert sum(there.meta["pace"]["steps"]) >= 3000 and min(there.meta["pace"]["updates"]) > 20
+    assert (
+        sum(there.meta["rate_limiter"]["steps"]) >= 3000 and min(there.meta["rate_limiter"]["updates"]) > 20
+    )
     assert (there.groups["server"]["version"] > 40).all()
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
     here = veldt.resume(run.path, steps=5000, quiet=True)
@@ -85,19 +87,19 @@ def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_le
             return of("part", 2)[-1].arrays
 
         try:
-            until("learning", lambda: bool((edges["pace"].updates_L > 100).all()))
+            until("learning", lambda: bool((edges["rate_limiter"].updates_L > 100).all()))
             version = int(part(1)["server-0:version"][0])
             os.kill(of("started", 2)[-1].values["pid"], signal.SIGKILL)
             until("a restart", lambda: of("restarted", 2))
-            begun = int(edges["pace"].updates_L.min())
-            until("learning again", lambda: int(edges["pace"].updates_L.min()) > begun + 20)
+            begun = int(edges["rate_limiter"].updates_L.min())
+            until("learning again", lambda: int(edges["rate_limiter"].updates_L.min()) > begun + 20)
             after = part(2)
             assert int(after["server-0:version"][0]) >= version > 100
             # The rule's state began anew, as there is no checkpoint.
             assert float(after["server-0:count"]) < int(after["server-0:version"][0])
             os.kill(of("started", 0)[-1].values["pid"], signal.SIGKILL)
             until("a bundle's restart", lambda: of("restarted", 0))
-            begun = int(edges["pace"].updates_L[0])
-            until("it learns again", lambda: int(edges["pace"].updates_L[0]) > begun + 20)
+            begun = int(edges["rate_limiter"].updates_L[0])
+            until("it learns again", lambda: int(edges["rate_limiter"].updates_L[0]) > begun + 20)
         finally:
             supervisor.kill()

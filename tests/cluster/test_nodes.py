@@ -37,17 +37,17 @@ DEADLINE_S = 90.0
 QUICK = {"health_check_period_ms": 500, "health_check_timeout_ms": 3000, "health_check_failure_threshold": 2}
 STORE = 80 * 2**20
 SETTINGS = {
-    "num_simulators": 6,
+    "num_envs": 6,
     "actors": 3,
     "shards": 2,
-    "flush": 16,
-    "insert_slack": 2000.0,
+    "actor_chunk": 16,
+    "rate_limit_tolerance": 2000.0,
     "evaluator_share": 0.0,
-    "pull_every": 20,
-    "batch": 16,
+    "actor_sync_interval": 20,
+    "batch_size": 16,
     "training_intensity": 4.0,
     "learning_starts": 100,
-    "replay_size": 1200,
+    "buffer_size": 1200,
     "hidden": (16,),
     "steps": 100_000,
     "device": "cpu",
@@ -75,9 +75,9 @@ def nodes() -> Iterator[Nodes]:
 
 
 class Running:
-    def __init__(self, supervisor: RaySupervisor, pace: RateLimiter | None = None) -> None:
+    def __init__(self, supervisor: RaySupervisor, rate_limiter: RateLimiter | None = None) -> None:
         self.supervisor, self.heard = supervisor, list[RoleMessage]()
-        self.pace: Any = pace
+        self.rate_limiter: Any = rate_limiter
 
     def until(self, what: str, holds: Callable[[], object]) -> None:
         end = time.monotonic() + DEADLINE_S
@@ -86,11 +86,14 @@ class Running:
             self.heard += self.supervisor.poll(0.05)
 
     def _so_far(self) -> str:
-        pace, heard = self.pace, [(one.kind, one.role, one.values) for one in self.heard[-20:]]
-        if pace is None:
+        rate_limiter, heard = (
+            self.rate_limiter,
+            [(one.kind, one.role, one.values) for one in self.heard[-20:]],
+        )
+        if rate_limiter is None:
             return f"heard {heard}"
-        counts = f"steps {pace.steps_A}, updates {pace.updates_L}, excused {pace.excused_L}, due {pace.due:g}"
-        return f"{counts}, done {pace.samples}, most {pace.most}; heard {heard}"
+        counts = f"steps {rate_limiter.steps_A}, updates {rate_limiter.updates_L}, excused {rate_limiter.excused_L}, due {rate_limiter.due:g}"
+        return f"{counts}, done {rate_limiter.samples}, most {rate_limiter.most}; heard {heard}"
 
     def of(self, kind: str) -> list[RoleMessage]:
         return [message for message in self.heard if message.kind == kind]
@@ -119,12 +122,12 @@ def supervised(nodes: Nodes, *plans: HostedPlan) -> Iterator[Running]:
 @contextmanager
 def training(nodes: Nodes) -> Iterator[Running]:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS)
-    assembly = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(config, resolve("CartPole-v1"))
     with connected(nodes.address) as cluster:
-        supervisor, edges = start_on_ray(cluster, apex(assembly))
+        supervisor, edges = start_on_ray(cluster, apex(run_plan))
         supervisor.start()
         try:
-            yield Running(supervisor, edges["pace"])
+            yield Running(supervisor, edges["rate_limiter"])
         finally:
             supervisor.kill()
 
@@ -139,23 +142,27 @@ def plan(
 
 
 def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
-    plans = plan(works, "a", restarts=3), plan(works, "b"), plan(hangs_at_first, restarts=1, deadline_s=2.0)
+    plans = (
+        plan(works, "a", max_restarts=3),
+        plan(works, "b"),
+        plan(hangs_at_first, max_restarts=1, deadline_s=2.0),
+    )
     with supervised(nodes, *plans) as run:
         for role, task in ((0, "a"), (1, "b")):
             said = run.next("working", role)
-            assert said.values == {"attempt": 0, "task": task, "fellows": [role, 2]}
+            assert said.values == {"attempt": 0, "task": task, "peers": [role, 2]}
             assert said.arrays["attempt"].tolist() == [0]
         os.kill(run.next("started", 0).values["pid"], signal.SIGKILL)
         lost = run.next("restarted", 0)
         assert lost.values["name"] == "works" and "died" in lost.values["why"]
-        assert run.next("working", 0).values == {"attempt": 1, "task": "a", "fellows": [0, 2]}
+        assert run.next("working", 0).values == {"attempt": 1, "task": "a", "peers": [0, 2]}
         os.kill(run.next("started", 0).values["pid"], signal.SIGSTOP)
         lost = run.next("restarted", 2)
         assert (
             lost.values["why"] == "gave no sign of life for 2 s"
             and "hangs_at_first" in lost.values["details"]
         )
-        assert run.next("working", 2).values == {"attempt": 1, "task": "again", "fellows": [0, 1]}
+        assert run.next("working", 2).values == {"attempt": 1, "task": "again", "peers": [0, 1]}
         last = run.supervisor.stop(5.0)
         assert sum(message.kind == "finishing" for message in last) == 2
     run.supervisor.kill()
@@ -173,13 +180,13 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
         run.until("all at work", lambda: len(run.of("working")) == 5)
         on = Counter(life.machine for life in run.supervisor._lives.values() if life.number < 5)
         assert sorted(on.values()) in ([1, 4], [2, 3])
-        heard = sorted(tuple(message.values["fellows"]) for message in run.of("working"))
+        heard = sorted(tuple(message.values["peers"]) for message in run.of("working"))
         assert heard == sorted((index, count) for count in on.values() for index in range(count))
     nodes.remove_node(added, allow_graceful=False)
 
 
 def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
-    with supervised(nodes, plan(works, "a", restarts=1, deadline_s=2.0)) as run:
+    with supervised(nodes, plan(works, "a", max_restarts=1, deadline_s=2.0)) as run:
         pid = run.next("started").values["pid"]
         run.next("working")
         os.kill(pid, signal.SIGSTOP)
@@ -189,7 +196,7 @@ def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "restarts", "message", "line"),
+    ("role", "max_restarts", "message", "line"),
     [
         (fails, 0, r"^the fails failed \(ValueError: two and two are five\)$", "raise"),
         (fails, 2, r"five\) once more, after 2 restarts", "raise"),
@@ -200,7 +207,7 @@ def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
 def test_errors_end_the_run_when_the_budget_is_used_up(
     role: Callable[..., None], restarts: int, message: str, line: str, nodes: Nodes
 ) -> None:
-    with supervised(nodes, plan(works, "a"), plan(role, restarts=restarts)) as run:
+    with supervised(nodes, plan(works, "a"), plan(role, max_restarts=restarts)) as run:
         with pytest.raises(RoleError, match=message) as error:
             run.next("never")
         assert line in error.value.details
@@ -212,17 +219,17 @@ def test_errors_end_the_run_when_the_budget_is_used_up(
 def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
     """On four CPUs only one of three actors has room."""
     with training(nodes) as run:
-        run.until("learning", lambda: run.pace.updates_L[0] >= 20)
-        assert (run.pace.steps_A > 0).sum() == 1
-        pace = run.pace
+        run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
+        assert (run.rate_limiter.steps_A > 0).sum() == 1
+        rate_limiter = run.rate_limiter
         for role in (0, 1, 3):  # the learner, a shard, an actor
-            before = run.pace.steps_A.sum(), int(run.pace.updates_L[0])
+            before = run.rate_limiter.steps_A.sum(), int(run.rate_limiter.updates_L[0])
             os.kill(run.next("started", role).values["pid"], signal.SIGKILL)
             run.next("restarted", role)
             run.next("started", role)
-            run.until("acting again", lambda b=before: run.pace.steps_A.sum() > b[0] + 100)
-            run.until("learning again", lambda b=before: run.pace.updates_L[0] > b[1] + 20)
-        assert pace.due <= pace.samples + 2000 + 4.0 * 16 * 6
+            run.until("acting again", lambda b=before: run.rate_limiter.steps_A.sum() > b[0] + 100)
+            run.until("learning again", lambda b=before: run.rate_limiter.updates_L[0] > b[1] + 20)
+        assert rate_limiter.due <= rate_limiter.samples + 2000 + 4.0 * 16 * 6
         run.until("who waits to be said", lambda: run.of("note"))
         assert (
             "actor 1, actor 2 without room: the cluster has 4 CPUs (0 free)"
@@ -232,19 +239,19 @@ def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
 
 def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
     with training(nodes) as run:
-        run.until("learning", lambda: run.pace.updates_L[0] >= 20)
+        run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
         added = [nodes.add_node(num_cpus=1, object_store_memory=STORE) for _ in range(2)]
-        run.until("all actors", lambda: bool((run.pace.steps_A > 0).all()))
+        run.until("all actors", lambda: bool((run.rate_limiter.steps_A > 0).all()))
         pids = {message.role: message.values["pid"] for message in run.of("started")}
         assert {3, 4, 5} <= pids.keys()
         nodes.remove_node(added[0], allow_graceful=False)
         run.until("a loss", lambda: run.of("restarted"))
         (lost,) = run.of("restarted")
         assert lost.role in (4, 5) and "lost with its node" in lost.values["why"]
-        before = run.pace.steps_A.copy(), int(run.pace.updates_L[0])
-        run.until("learning goes on", lambda: run.pace.updates_L[0] >= before[1] + 50)
+        before = run.rate_limiter.steps_A.copy(), int(run.rate_limiter.updates_L[0])
+        run.until("learning goes on", lambda: run.rate_limiter.updates_L[0] >= before[1] + 50)
         added.append(nodes.add_node(num_cpus=1, object_store_memory=STORE))
-        run.until("all actors again", lambda: bool((run.pace.steps_A > before[0]).all()))
+        run.until("all actors again", lambda: bool((run.rate_limiter.steps_A > before[0]).all()))
         for node in added[1:]:
             nodes.remove_node(node, allow_graceful=False)
 

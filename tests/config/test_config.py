@@ -37,7 +37,7 @@ CONFIGS: list[type[Any]] = [
     AtariConfig,
 ]
 # The names under which source code holds a configuration.
-HOLDERS = {"config", "_config", "run", "learn", "network", "simulation", "atari"}
+HOLDERS = {"config", "_config", "run", "learn", "network", "envs", "atari"}
 
 
 def own_fields(cls: type[Any]) -> list[dataclasses.Field[Any]]:
@@ -117,12 +117,12 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (NetworkConfig, {"hidden": (64, 0)}),
     (NetworkConfig, {"lstm": -1}),
     (NetworkConfig, {"lstm": 0.5}),
-    (EnvConfig, {"num_simulators": 0}),
+    (EnvConfig, {"num_envs": 0}),
     (EnvConfig, {"processes": -1}),
     (EnvConfig, {"processes": 17}),
     (EnvConfig, {"env_timeout": 0.0}),
-    (EnvConfig, {"decorrelate": -1}),
-    (EnvConfig, {"simulators": "threads"}),
+    (EnvConfig, {"random_start_steps": -1}),
+    (EnvConfig, {"env_backend": "threads"}),
     (EnvConfig, {"alternate": "yes"}),
     (EnvConfig, {"resets": "waits"}),
     (EnvConfig, {"on_env_error": "restrat"}),
@@ -133,12 +133,12 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (AtariConfig, {"sticky_actions": 1.0}),
     (AtariConfig, {"sticky_actions": -0.25}),
     (AtariConfig, {"preprocessing": "84x48"}),
-    *((cls, {"discount": value}) for cls in (A2CConfig, PPOConfig) for value in (-0.1, 1.01)),
+    *((cls, {"gamma": value}) for cls in (A2CConfig, PPOConfig) for value in (-0.1, 1.01)),
     *((cls, {"gae_lambda": 1.5}) for cls in (A2CConfig, PPOConfig)),
     *((cls, {"learning_rate": 0.0}) for cls in (A2CConfig, PPOConfig)),
-    *((cls, {"entropy": -0.01}) for cls in (A2CConfig, PPOConfig)),
-    *((cls, {"value_weight": -0.5}) for cls in (A2CConfig, PPOConfig)),
-    *((cls, {"gradient_clip": -1.0}) for cls in (A2CConfig, PPOConfig)),
+    *((cls, {"ent_coef": -0.01}) for cls in (A2CConfig, PPOConfig)),
+    *((cls, {"vf_coef": -0.5}) for cls in (A2CConfig, PPOConfig)),
+    *((cls, {"max_grad_norm": -1.0}) for cls in (A2CConfig, PPOConfig)),
     (A2CConfig, {"horizon": 0}),
     (A2CConfig, {"rmsprop_decay": 1.0}),
     (A2CConfig, {"rmsprop_decay": -0.5}),
@@ -151,10 +151,10 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (VTraceConfig, {"optimiser": "sgd"}),
     (VTraceConfig, {"adam_epsilon": 0.0}),
     (VTraceConfig, {"rmsprop_decay": 1.0}),
-    (PPOConfig, {"batch": 0}),
+    (PPOConfig, {"batch_size": 0}),
     (PPOConfig, {"epochs": 0}),
     (PPOConfig, {"minibatches": 0}),
-    (PPOConfig, {"batch": 1000, "minibatches": 3}),
+    (PPOConfig, {"batch_size": 1000, "minibatches": 3}),
     (PPOConfig, {"clip": 0.0}),
     (PPOConfig, {"adam_epsilon": 0.0}),
 ]
@@ -178,17 +178,15 @@ def test_a_misspelt_choice_is_suggested() -> None:
         EnvConfig(on_env_error="restrat")  # type: ignore[arg-type]
 
 
-def test_alternating_needs_two_simulators() -> None:
-    with pytest.raises(UsageError, match="--alternate on needs at least 2 simulators"):
-        EnvConfig(alternate="on", num_simulators=1)
+def test_alternating_needs_two_envs() -> None:
+    with pytest.raises(UsageError, match="--alternate on needs at least 2 envs"):
+        EnvConfig(alternate="on", num_envs=1)
 
 
 def test_values_at_the_edge_are_allowed() -> None:
-    A2CConfig(
-        discount=0.0, gae_lambda=0.0, entropy=0.0, value_weight=0.0, gradient_clip=0.0, rmsprop_decay=0.0
-    )
-    PPOConfig(discount=1.0, gae_lambda=1.0, batch=1, minibatches=1, epochs=1)
-    EnvConfig(num_simulators=1, processes=1)
+    A2CConfig(gamma=0.0, gae_lambda=0.0, ent_coef=0.0, vf_coef=0.0, max_grad_norm=0.0, rmsprop_decay=0.0)
+    PPOConfig(gamma=1.0, gae_lambda=1.0, batch_size=1, minibatches=1, epochs=1)
+    EnvConfig(num_envs=1, processes=1)
     AtariConfig(no_ops=0, sticky_actions=0.25, frame_skip=1, frame_stack=1)
     RunConfig(steps=1, seed=0, log_every=0.0)
 
@@ -208,7 +206,7 @@ def stored(recipe: str = "ppo", env: str = "CartPole-v1") -> tuple[TrainConfig, 
             "hidden": (7, 5),
             "seed": 11,
             "precision": "bf16",
-            "decorrelate": 3,
+            "random_start_steps": 3,
             "frame_stack": 2,
         },
     )
@@ -235,7 +233,7 @@ def test_reading_leaves_what_was_read() -> None:
     assert json.dumps(values) == before
 
 
-@pytest.mark.parametrize("section", ["", "run", "learn", "network", "simulation", "atari"])
+@pytest.mark.parametrize("section", ["", "run", "learn", "network", "envs", "atari"])
 def test_an_unknown_field_is_refused(section: str) -> None:
     _, values = stored()
     (values[section] if section else values)["warp_factor"] = 9
@@ -260,10 +258,8 @@ def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
 
 
 def test_settings_go_where_they_belong() -> None:
-    config = with_settings(
-        RECIPES["ppo"].config("CartPole-v1"), {"seed": 5, "clip": 0.3, "num_simulators": 32}
-    )
-    assert (config.run.seed, config.learn.clip, config.simulation.num_simulators) == (5, 0.3, 32)  # type: ignore[union-attr]
+    config = with_settings(RECIPES["ppo"].config("CartPole-v1"), {"seed": 5, "clip": 0.3, "num_envs": 32})
+    assert (config.run.seed, config.learn.clip, config.envs.num_envs) == (5, 0.3, 32)  # type: ignore[union-attr]
 
 
 def test_a_setting_of_no_section_is_refused_with_a_suggestion() -> None:
@@ -278,6 +274,6 @@ def test_no_name_means_two_settings() -> None:
     """A setting is given by its name alone, so the name has to be unique."""
     for recipe in RECIPES.values():
         config = recipe.config("CartPole-v1")
-        parts = [getattr(config, section) for section in ("run", "learn", "network", "simulation", "atari")]
+        parts = [getattr(config, section) for section in ("run", "learn", "network", "envs", "atari")]
         names = [field.name for part in parts for field in dataclasses.fields(part)]
         assert len(names) == len(set(names))

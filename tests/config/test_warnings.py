@@ -20,8 +20,8 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     ("recipe", "given", "said"),
     [
         ("ppo", {"threads": 3}, "--threads is 3, and 2 cores"),
-        ("impala", {"actors": 4, "num_simulators": 8}, "--actors is 4, and 2 cores"),
-        ("a2c", {"learners": 4, "num_simulators": 8}, "--learners is 4, and 2 cores"),
+        ("impala", {"actors": 4, "num_envs": 8}, "--actors is 4, and 2 cores"),
+        ("a2c", {"learners": 4, "num_envs": 8}, "--learners is 4, and 2 cores"),
         ("gorila", {"parameter_shards": 400}, "--parameter-shards is 400, and 2 cores"),
         ("dqn", {"steps": 900}, "--steps is 900, and learning starts after 1,000"),
         ("dqn", {"training_intensity": 5000.0}, "acting waits for 39 updates"),

@@ -16,9 +16,9 @@ Row = dict[str, Any]
 
 @dataclass
 class PlayedGame:
-    """A finished episode of one simulator; `end` is the step (from the run's start) after its last one."""
+    """A finished episode of one env; `end` is the step (from the run's start) after its last one."""
 
-    simulator: int
+    env: int
     episode: int
     end: int
     rewards: list[float] = field(default_factory=list)
@@ -27,7 +27,7 @@ class PlayedGame:
 
 @dataclass
 class Played:
-    """All of one simulator's rows and steps, the games it finished, and by row the actions of the present one."""
+    """All of one env's rows and steps, the games it finished, and by row the actions of the present one."""
 
     rows: list[Row]
     steps: list[Row]
@@ -38,7 +38,7 @@ class Played:
 def play(
     script: list[tuple[int, str]], policy: Policy, b: int, horizon: int, phases: int, wait: bool
 ) -> Played:
-    """What simulator `b` goes through in `phases` slots of `horizon` steps.
+    """What env `b` goes through in `phases` slots of `horizon` steps.
 
     `rows` and `unfinished` hold `horizon + 1` entries a slot (None: the episode is over), `steps` hold `horizon`.
     """
@@ -70,7 +70,7 @@ def play(
                 begin_next()
             write_row()
         if ended:
-            # The phantom step: it resets, or in wait mode stands still until the slot is full.
+            # The reset step: it resets, or in wait mode stands still until the slot is full.
             steps.append(
                 {"valid": False, "reward": 0.0, "terminated": False, "truncated": False, "action": None}
             )

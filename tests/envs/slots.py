@@ -1,4 +1,4 @@
-"""Drives simulators through a trajectory slot as a sampler does, with a fixed policy and without a network."""
+"""Drives envs through a trajectory slot as a sampler does, with a fixed policy and without a network."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from veldt.envs.trajectory import ROW_FIELDS, STEP_FLAGS, Trajectory
 
 RUN_SEED = 5
 
-# (simulator, its own step counter, its observation) -> stored action
+# (env, its own step counter, its observation) -> stored action
 Policy = Callable[[int, int, list[np.ndarray]], Any]
 
 
 def settings_for(
     env: Any, atari: AtariConfig | None = None, run_seed: int = RUN_SEED, **simulation: Any
 ) -> StepperSettings:
-    config = EnvConfig(**{"num_simulators": 4, **simulation})
+    config = EnvConfig(**{"num_envs": 4, **simulation})
     return StepperSettings(resolve(env), run_seed, config, atari or AtariConfig())
 
 
@@ -54,7 +54,7 @@ def kill_child(name: str) -> None:
 
 
 def hashing_policy(action: ActionSpec) -> Policy:
-    """A function of the observation's every byte, of the simulator and of the step, and of nothing else."""
+    """A function of the observation's every byte, of the env and of the step, and of nothing else."""
 
     def act(b: int, step: int, rows: list[np.ndarray]) -> Any:
         seed = zlib.crc32(b"".join(row.tobytes() for row in rows), 1000 * b + step)
@@ -63,38 +63,36 @@ def hashing_policy(action: ActionSpec) -> Policy:
     return act
 
 
-def fill(simulators: VectorEnvs, policy: Policy, first_step: int = 0) -> None:
+def fill(envs: VectorEnvs, policy: Policy, first_step: int = 0) -> None:
     """Fills the slot once, groups taking turns as in the sampler."""
-    slot = simulators.trajectory
+    slot = envs.trajectory
 
     def begin(group: int, t: int) -> None:
-        part = simulators.groups[group]
+        part = envs.groups[group]
         for b in range(part.start, part.stop):
             slot.action[t, b] = policy(b, first_step + t, [row[0] for row in slot.rows(t, slice(b, b + 1))])
-        simulators.step(group, t)
+        envs.step(group, t)
 
-    for group in range(len(simulators.groups)):
+    for group in range(len(envs.groups)):
         begin(group, 0)
     for t in range(slot.steps):
-        for group in range(len(simulators.groups)):
-            simulators.wait(group, t)
+        for group in range(len(envs.groups)):
+            envs.wait(group, t)
             if t + 1 < slot.steps:
                 begin(group, t + 1)
 
 
-def phases(
-    simulators: VectorEnvs, policy: Policy, count: int, resets: str = "mid-batch"
-) -> Iterator[Trajectory]:
+def phases(envs: VectorEnvs, policy: Policy, count: int, resets: str = "mid-batch") -> Iterator[Trajectory]:
     """The full slot, `count` times; between two of them what the synchronous system does between two."""
-    slot = simulators.trajectory
+    slot = envs.trajectory
     for phase in range(count):
-        fill(simulators, policy, phase * slot.steps)
+        fill(envs, policy, phase * slot.steps)
         if resets == "wait":
-            simulators.reset_ended()
+            envs.reset_ended()
         yield slot
-        simulators.carry_over()
+        envs.carry_over()
         if resets == "wait":
-            simulators.finish_resets()
+            envs.finish_resets()
 
 
 def copy_of(slot: Trajectory) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""In every call of an environment, what is written names its simulator, its seed and its step."""
+"""In every call of an environment, what is written names its env, its seed and its step."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Told(Scripted):
         said = "nothing" if doing is None else doing.what
         if not self.numbered and seed is None:
             return
-        number = f", simulator {self._number}" if self.numbered and self._number < 10 else ""
+        number = f", env {self._number}" if self.numbered and self._number < 10 else ""
         named = f"{NAME}{number} (seed {seed})"
         if seed is None or self._number >= 10:  # a new one in the place of another
             named, said = NAME, f"{NAME} {TOOK}{said.partition(TOOK)[2]}"
@@ -90,32 +90,32 @@ def made(settings: StepperSettings, groups: int) -> VectorEnvs:
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
-def test_simulators(memory: mmap.mmap, groups: int, resets: str) -> None:
-    settings = settings_for(Told, num_simulators=5, resets=resets, decorrelate=20)
-    simulators = made(settings, groups)
+def test_envs(memory: mmap.mmap, groups: int, resets: str) -> None:
+    settings = settings_for(Told, num_envs=5, resets=resets, random_start_steps=20)
+    envs = made(settings, groups)
     try:
-        simulators.start()
-        slot = simulators.trajectory
-        for _ in phases(simulators, hashing_policy(slot.spec.action), 6, resets):
+        envs.start()
+        slot = envs.trajectory
+        for _ in phases(envs, hashing_policy(slot.spec.action), 6, resets):
             assert activity.last(memory) is None, "between two steps nothing of the user's is run"
         actions = [np.zeros(age, np.int64) for age in slot.age[0]]
-        simulators.rebuild({b: Unfinished(actions=actions[b]) for b in range(5)})
-        for _ in phases(simulators, hashing_policy(slot.spec.action), 3, resets):
+        envs.rebuild({b: Unfinished(actions=actions[b]) for b in range(5)})
+        for _ in phases(envs, hashing_policy(slot.spec.action), 3, resets):
             pass
     finally:
-        simulators.close()
+        envs.close()
 
 
-def test_simulators_that_are_restarted(memory: mmap.mmap, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_envs_that_are_restarted(memory: mmap.mmap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Told, "fails", (2, 2))
-    simulators = made(settings_for(Told, num_simulators=3, on_env_error="restart"), 1)
+    envs = made(settings_for(Told, num_envs=3, on_env_error="restart"), 1)
     try:
-        simulators.start()
-        for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 4):
+        envs.start()
+        for _ in phases(envs, hashing_policy(envs.trajectory.spec.action), 4):
             pass
-        assert simulators.trajectory.restarts.sum() == 1
+        assert envs.trajectory.restarts.sum() == 1
     finally:
-        simulators.close()
+        envs.close()
 
 
 def test_measuring(memory: mmap.mmap) -> None:
@@ -131,7 +131,7 @@ def test_one_within_another(memory: mmap.mmap) -> None:
         doing = activity.last(memory)
         assert doing == activity.Doing(f"environment b {TOOK} when it was made", False)
     doing = activity.last(memory)
-    assert doing == activity.Doing(f"environment a, simulator 4 (seed 0) {TOOK} when it was made", False)
+    assert doing == activity.Doing(f"environment a, env 4 (seed 0) {TOOK} when it was made", False)
     outer.close()
 
 

@@ -27,22 +27,22 @@ def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> 
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
-@pytest.mark.parametrize("simulators", [1, 2, 3, 16])
+@pytest.mark.parametrize("envs", [1, 2, 3, 16])
 @pytest.mark.parametrize("alternate", ["auto", "on", "off"])
 @pytest.mark.parametrize("accelerators", [0, 1])
 def test_what_is_chosen_can_be_asked_for(
-    cores: int, simulators: int, alternate: str, accelerators: int, monkeypatch: pytest.MonkeyPatch
+    cores: int, envs: int, alternate: str, accelerators: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a run can be resumed from its resolved settings."""
     monkeypatch.setattr(arrangement, "allowed_cores", lambda: list(range(cores)))
     monkeypatch.setattr(arrangement, "worker_cores", lambda processes, accelerators: list(range(processes)))
-    asked: dict[str, Any] = {"simulators": "workers", "num_simulators": simulators, "alternate": alternate}
-    if alternate == "on" and simulators == 1:
-        with pytest.raises(UsageError, match="--alternate on needs at least 2 simulators"):
+    asked: dict[str, Any] = {"env_backend": "workers", "num_envs": envs, "alternate": alternate}
+    if alternate == "on" and envs == 1:
+        with pytest.raises(UsageError, match="--alternate on needs at least 2 envs"):
             plan(accelerators=accelerators, **asked)
         return
     chosen = plan(accelerators=accelerators, **asked)
-    assert 1 <= chosen.processes <= simulators
+    assert 1 <= chosen.processes <= envs
     assert chosen.groups == 2 or alternate != "on"
     assert chosen.groups == 1 or alternate != "off"
     resolved = chosen.resolve(EnvConfig(**asked))
@@ -52,7 +52,7 @@ def test_what_is_chosen_can_be_asked_for(
 
 @given(data=st.data(), groups=st.integers(1, 3), width=st.integers(3, 40))
 def test_processes_share_every_group(data: st.DataObject, groups: int, width: int) -> None:
-    """All simulators are dealt out, no process is idle or has two more than another, in all or in one group."""
+    """All envs are dealt out, no process is idle or has two more than another, in all or in one group."""
     processes = data.draw(st.integers(1, width))
     parts = split(width, groups)
     shares = deal(parts, processes)
@@ -96,16 +96,16 @@ def test_one_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_atari_is_atari() -> None:
-    with pytest.raises(UsageError, match="--simulators atari is for Atari games, and CartPole-v1 is none"):
-        plan(simulators="atari")
+    with pytest.raises(UsageError, match="--env-backend atari is for Atari games, and CartPole-v1 is none"):
+        plan(env_backend="atari")
 
 
 def test_running_workers_have_nothing_with_a_name() -> None:
     """Whatever is killed then, nothing of theirs stays behind."""
     before = set(Path("/dev/shm").iterdir())
-    simulators = make(settings_for("CartPole-v1"), 4, groups=2, processes=2)
+    envs = make(settings_for("CartPole-v1"), 4, groups=2, processes=2)
     try:
         assert set(Path("/dev/shm").iterdir()) <= before
-        simulators.start()
+        envs.start()
     finally:
-        simulators.close()
+        envs.close()

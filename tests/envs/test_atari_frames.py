@@ -1,4 +1,4 @@
-"""Frames, rewards and lives of the native Atari simulator against a naive emulator loop, over several games."""
+"""Frames, rewards and lives of the native Atari env against a naive emulator loop, over several games."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def check_against_naive(
     game: str, preprocessing: str, seeds: list[int], steps: int, tolerance: int, skip: int = 4
 ) -> None:
     config = AtariConfig(preprocessing=preprocessing, frame_skip=skip)  # type: ignore[arg-type]
-    simulator = NativeAtari(f"ALE/{game}-v5", config)
-    (shape,) = (field.shape for field in simulator.spec.observation.values())
+    env = NativeAtari(f"ALE/{game}-v5", config)
+    (shape,) = (field.shape for field in env.spec.observation.values())
     rows = [np.zeros((1, *shape), np.uint8)]
     changed = 0
     for seed in seeds:
         naive = NaiveAtari(ROMS[game], config, seed)
         actions = np.random.default_rng(seed).integers(0, len(naive.actions), steps)
-        simulator.reset(seed, rows, 0)
+        env.reset(seed, rows, 0)
         compare(rows[0][0], naive.first, tolerance, f"{game}, seed {seed}, first frame")
         for t, action in enumerate(actions.tolist()):
             before = rows[0][0].copy()
-            reward, terminated, truncated, life_lost = simulator.step(action, rows, 0)
+            reward, terminated, truncated, life_lost = env.step(action, rows, 0)
             lives = naive.ale.lives()
             expected_reward, grey = naive.step(action)
             compare(rows[0][0], grey, tolerance, f"{game}, seed {seed}, step {t}")

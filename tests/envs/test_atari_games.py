@@ -13,14 +13,14 @@ from veldt.errors import UsageError
 Signals = list[tuple[float, bool, bool, bool]]
 
 
-def play(simulator: NativeAtari, actions: np.ndarray, seed: int | None = None) -> tuple[np.ndarray, Signals]:
+def play(env: NativeAtari, actions: np.ndarray, seed: int | None = None) -> tuple[np.ndarray, Signals]:
     """Frames [T, 104, 80] and (reward, terminated, truncated, life lost) of each step; resets if a seed is given."""
     rows = [np.zeros((1, 104, 80), np.uint8)]
     if seed is not None:
-        simulator.reset(seed, rows, 0)
+        env.reset(seed, rows, 0)
     frames, signals = [rows[0][0].copy()] if seed is not None else [], []
     for action in actions.tolist():
-        signals.append(simulator.step(action, rows, 0))
+        signals.append(env.step(action, rows, 0))
         frames.append(rows[0][0].copy())
     return np.array(frames), signals
 
@@ -47,11 +47,11 @@ def test_rewards_are_raw() -> None:
 
 
 def test_no_ops_differ_by_seed_only() -> None:
-    simulator = NativeAtari("ALE/SpaceInvaders-v5", AtariConfig(no_ops=30))
+    env = NativeAtari("ALE/SpaceInvaders-v5", AtariConfig(no_ops=30))
     states = {}
     for seed in [*range(12), 4, 7]:
-        play(simulator, some_actions(0), seed)
-        assert states.setdefault(seed, simulator.save()) == simulator.save()
+        play(env, some_actions(0), seed)
+        assert states.setdefault(seed, env.save()) == env.save()
     starts = {state[atari_module._STATE.size :] for state in states.values() if state is not None}
     assert len(starts) > 6
     fixed = NativeAtari("ALE/SpaceInvaders-v5", AtariConfig(no_ops=0))
@@ -60,42 +60,42 @@ def test_no_ops_differ_by_seed_only() -> None:
 
 
 def test_the_same_seed_is_the_same_game_whatever_was_played_before() -> None:
-    simulator, actions = NativeAtari("ALE/Seaquest-v5", AtariConfig()), some_actions(150, 18)
-    first = play(simulator, actions, seed=9)
-    play(simulator, some_actions(200, 18, seed=1), seed=4)
-    assert same(play(simulator, actions, seed=9), first)
+    env, actions = NativeAtari("ALE/Seaquest-v5", AtariConfig()), some_actions(150, 18)
+    first = play(env, actions, seed=9)
+    play(env, some_actions(200, 18, seed=1), seed=4)
+    assert same(play(env, actions, seed=9), first)
     assert same(play(NativeAtari("ALE/Seaquest-v5", AtariConfig()), actions, seed=9), first)
 
 
 def test_sticky_actions_are_drawn_from_the_seed() -> None:
     config, actions = AtariConfig(sticky_actions=0.25, no_ops=0), some_actions(200)
     first = play(NativeAtari("ALE/Breakout-v5", config), actions, seed=9)
-    simulator = NativeAtari("ALE/Breakout-v5", config)
-    assert not same(play(simulator, actions, seed=8), first)
-    assert same(play(simulator, actions, seed=9), first)
+    env = NativeAtari("ALE/Breakout-v5", config)
+    assert not same(play(env, actions, seed=8), first)
+    assert same(play(env, actions, seed=9), first)
     assert not same(play(NativeAtari("ALE/Breakout-v5", AtariConfig(no_ops=0)), actions, seed=9), first)
 
 
 def test_sticky_actions_repeat_as_often_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted at the emulator: with actions that change at every step, a frame's action is the step's or the last."""
-    simulator = NativeAtari("ALE/Breakout-v5", AtariConfig(sticky_actions=0.25, no_ops=0))
+    env = NativeAtari("ALE/Breakout-v5", AtariConfig(sticky_actions=0.25, no_ops=0))
     rows = [np.zeros((1, 104, 80), np.uint8)]
-    simulator.reset(3, rows, 0)
+    env.reset(3, rows, 0)
     acted: list[int] = []
-    emulator = simulator._ale
+    emulator = env._ale
 
     class Counting:
         def act(self, action: object) -> int:
-            acted.append(simulator._actions.index(action))
+            acted.append(env._actions.index(action))
             return int(emulator.act(action))
 
         def __getattr__(self, name: str) -> object:
             return getattr(emulator, name)
 
-    monkeypatch.setattr(simulator, "_ale", Counting())
+    monkeypatch.setattr(env, "_ale", Counting())
     wanted = [2, 3] * 1000
     for action in wanted:
-        simulator.step(action, rows, 0)
+        env.step(action, rows, 0)
     stuck = [frame != wanted[i // 4] for i, frame in enumerate(acted)]
     # Within a step the wanted action, once taken, repeats itself: 0.25 + 0.25**2 + ... + 0.25**4 of four frames.
     expected = sum(0.25**k for k in range(1, 5)) / 4
@@ -125,9 +125,9 @@ def test_another_instance_goes_on_from_a_saved_state(
 
 
 def test_long_games_are_truncated() -> None:
-    simulator = NativeAtari("ALE/Breakout-v5", AtariConfig(max_episode_steps=20))
+    env = NativeAtari("ALE/Breakout-v5", AtariConfig(max_episode_steps=20))
     for seed in (1, 2):
-        _, signals = play(simulator, some_actions(20), seed)
+        _, signals = play(env, some_actions(20), seed)
         assert [truncated for _, _, truncated, _ in signals] == [False] * 19 + [True]
 
 

@@ -1,4 +1,4 @@
-"""Whatever a failing environment does, the error names it, its simulator and its seed, and nothing hangs."""
+"""Whatever a failing environment does, the error names it, its env and its seed, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ CULPRIT = 1
 
 
 def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batch") -> EnvError:
-    """The error of simulators of which one fails in step `at` (0: the reset) of its `episode`."""
+    """The error of envs of which one fails in step `at` (0: the reset) of its `episode`."""
     seed = episode_seed(RUN_SEED, CULPRIT, episode)
     env = functools.partial(Failing, how, [seed], at, lengths=[3])
     timeout = 1.0 if how.startswith("hang") else 20.0  # a busy machine is not a hanging environment
-    settings = settings_for(env, num_simulators=4, env_timeout=timeout, resets=resets)
-    simulators = make(settings, 5, groups=2, processes=processes)
+    settings = settings_for(env, num_envs=4, env_timeout=timeout, resets=resets)
+    envs = make(settings, 5, groups=2, processes=processes)
     try:
         with pytest.raises(EnvError) as caught:
-            simulators.start()
-            for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 3, resets):
+            envs.start()
+            for _ in phases(envs, hashing_policy(envs.trajectory.spec.action), 3, resets):
                 pass
     finally:
-        simulators.close()
+        envs.close()
     error = caught.value
-    assert error.simulator == CULPRIT and error.seed == seed
-    assert f"simulator {CULPRIT} (seed {seed})" in str(error)
+    assert error.env == CULPRIT and error.seed == seed
+    assert f"env {CULPRIT} (seed {seed})" in str(error)
     assert "environments:<Failing>" in str(error)
     if how == "raise":
         assert error.details.startswith("Traceback") and "in _spoil" in error.details
@@ -82,31 +82,31 @@ def test_in_a_reset(how: str, processes: int, episode: int, resets: str) -> None
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan reward", 0), ("raise", 1), ("exit", 1)])
 def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> None:
-    """Also where the other simulators of its process have begun many episodes since."""
+    """Also where the other envs of its process have begun many episodes since."""
     lengths = [1, 12]
     seeds = [episode_seed(RUN_SEED, b, 0) for b in range(6)]
     culprit = next(b for b, seed in enumerate(seeds) if seed % 2 == 1)
     env = functools.partial(Failing, how, [seeds[culprit]], 9, lengths)
-    simulators = make(settings_for(env, num_simulators=6), 12, processes=processes)
+    envs = make(settings_for(env, num_envs=6), 12, processes=processes)
     try:
-        simulators.start()
+        envs.start()
         with pytest.raises(EnvError) as caught:
-            for _ in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
+            for _ in phases(envs, hashing_policy(envs.trajectory.spec.action), 1):
                 pass
-        assert simulators.trajectory.episode[8].max() > 2
+        assert envs.trajectory.episode[8].max() > 2
     finally:
-        simulators.close()
-    assert (caught.value.simulator, caught.value.seed) == (culprit, seeds[culprit])
+        envs.close()
+    assert (caught.value.env, caught.value.seed) == (culprit, seeds[culprit])
 
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
-    """The first is made to see its spaces, so it is the fourth of the simulators that cannot be made."""
+    """The first is made to see its spaces, so it is the fourth of the envs that cannot be made."""
     env = functools.partial(UnmakeableAfter, str(tmp_path / "tally"), 4)
-    with pytest.raises(EnvError, match=r"simulator \d \(seed \d+\) could not be made.*no licence") as caught:
-        make(settings_for(env, num_simulators=4), 2, groups=1, processes=processes)
+    with pytest.raises(EnvError, match=r"env \d \(seed \d+\) could not be made.*no licence") as caught:
+        make(settings_for(env, num_envs=4), 2, groups=1, processes=processes)
     assert "UnmakeableAfter" in caught.value.details or "licence" in caught.value.details
-    assert caught.value.simulator >= 1
+    assert caught.value.env >= 1
 
 
 @pytest.mark.timeout(40)
@@ -115,27 +115,27 @@ def test_slow_is_not_hung(processes: int) -> None:
     """Steps that take longer together than the deadline, each of them within it."""
     env = functools.partial(Slow, 0.5)
     # The deadline of the first look at them passes while the last of them is at work, as it was before the step.
-    settings = settings_for(env, num_simulators=3, env_timeout=1.25)
-    simulators = make(settings, 6, groups=1, processes=processes)
+    settings = settings_for(env, num_envs=3, env_timeout=1.25)
+    envs = make(settings, 6, groups=1, processes=processes)
     try:
-        simulators.start()
-        for slot in phases(simulators, hashing_policy(simulators.trajectory.spec.action), 1):
+        envs.start()
+        for slot in phases(envs, hashing_policy(envs.trajectory.spec.action), 1):
             assert slot.restarts.sum() == 0
     finally:
-        simulators.close()
+        envs.close()
 
 
 @pytest.mark.timeout(40)
 def test_a_process_that_dies_while_it_has_nothing_to_do() -> None:
     """Its pipe is broken when it is next asked for something, and that has to be an error of the environment."""
-    simulators = make(settings_for(functools.partial(Slow, 0.0), num_simulators=2), 4, processes=2)
+    envs = make(settings_for(functools.partial(Slow, 0.0), num_envs=2), 4, processes=2)
     try:
-        simulators.start()
-        kill_child("simulator process 1")
-        with pytest.raises(EnvError, match=r"simulator 1 .*killed by SIGKILL"):
-            simulators.save()
+        envs.start()
+        kill_child("env process 1")
+        with pytest.raises(EnvError, match=r"env 1 .*killed by SIGKILL"):
+            envs.save()
     finally:
-        simulators.close()
+        envs.close()
 
 
 @pytest.mark.timeout(40)

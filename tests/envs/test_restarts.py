@@ -1,4 +1,4 @@
-"""With on_env_error="restart" one simulator's trajectory is cut and begins a new episode; the others notice nothing."""
+"""With on_env_error="restart" one env's trajectory is cut and begins a new episode; the others notice nothing."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ def play(
     at: int,
     processes: int,
     resets: str = "mid-batch",
-    decorrelate: int = 0,
+    random_start_steps: int = 0,
     slots: int = SLOTS,
 ) -> tuple[Slots, EpisodeTracker, list[str]]:
-    """All slots, the book of games and the notes of simulators of which those with these seeds fail in step `at`."""
+    """All slots, the book of games and the notes of envs of which those with these seeds fail in step `at`."""
     env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
     settings = settings_for(
         env,
-        num_simulators=WIDTH,
+        num_envs=WIDTH,
         env_timeout=1.0 if how == "hang" else 20.0,  # a busy machine is not a hanging environment
         resets=resets,
         on_env_error="restart",
-        decorrelate=decorrelate,
+        random_start_steps=random_start_steps,
     )
-    simulators = make(
+    envs = make(
         settings,
         HORIZON,
         groups=2,
         processes=processes,
-        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
     )
     copies = []
     try:
-        book = EpisodeTracker(WIDTH, simulators.start())
-        for slot in phases(simulators, POLICY, slots, resets):
+        book = EpisodeTracker(WIDTH, envs.start())
+        for slot in phases(envs, POLICY, slots, resets):
             copies.append(copy_of(slot))
             book.add(slot)
-        notes = simulators.notes()  # not in between: there, resets may be under way
+        notes = envs.notes()  # not in between: there, resets may be under way
     finally:
-        simulators.close()
+        envs.close()
     return copies, book, notes
 
 
@@ -78,7 +78,7 @@ def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
     culprit, seed = 1, episode_seed(RUN_SEED, 1, 0)
     slots, book, notes = play(how, [seed], at, processes)
     undisturbed, _, none = play(how, [], at, 0)
-    assert none == [] and len(notes) == 1 and f"simulator {culprit} (seed {seed})" in notes[0], notes
+    assert none == [] and len(notes) == 1 and f"env {culprit} (seed {seed})" in notes[0], notes
     phase, t = divmod(at - 1, HORIZON)
     failed = slots[phase]
     # The failed step is no step of the game: nothing in it may be learned from, and what leads to it ends before.
@@ -112,7 +112,7 @@ def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str
     culprit = 2
     slots, book, notes = play(how, [episode_seed(RUN_SEED, culprit, 1)], 0, processes, resets)
     undisturbed, undisturbed_book, _ = play(how, [], 0, 0, resets)
-    assert len(notes) == 1 and "simulator 2 " in notes[0], notes
+    assert len(notes) == 1 and "env 2 " in notes[0], notes
     assert slots[-1]["restarts"].tolist() == [0, 0, 1, 0]
     check_others(slots, undisturbed, [culprit])
     episodes = np.concatenate([slot["episode"][:, culprit] for slot in slots])
@@ -125,7 +125,7 @@ def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    ("how", "processes", "decorrelate"),
+    ("how", "processes", "random_start_steps"),
     [
         ("raise", 0, 0),
         ("nan observation", 0, 0),
@@ -135,12 +135,12 @@ def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str
         ("nan reward", 2, 30),
     ],
 )
-def test_a_failed_start(how: str, processes: int, decorrelate: int) -> None:
-    seeds, at = [episode_seed(RUN_SEED, 3, 0)], 1 if decorrelate else 0
-    slots, _, notes = play(how, seeds, at, processes, decorrelate=decorrelate)
+def test_a_failed_start(how: str, processes: int, random_start_steps: int) -> None:
+    seeds, at = [episode_seed(RUN_SEED, 3, 0)], 1 if random_start_steps else 0
+    slots, _, notes = play(how, seeds, at, processes, random_start_steps=random_start_steps)
     assert len(notes) == 1 and "failed at its start and was restarted" in notes[0], notes
     assert slots[0]["episode"][0, 3] == 1 and slots[0]["age"][0, 3] == 0
-    check_others(slots, play(how, [], at, 0, decorrelate=decorrelate)[0], [3])
+    check_others(slots, play(how, [], at, 0, random_start_steps=random_start_steps)[0], [3])
 
 
 @pytest.mark.timeout(60)
@@ -157,9 +157,9 @@ def test_several_in_the_same_step(how: str, processes: int) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan observation", 0), ("exit", 2)])
 def test_one_that_fails_again_ends_the_run(how: str, processes: int) -> None:
-    """Else the simulator would be restarted for ever."""
+    """Else the env would be restarted for ever."""
     seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
-    with pytest.raises(EnvError, match="simulator 1 "):
+    with pytest.raises(EnvError, match="env 1 "):
         play(how, seeds, 0, processes)
 
 
@@ -171,49 +171,49 @@ class ForgetfulNeighbours(Failing, Forgetful):
 def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
     """They died with the process of the culprit, and their next rows belong to other episodes."""
     env = functools.partial(ForgetfulNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
-    settings = settings_for(env, num_simulators=WIDTH, on_env_error="restart")
-    simulators = make(
+    settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
+    envs = make(
         settings,
         HORIZON,
         groups=1,
         processes=2,
-        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
     )
     try:
-        book = EpisodeTracker(WIDTH, simulators.start())
-        (slot,) = (copy_of(slot) for slot in phases(simulators, POLICY, 1))
-        notes = simulators.notes()
+        book = EpisodeTracker(WIDTH, envs.start())
+        (slot,) = (copy_of(slot) for slot in phases(envs, POLICY, 1))
+        notes = envs.notes()
     finally:
-        simulators.close()
+        envs.close()
     assert np.argwhere(slot["cut"]).tolist() == [[1, 0], [1, 1]]
     assert np.argwhere(~slot["valid"]).tolist() == [[2, 0], [2, 1]]
     assert slot["restarts"].tolist() == [0, 1, 0, 0]
-    assert any("simulator 0 did not repeat" in note for note in notes)
+    assert any("env 0 did not repeat" in note for note in notes)
 
 
 @pytest.mark.timeout(60)
 def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
-    """All its simulators are back where the first row has them when they are next asked for something."""
+    """All its envs are back where the first row has them when they are next asked for something."""
     env = functools.partial(Failing, "raise", [], 3, lengths=[LENGTH])
-    settings = settings_for(env, num_simulators=WIDTH, on_env_error="restart")
-    simulators = make(
+    settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
+    envs = make(
         settings,
         HORIZON,
         processes=2,
-        actions_until=lambda b, t: book.actions_until(simulators.trajectory, b, t),
+        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
     )
     try:
-        book = EpisodeTracker(WIDTH, simulators.start())
+        book = EpisodeTracker(WIDTH, envs.start())
         slots = []
-        for slot in phases(simulators, POLICY, SLOTS):
+        for slot in phases(envs, POLICY, SLOTS):
             book.add(slot)
             slots.append(copy_of(slot))
             if len(slots) == 1:
-                kill_child("simulator process 0")
-                simulators.save()
-        notes = simulators.notes()
+                kill_child("env process 0")
+                envs.save()
+        notes = envs.notes()
     finally:
-        simulators.close()
+        envs.close()
     assert len(notes) == 1 and "killed by SIGKILL" in notes[0] and "it was restarted" in notes[0], notes
     restarted = np.flatnonzero(slots[-1]["restarts"])
     assert len(restarted) == 1
@@ -226,7 +226,7 @@ def test_an_environment_that_fails_in_every_first_step_is_not_restarted_for_ever
     how: str, processes: int
 ) -> None:
     seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
-    with pytest.raises(EnvError, match="simulator 1 "):
+    with pytest.raises(EnvError, match="env 1 "):
         play(how, seeds, 1, processes, slots=20)
     # The same, each time after a step that can be learned from, is a nuisance, but goes on.
     _, _, notes = play(how, seeds, 2, processes, slots=6)

@@ -1,4 +1,4 @@
-"""The same seed and policy give the same trajectories, bit for bit, wherever simulators run and however grouped."""
+"""The same seed and policy give the same trajectories, bit for bit, wherever envs run and however grouped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veldt.envs.settings import AtariConfig
 # (groups, processes)
 ARRANGEMENTS = [(2, 0), (1, 1), (1, 2), (2, 2)]
 
-# name: (environment, simulators, steps in a slot, slots)
+# name: (environment, envs, steps in a slot, slots)
 ENVIRONMENTS: dict[str, tuple[str | Callable[[], Any], int, int, int]] = {
     "CartPole": ("CartPole-v1", 5, 16, 4),
     "dictionary": (dictionary, 4, 8, 4),
@@ -29,14 +29,14 @@ ENVIRONMENTS: dict[str, tuple[str | Callable[[], Any], int, int, int]] = {
 def trajectories(name: str, groups: int, processes: int, resets: str) -> list[dict[str, np.ndarray]]:
     env, width, steps, count = ENVIRONMENTS[name]
     atari = AtariConfig(max_episode_steps=6, sticky_actions=0.25)  # so that games end within a few steps
-    settings = settings_for(env, atari, num_simulators=width, decorrelate=20, resets=resets)
-    simulators = make(settings, steps, groups, processes)
+    settings = settings_for(env, atari, num_envs=width, random_start_steps=20, resets=resets)
+    envs = make(settings, steps, groups, processes)
     try:
-        simulators.start()
-        policy = hashing_policy(simulators.trajectory.spec.action)
-        return [copy_of(slot) for slot in phases(simulators, policy, count, resets)]
+        envs.start()
+        policy = hashing_policy(envs.trajectory.spec.action)
+        return [copy_of(slot) for slot in phases(envs, policy, count, resets)]
     finally:
-        simulators.close()
+        envs.close()
 
 
 @pytest.mark.timeout(60)
@@ -57,23 +57,23 @@ def test_another_seed_is_another_trajectory() -> None:
     """Else the comparison above would compare constants."""
     fields = []
     for run_seed in (1, 2):
-        simulators = make(settings_for("CartPole-v1", run_seed=run_seed), 8)
-        simulators.start()
-        policy = hashing_policy(simulators.trajectory.spec.action)
-        fields += [copy_of(slot) for slot in phases(simulators, policy, 1)]
-        simulators.close()
+        envs = make(settings_for("CartPole-v1", run_seed=run_seed), 8)
+        envs.start()
+        policy = hashing_policy(envs.trajectory.spec.action)
+        fields += [copy_of(slot) for slot in phases(envs, policy, 1)]
+        envs.close()
     assert not np.array_equal(fields[0]["observation/"], fields[1]["observation/"])
 
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_decorrelation_is_a_prefix_that_can_be_played_again(processes: int) -> None:
-    """The first row is what the prefix leads to from the episode's seed; its length differs by simulator."""
+    """The first row is what the prefix leads to from the episode's seed; its length differs by env."""
     from veldt.envs.seeding import episode_seed
 
-    settings = settings_for(scripted, num_simulators=8, decorrelate=40)
-    simulators = make(settings, 2, groups=1, processes=processes)
-    prefixes = simulators.start()
-    slot = simulators.trajectory
+    settings = settings_for(scripted, num_envs=8, random_start_steps=40)
+    envs = make(settings, 2, groups=1, processes=processes)
+    prefixes = envs.start()
+    slot = envs.trajectory
     for b in range(8):
         env = scripted()
         observation, _ = env.reset(seed=episode_seed(settings.run_seed, b, int(slot.episode[0, b])))
@@ -85,4 +85,4 @@ def test_decorrelation_is_a_prefix_that_can_be_played_again(processes: int) -> N
         np.testing.assert_array_equal(slot.observation[""][0, b], observation)
         assert slot.age[0, b] == len(prefixes[b].actions) and prefixes[b].score == total
     assert len({int(age) for age in slot.age[0]}) > 2
-    simulators.close()
+    envs.close()

@@ -31,15 +31,15 @@ def test_rows_and_games(
     script: list[tuple[int, str]], width: int, horizon: int, count: int, resets: str, groups: int
 ) -> None:
     played = [play(script, POLICY, b, horizon, count, resets == "wait") for b in range(width)]
-    config = settings_for(lambda: Scripted(script), num_simulators=width, resets=resets)
-    simulators = make(config, horizon, min(groups, width))
-    book = EpisodeTracker(width, simulators.start())
-    for phase, slot in enumerate(phases(simulators, POLICY, count, resets)):
+    config = settings_for(lambda: Scripted(script), num_envs=width, resets=resets)
+    envs = make(config, horizon, min(groups, width))
+    book = EpisodeTracker(width, envs.start())
+    for phase, slot in enumerate(phases(envs, POLICY, count, resets)):
         check_rows(slot, played, phase)
         check_actions_until(book, slot, played, phase)
         check_games(book, slot, played, phase)
         check_unfinished(book, played, phase, horizon)
-    simulators.close()
+    envs.close()
 
 
 def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
@@ -58,7 +58,7 @@ def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
 
 
 def check_actions_until(book: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
-    """What a dead worker's simulators would be rebuilt from, at every row, before the book has seen the slot."""
+    """What a dead worker's envs would be rebuilt from, at every row, before the book has seen the slot."""
     for b, p in enumerate(played):
         for t in range(slot.steps + 1):
             actions = p.unfinished[phase * (slot.steps + 1) + t]
@@ -70,20 +70,20 @@ def check_actions_until(book: EpisodeTracker, slot: Trajectory, played: list[Pla
 def check_games(book: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
     begin, end = phase * slot.steps, (phase + 1) * slot.steps
     expected = [game for p in played for game in p.games if begin < game.end <= end]
-    expected.sort(key=lambda game: (game.end, game.simulator))
+    expected.sort(key=lambda game: (game.end, game.env))
     games = book.add(slot)
     assert [
         (g.env_index, g.episode, g.episode_return, g.actions.tolist(), g.length, g.prefix) for g in games
-    ] == [(g.simulator, g.episode, sum(g.rewards), g.actions, len(g.actions), 0) for g in expected]
+    ] == [(g.env, g.episode, sum(g.rewards), g.actions, len(g.actions), 0) for g in expected]
     finished = [game for p in played for game in p.games if game.end <= end]
     assert book.games == len(finished)
     if finished:
-        finished.sort(key=lambda game: (game.end, game.simulator))
+        finished.sort(key=lambda game: (game.end, game.env))
         assert list(book.recent) == [sum(game.rewards) for game in finished][-100:]
 
 
 def check_unfinished(book: EpisodeTracker, played: list[Played], phase: int, horizon: int) -> None:
-    """What a checkpoint would rebuild every simulator from."""
+    """What a checkpoint would rebuild every env from."""
     for b, p in enumerate(played):
         actions = p.unfinished[phase * (horizon + 1) + horizon]
         found = book.actions(b)

@@ -1,4 +1,4 @@
-"""Stacks that the simulators make with their rows, against stacks made afterwards from the rows' frames."""
+"""Stacks that the envs make with their rows, against stacks made afterwards from the rows' frames."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from veldt.sampling.observations import OnAccelerator, OnCPU, slot_observations
 STEPS, PHASES = 7, 4
 
 
-@pytest.mark.parametrize("processes", [0, 2, 3])  # of three processes, some have no simulator of a group
+@pytest.mark.parametrize("processes", [0, 2, 3])  # of three processes, some have no env of a group
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
 def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
     """In every row that is kept, over games that end, and after each carry-over."""
     atari = AtariConfig(max_episode_steps=9)
-    settings = settings_for("ALE/Pong-v5", atari, num_simulators=4, resets=resets)
-    simulators = make(settings, STEPS, groups=2, processes=processes, stacks=True)
+    settings = settings_for("ALE/Pong-v5", atari, num_envs=4, resets=resets)
+    envs = make(settings, STEPS, groups=2, processes=processes, stacks=True)
     try:
-        simulators.start()
-        observations = slot_observations(simulators.trajectory, torch.device("cpu"))
-        for slot in phases(simulators, hashing_policy(simulators.trajectory.spec.action), PHASES, resets):
+        envs.start()
+        observations = slot_observations(envs.trajectory, torch.device("cpu"))
+        for slot in phases(envs, hashing_policy(envs.trajectory.spec.action), PHASES, resets):
             t_N, b_N = np.divmod(np.arange((STEPS + 1) * slot.width), slot.width)
             wanted = stack_frames(
                 torch.from_numpy(slot.observation[""]),
@@ -40,15 +40,15 @@ def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
             some = torch.tensor([5, 0, STEPS * slot.width - 1])
             assert torch.equal(observations.rows(some), wanted[some])
     finally:
-        simulators.close()
+        envs.close()
 
 
 def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trajectory, "_KEEP_ALL", 0)
-    simulators = make(settings_for("ALE/Pong-v5", num_simulators=2), STEPS, stacks=True)
+    envs = make(settings_for("ALE/Pong-v5", num_envs=2), STEPS, stacks=True)
     try:
-        simulators.start()
-        slot = simulators.trajectory
+        envs.start()
+        slot = envs.trajectory
         assert len(slot.stacks[""]) == 2
         observations, frames = (
             slot_observations(slot, torch.device("cpu")),
@@ -60,13 +60,13 @@ def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.Monke
                 wanted = stack_frames(frames, age, 4, torch.full((2,), t), b_N)
                 assert torch.equal(observations.row(t, slice(0, 2)), wanted), (phase, t)
                 slot.action[t] = t % 6
-                simulators.step(0, t)
-                simulators.wait(0, t)
+                envs.step(0, t)
+                envs.wait(0, t)
             all_rows = observations.rows(None)
             assert isinstance(all_rows, torch.Tensor) and len(all_rows) == 2 * STEPS
-            simulators.carry_over()
+            envs.carry_over()
     finally:
-        simulators.close()
+        envs.close()
 
 
 @pytest.mark.parametrize("env", ["ALE/Pong-v5", "environments:dictionary", "environments:scripted"])
@@ -74,31 +74,31 @@ def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.Monke
 def test_an_accelerators_copy_is_what_the_slot_has(env: str, resets: str) -> None:
     """Though each frame is sent once, while the rows are filled (here to another place in the same memory)."""
     atari = AtariConfig(max_episode_steps=9)
-    simulators = make(settings_for(env, atari, num_simulators=4, resets=resets), STEPS, groups=2, stacks=True)
+    envs = make(settings_for(env, atari, num_envs=4, resets=resets), STEPS, groups=2, stacks=True)
     try:
-        simulators.start()
-        slot = simulators.trajectory
+        envs.start()
+        slot = envs.trajectory
         here, there = OnCPU(slot), OnAccelerator(slot, torch.device("cpu"))
         rng = np.random.default_rng(0)
         for _ in range(PHASES):
             actions = slot.spec.action.sample(rng, STEPS * slot.width)
             slot.action[:] = actions.reshape(slot.action.shape)
             for t in range(STEPS):
-                for group, part in enumerate(simulators.groups):
+                for group, part in enumerate(envs.groups):
                     check_same(there.row(t, part), here.row(t, part))
-                    simulators.step(group, t)
-                    simulators.wait(group, t)
+                    envs.step(group, t)
+                    envs.wait(group, t)
             check_same(there.last(), here.last())
             check_same(there.rows(None), here.rows(None))
             some = torch.from_numpy(rng.permutation(STEPS * slot.width)[:9])
             check_same(there.rows(some), here.rows(some))
             if resets == "wait":
-                simulators.reset_ended()
-            simulators.carry_over()
+                envs.reset_ended()
+            envs.carry_over()
             if resets == "wait":
-                simulators.finish_resets()
+                envs.finish_resets()
     finally:
-        simulators.close()
+        envs.close()
 
 
 def check_same(there: Observation, here: Observation) -> None:

@@ -13,7 +13,7 @@ import veldt
 from run_state import SMALL
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 
-ATARI = {"num_simulators": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 25}
+ATARI = {"num_envs": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 25}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 128}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 128}),
@@ -24,13 +24,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_whole_games_by_seed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
-    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, simulators="in-process", **settings)
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, env_backend="in-process", **settings)
     agent = veldt.load(run.path)
-    width = settings["num_simulators"]
+    width = settings["num_envs"]
     episodes = 2 * width + 1
     greedy = veldt.evaluate(agent, episodes=episodes, seed=7, greedy=True)
     assert greedy == veldt.evaluate(run.path, episodes=episodes, seed=7, greedy=True)
-    # By hand: the first games of each simulator, one after the other.
+    # By hand: the first games of each env, one after the other.
     env, seed = agent.make_env(), derive_seed(7, EVALUATION)
     for game in range(episodes):
         observation, _ = env.reset(seed=episode_seed(seed, game % width, game // width))
@@ -53,7 +53,7 @@ def test_draws_are_fixed_by_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "shape"), [("CartPole", (3,)), ("SpaceInvaders", (104, 80))])
 def test_an_observation_of_another_shape(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
-    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, simulators="in-process", **settings)
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, env_backend="in-process", **settings)
     with pytest.raises(ValueError, match="the observation has shape"):
         veldt.load(run.path).act(np.zeros(shape, np.uint8))
 

@@ -24,7 +24,7 @@ PONG: dict[str, Any] = {name: value for name, value in SMALL_REPLAYED.items() if
     "env": "ALE/Pong-v5",
     "network": "a3c",
     "steps": 100,
-    "simulators": "in-process",
+    "env_backend": "in-process",
     "max_episode_steps": 50,
 }
 
@@ -36,7 +36,7 @@ def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_longest_game_fits_into_each_simulators_share(pong: Path) -> None:
+def test_the_longest_game_fits_into_each_envs_share(pong: Path) -> None:
     """170 steps have room for three games of 50 side by side, each with a step for its end; 4 would cut them off."""
     agent = veldt.load(pong)
     result = play_steps(agent, 170, seed=3, greedy=False)
@@ -45,10 +45,10 @@ def test_the_longest_game_fits_into_each_simulators_share(pong: Path) -> None:
     assert len(play_steps(agent, 49, seed=3, greedy=False).scores) == 0
 
 
-def test_more_steps_hold_more_games_of_the_same_simulators(pong: Path) -> None:
+def test_more_steps_hold_more_games_of_the_same_envs(pong: Path) -> None:
     agent = veldt.load(pong)
     few, many = (play_steps(agent, steps, seed=3, greedy=False) for steps in (220, 420))
-    assert len(few.scores) == 4 and len(many.scores) == 8  # 4 simulators are all that the run has
+    assert len(few.scores) == 4 and len(many.scores) == 8  # 4 envs are all that the run has
     assert many.scores[:4] == few.scores
 
 
@@ -62,8 +62,8 @@ def test_it_ends_when_it_is_asked_to(pong: Path) -> None:
 
 def test_the_command(pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["evaluate", str(pong), "--protocol", "atari", "--json"])
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["episodes"] == 3 and figures["length_mean"] == 50
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["episodes"] == 3 and metrics["length_mean"] == 50
     with pytest.raises(SystemExit, match="2"):
         cli.main(["evaluate", str(pong), "--protocol", "nature"])
     assert "--protocol" in capsys.readouterr().err
@@ -73,7 +73,7 @@ def test_the_command(pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> None:
-    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "env_backend": "in-process"}
     plain, paused = tmp_path / "plain", tmp_path / "paused"
     veldt.train("dqn", run_dir=plain, quiet=True, **settings)
     veldt.train("dqn", run_dir=paused, quiet=True, evaluate_every=200, evaluate_steps=600, **settings)
@@ -87,7 +87,7 @@ def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> N
 
 
 def test_evaluation_epsilon_is_its_own_and_zero_means_zero(tmp_path: Path) -> None:
-    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 200, "simulators": "in-process"}
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 200, "env_backend": "in-process"}
     settings |= {"epsilon_start": 1.0, "epsilon_end": 1.0}
     for epsilon in (0.0, 1.0):
         path = tmp_path / str(epsilon)
@@ -103,7 +103,7 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
         raise EnvError("it failed")
 
     monkeypatch.setattr(one_learner, "play_steps", fails)
-    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "env_backend": "in-process"}
     settings["evaluate_steps"] = 600
     with pytest.raises(EnvError):
         veldt.train("dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, **settings)
@@ -120,7 +120,7 @@ def test_an_interrupted_evaluation_is_made_up_for(tmp_path: Path, monkeypatch: p
         return play_steps(*arguments, **named)
 
     monkeypatch.setattr(one_learner, "play_steps", interrupted)
-    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "simulators": "in-process"}
+    settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "env_backend": "in-process"}
     run = veldt.train(
         "dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, evaluate_steps=600, **settings
     )

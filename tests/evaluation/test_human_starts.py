@@ -19,7 +19,7 @@ from veldt.agent import Agent
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.evaluation.starts import Start, Starts, read_starts
 
-ATARI = {"num_simulators": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 40}
+ATARI = {"num_envs": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 40}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 128}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 128}),
@@ -32,13 +32,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe, settings = RUNS[request.param]
     path = tmp_path_factory.mktemp("runs") / "run"
-    veldt.train(recipe, run_dir=path, quiet=True, simulators="in-process", **settings)
+    veldt.train(recipe, run_dir=path, quiet=True, env_backend="in-process", **settings)
     return path
 
 
 @pytest.fixture(scope="module")
 def starts(run: Path) -> Starts:
-    """More than there are simulators, so that these go from one to the next."""
+    """More than there are envs, so that these go from one to the next."""
     return veldt.record_starts(run, starts=7, seed=4)
 
 
@@ -73,11 +73,11 @@ def test_games_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Sta
     assert len(result.scores) == len(starts) == game + 1
 
 
-@pytest.mark.parametrize("simulators", ["in-process", "workers"])
-def test_the_same_seed_gives_the_same_games(run: Path, starts: Starts, simulators: str) -> None:
+@pytest.mark.parametrize("envs", ["in-process", "workers"])
+def test_the_same_seed_gives_the_same_games(run: Path, starts: Starts, envs: str) -> None:
     agent = veldt.load(run)
-    simulation = dataclasses.replace(agent.config.simulation, simulators=simulators)
-    agent.config = dataclasses.replace(agent.config, simulation=simulation)
+    simulation = dataclasses.replace(agent.config.envs, envs=envs)
+    agent.config = dataclasses.replace(agent.config, envs=simulation)
     one = veldt.evaluate(agent, starts=starts.path, seed=1)
     assert one == veldt.evaluate(run, starts=str(starts.path), protocol="human-starts", seed=1)
     assert one != veldt.evaluate(run, starts=starts.path, seed=2)
@@ -92,7 +92,7 @@ def test_recorded_games_are_the_agents_and_points_are_drawn_in_each(run: Path, s
     agent = by_what_is_seen(veldt.load(run))
     recorded = veldt.record_starts(agent, starts=7, seed=4, out=run.parent / "recorded")
     seed = derive_seed(derive_seed(4, EVALUATION, 1), EVALUATION)
-    width, lengths, env = agent.config.simulation.num_simulators, [], agent.make_env()
+    width, lengths, env = agent.config.envs.num_envs, [], agent.make_env()
     for game, start in enumerate(recorded.each):
         assert start.seed == episode_seed(seed, game % width, game // width)
         observation, _ = env.reset(seed=start.seed)
@@ -110,13 +110,13 @@ def test_recorded_games_are_the_agents_and_points_are_drawn_in_each(run: Path, s
 
 
 def test_a_memory_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
-    settings = {"num_simulators": 3, "horizon": 8, "threads": 1, "precision": "fp32", "hidden": (16,)}
+    settings = {"num_envs": 3, "horizon": 8, "threads": 1, "precision": "fp32", "hidden": (16,)}
     run = veldt.train(
         "a2c",
         env="environments:dictionary",
         run_dir=tmp_path / "run",
         quiet=True,
-        simulators="in-process",
+        env_backend="in-process",
         lstm=16,
         shared=True,
         steps=200,
@@ -154,7 +154,7 @@ def test_a_memory_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
 
 
 def test_agents_with_other_frames_start_at_the_same_places(tmp_path: Path) -> None:
-    games = ATARI | {"env": "ALE/SpaceInvaders-v5", "steps": 60, "quiet": True, "simulators": "in-process"}
+    games = ATARI | {"env": "ALE/SpaceInvaders-v5", "steps": 60, "quiet": True, "env_backend": "in-process"}
     one = veldt.train("a2c", run_dir=tmp_path / "one", no_ops=3, **games)
     more = {"preprocessing": "84x84", "frame_stack": 2, "max_episode_steps": 50, "no_ops": 30}
     other = veldt.train("a2c", run_dir=tmp_path / "other", **games | more)
@@ -191,7 +191,7 @@ def test_an_environment_that_has_changed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("now").write_text("40 0")
-    settings = SMALL | {"env": changing, "steps": 128, "simulators": "in-process"}
+    settings = SMALL | {"env": changing, "steps": 128, "env_backend": "in-process"}
     run = veldt.train("ppo", run_dir="run", quiet=True, **settings)
     agent = veldt.load(run.path, env=changing)
     starts = veldt.record_starts(agent, starts=6)

@@ -86,10 +86,10 @@ def of_ale_py() -> gymnasium.Env[Any, Any]:
 def test_games_are_their_seeds_and_what_was_pressed(interrupt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """CartPole falls after some ten pushes to one side; the last game is left."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    simulator = make_step_env(resolve("CartPole-v1"), AtariConfig(), render=True)
+    step_env = make_step_env(resolve("CartPole-v1"), AtariConfig(), render=True)
     hands = Hands(*["1"] * 12, *["0 1"] * 18, interrupt=interrupt)
-    games = play.play(simulator, hands, iter([5, 6, 7, 8]))
-    simulator.close()
+    games = play.play(step_env, hands, iter([5, 6, 7, 8]))
+    step_env.close()
     assert [seed for seed, _ in games] == [5, 6, 7]
     assert sum(len(actions) for _, actions in games) == 30
     assert all((actions == 1).all() for _, actions in games[:1]) and (games[-1][1] == 0).all()
@@ -136,7 +136,7 @@ def test_starts_are_where_the_person_was(
     assert starts.made == {"by": "person", "games": starts.made["games"], "steps": 42}
     assert max(starts.lengths) > 6
     atari = {"max_episode_steps": 50} if env.startswith("ALE/") else {}
-    settings = {"steps": 40, "num_simulators": 2, "horizon": 5, "simulators": "in-process", "quiet": True}
+    settings = {"steps": 40, "num_envs": 2, "horizon": 5, "env_backend": "in-process", "quiet": True}
     run = veldt.train("a2c", env=env, run_dir=tmp_path / "run", **settings | atari)
     assert len(veldt.evaluate(run.path, starts=out).scores) == 9
 

@@ -51,9 +51,9 @@ def short_pendulum() -> gymnasium.Env[Any, Any]:
 )
 def test_small_environments(env: Any, make: Any, resets: str, tmp_path: Path) -> None:
     settings = SMALL | {
-        "simulators": "in-process",
+        "env_backend": "in-process",
         "steps": 500,
-        "decorrelate": 30,
+        "random_start_steps": 30,
         "resets": resets,
         "seed": 4,
     }
@@ -61,7 +61,7 @@ def test_small_environments(env: Any, make: Any, resets: str, tmp_path: Path) ->
     games = read_episodes(run.path)
     assert len(games) > 10 and sum(game.prefix > 0 for game in games) > 1
     for game in games:
-        assert game.seed == episode_seed(4, game.simulator, game.episode)
+        assert game.seed == episode_seed(4, game.env, game.episode)
         actions = game.actions()
         assert len(actions) == game.length
         assert score(make(), game.seed, actions) == pytest.approx(game.score, rel=1e-13)
@@ -75,10 +75,10 @@ def test_breakout(tmp_path: Path) -> None:
         run_dir=tmp_path / "run",
         quiet=True,
         steps=700,
-        num_simulators=4,
-        simulators="workers",
+        num_envs=4,
+        env_backend="workers",
         processes=2,
-        decorrelate=50,
+        random_start_steps=50,
         precision="fp32",
         threads=1,
         sticky_actions=config.sticky_actions,
@@ -86,10 +86,10 @@ def test_breakout(tmp_path: Path) -> None:
     )
     games = read_episodes(run.path)
     assert len(games) >= 4 and any(game.score > 0 for game in games)
-    simulator = NativeAtari("ALE/Breakout-v5", config)
+    env = NativeAtari("ALE/Breakout-v5", config)
     rows = [np.zeros((1, 104, 80), np.uint8)]
     for game in games:
-        simulator.reset(game.seed, rows, 0)
-        signals = [simulator.step(action, rows, 0) for action in game.actions().tolist()]
+        env.reset(game.seed, rows, 0)
+        signals = [env.step(action, rows, 0) for action in game.actions().tolist()]
         assert sum(reward for reward, *_ in signals) == game.score
         assert [ended or cut for _, ended, cut, _ in signals].index(True) == game.length - 1

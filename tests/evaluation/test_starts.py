@@ -28,9 +28,9 @@ def made(
     path: Path, source: EnvSource, lengths: list[int], atari: AtariConfig = ATARI, timeout: float = 60.0
 ) -> Starts:
     """Starts after random actions, written to `path`."""
-    simulator = make_step_env(source, atari)
-    spec = simulator.spec
-    simulator.close()
+    env = make_step_env(source, atari)
+    spec = env.spec
+    env.close()
     rng = np.random.default_rng(3)
     beginnings = [(11 + k, spec.action.sample(rng, length)) for k, length in enumerate(lengths)]
     starts = make_starts(
@@ -48,12 +48,12 @@ def test_a_start_of_a_game_is_the_emulators_state(tmp_path: Path, preprocessing:
     atari = AtariConfig(no_ops=7, sticky_actions=0.25, preprocessing=preprocessing, frame_stack=2)
     frames = []
     for order in (starts.each, starts.each[::-1]):
-        simulator = make_step_env(source, atari)
-        rows = [np.zeros((1, *simulator.spec.observation[""].shape), np.uint8)]
+        env = make_step_env(source, atari)
+        rows = [np.zeros((1, *env.spec.observation[""].shape), np.uint8)]
         for start in order:
-            simulator.reset(start.seed, rows, 0)
-            score = sum(simulator.step(int(action), rows, 0)[0] for action in start.actions)
-            assert digest_of(simulator.save(), rows, score) == start.digest
+            env.reset(start.seed, rows, 0)
+            score = sum(env.step(int(action), rows, 0)[0] for action in start.actions)
+            assert digest_of(env.save(), rows, score) == start.digest
             frames.append((start.seed, rows[0].tobytes()))
     assert len(set(frames)) == len(starts) and len({start.digest for start in starts.each}) == len(starts)
 

@@ -20,10 +20,10 @@ from veldt.runs.episodes import read_episodes
 
 QUICK: dict[str, Any] = {
     "steps": 128,
-    "num_simulators": 4,
-    "batch": 128,
+    "num_envs": 4,
+    "batch_size": 128,
     "minibatches": 2,
-    "simulators": "in-process",
+    "env_backend": "in-process",
     "quiet": True,
 }
 
@@ -72,7 +72,7 @@ def record(run: Path, game: int | None = None) -> str:
 
 def test_rewards_that_are_no_round_numbers(tmp_path: Path) -> None:
     env = {"env": "Pendulum-v1", "env_kwargs": {"max_episode_steps": 10}}
-    run = veldt.train("ppo", run_dir=tmp_path / "run", decorrelate=8, **env, **QUICK)
+    run = veldt.train("ppo", run_dir=tmp_path / "run", random_start_steps=8, **env, **QUICK)
     assert "a game of 10 steps" in record(run.path, 0)
     assert "a game of 10 steps" in record(run.path, -1)
     assert "a game of 10 steps" in record(run.path)

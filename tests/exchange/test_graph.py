@@ -14,19 +14,19 @@ from veldt.recipes.overrides import with_settings
     [
         (
             "apex-dqn",
-            {"actors": 4, "shards": 2, "learners": 2, "num_simulators": 16, "evaluator_share": 0.0},
+            {"actors": 4, "shards": 2, "learners": 2, "num_envs": 16, "evaluator_share": 0.0},
             {"learner": 2, "replay": 2, "actor": 4},
             [("actor -> replay", 2), ("replay -> learner", 2)],
         ),
         (
             "impala",
-            {"actors": 2, "num_simulators": 4, "unrolls": 4, "evaluator_share": 0.5},
+            {"actors": 2, "num_envs": 4, "unrolls": 4, "evaluator_share": 0.5},
             {"learner": 1, "actor": 2, "evaluator": 1},
             [("actor -> learner", 1), ("learner -> actor", 1), ("learner -> evaluator", 1)],
         ),
         (
             "ga3c",
-            {"hosts": 2, "num_simulators": 4, "evaluate_every": 1000},
+            {"agent_processes": 2, "num_envs": 4, "evaluate_every": 1000},
             {"model": 1, "agents": 2, "evaluator": 1},
             [("agents -> model", 1), ("model -> agents", 1), ("model -> evaluator", 1)],
         ),
@@ -45,4 +45,4 @@ def test_roles_and_edges_are_drawn(
 
 
 def test_synchronous_recipes_have_sentences() -> None:
-    assert any("simulators" in line for line in drawn(find("ppo").config("CartPole-v1")))
+    assert any("envs" in line for line in drawn(find("ppo").config("CartPole-v1")))

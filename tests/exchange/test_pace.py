@@ -1,4 +1,4 @@
-"""Acting and learning keep pace, and cannot stop each other for good."""
+"""Acting and learning keep rate_limiter, and cannot stop each other for good."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec, check_slac
 @settings(max_examples=60, deadline=None)
 @given(
     intensity=st.floats(0.1, 40.0),
-    batch=st.integers(1, 600),
-    flush=st.integers(1, 200),
+    batch_size=st.integers(1, 600),
+    actor_chunk=st.integers(1, 200),
     actors=st.integers(1, 5),
     kept_back=st.integers(0, 100),
     starts=st.integers(0, 1000),
@@ -32,59 +32,65 @@ def test_it_goes_on_for_ever_and_the_ratio_is_kept(
     order: list[int],
 ) -> None:
     """Whoever's turn it is, as long as everybody has one now and then."""
-    bounds = {"intensity": intensity, "batch": batch}
+    bounds = {"intensity": intensity, "batch_size": batch}
     slack = least_slack(**bounds, steps_at_once=flush * actors, steps_kept_back=kept_back) + extra
-    pace = RateLimiter(RateLimiterSpec(actors, 1, **bounds, starts=starts + batch, slack=slack), context=None)
+    rate_limiter = RateLimiter(
+        RateLimiterSpec(actors, 1, **bounds, starts=starts + batch, slack=slack), context=None
+    )
     for who in [*order, *range(6)] * 5:
         moved = False
         for actor in range(actors):
-            if (who == actor or who >= actors) and pace.may_act():
-                pace.steps_A[actor] += flush
+            if (who == actor or who >= actors) and rate_limiter.may_act():
+                rate_limiter.steps_A[actor] += flush
                 moved = True
-        stored = max(0, pace.steps - kept_back)
-        if who in (0, 5) and pace.may_learn() and stored >= batch:
-            pace.updates_L[0] += 1
+        stored = max(0, rate_limiter.steps - kept_back)
+        if who in (0, 5) and rate_limiter.may_learn() and stored >= batch:
+            rate_limiter.updates_L[0] += 1
             moved = True
-        blocked = not pace.may_act() and not (pace.may_learn() and stored >= batch)
+        blocked = not rate_limiter.may_act() and not (rate_limiter.may_learn() and stored >= batch)
         assert moved or not blocked
-        assert pace.samples <= max(0.0, pace.due)
-        assert pace.due - pace.samples <= slack + intensity * flush * actors + 1e-6
+        assert rate_limiter.samples <= max(0.0, rate_limiter.due)
+        assert rate_limiter.due - rate_limiter.samples <= slack + intensity * flush * actors + 1e-6
 
 
 def test_without_an_intensity_both_are_free() -> None:
-    pace = RateLimiter(RateLimiterSpec(2, 1, intensity=0.0, starts=10, batch=4, slack=0.0), context=None)
-    assert pace.may_act() and not pace.may_learn()
-    pace.steps_A[:] = 5
-    assert pace.may_act() and pace.may_learn()
-    pace.updates_L[0] = 1000
-    assert pace.may_act() and pace.may_learn()
+    rate_limiter = RateLimiter(
+        RateLimiterSpec(2, 1, intensity=0.0, starts=10, batch_size=4, slack=0.0), context=None
+    )
+    assert rate_limiter.may_act() and not rate_limiter.may_learn()
+    rate_limiter.steps_A[:] = 5
+    assert rate_limiter.may_act() and rate_limiter.may_learn()
+    rate_limiter.updates_L[0] = 1000
+    assert rate_limiter.may_act() and rate_limiter.may_learn()
 
 
 def test_nobody_begins_to_act_when_the_steps_are_done() -> None:
     for intensity in (0.0, 1.0):
-        pace = RateLimiter(RateLimiterSpec(2, 1, intensity, starts=10, batch=4, slack=1000.0), context=None)
-        pace.max_steps = 20
-        pace.steps_A[:] = 9
-        assert pace.may_act()
-        pace.steps_A[1] = 11
-        assert not pace.may_act()
-        pace.max_steps = 30
-        assert pace.may_act(), "resumed for more"
+        rate_limiter = RateLimiter(
+            RateLimiterSpec(2, 1, intensity, starts=10, batch_size=4, slack=1000.0), context=None
+        )
+        rate_limiter.max_steps = 20
+        rate_limiter.steps_A[:] = 9
+        assert rate_limiter.may_act()
+        rate_limiter.steps_A[1] = 11
+        assert not rate_limiter.may_act()
+        rate_limiter.max_steps = 30
+        assert rate_limiter.may_act(), "resumed for more"
 
 
 def test_what_is_excused_is_due_no_more() -> None:
-    pace = RateLimiter(RateLimiterSpec(1, 2, 2.0, starts=10, batch=4, slack=50.0), context=None)
-    pace.steps_A[0], pace.updates_L[:] = 110, 3
-    assert pace.due == 200 and pace.samples == 24 and not pace.may_act()
-    pace.waive_backlog()
-    assert pace.samples == 200 and pace.may_act() and not pace.may_learn()
-    assert pace.achieved == 24 / 100, "which does not count as learned from"
-    pace.waive_backlog()
-    assert pace.samples == 200
+    rate_limiter = RateLimiter(RateLimiterSpec(1, 2, 2.0, starts=10, batch_size=4, slack=50.0), context=None)
+    rate_limiter.steps_A[0], rate_limiter.updates_L[:] = 110, 3
+    assert rate_limiter.due == 200 and rate_limiter.samples == 24 and not rate_limiter.may_act()
+    rate_limiter.waive_backlog()
+    assert rate_limiter.samples == 200 and rate_limiter.may_act() and not rate_limiter.may_learn()
+    assert rate_limiter.achieved == 24 / 100, "which does not count as learned from"
+    rate_limiter.waive_backlog()
+    assert rate_limiter.samples == 200
 
 
 def test_a_slack_that_would_stop_both_is_refused() -> None:
-    least = least_slack(intensity=8.0, batch=512, steps_at_once=64, steps_kept_back=32)
+    least = least_slack(intensity=8.0, batch_size=512, steps_at_once=64, steps_kept_back=32)
     check_slack(least, least)
     with pytest.raises(UsageError, match=r"would wait for each other for ever; it must be at least 1280"):
         check_slack(least - 1, least)
@@ -92,14 +98,18 @@ def test_a_slack_that_would_stop_both_is_refused() -> None:
 
 def test_of_learners_with_batches_of_their_own_whoever_is_free_makes_the_next_update() -> None:
     """One that is lost does not keep the others."""
-    spec = RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0, together=False)
-    pace = RateLimiter(spec, None)
-    pace.steps_A[0] = 15
-    assert pace.may_learn(0) and pace.may_learn(1)
-    pace.updates_L[0] = 3
-    assert pace.samples == 30 == pace.due and not pace.may_learn(0) and not pace.may_learn(1)
-    pace.steps_A[0] = 20
-    assert pace.may_learn(0)
-    together = RateLimiter(RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch=10, slack=100.0), None)
+    spec = RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch_size=10, slack=100.0, together=False)
+    rate_limiter = RateLimiter(spec, None)
+    rate_limiter.steps_A[0] = 15
+    assert rate_limiter.may_learn(0) and rate_limiter.may_learn(1)
+    rate_limiter.updates_L[0] = 3
+    assert (
+        rate_limiter.samples == 30 == rate_limiter.due
+        and not rate_limiter.may_learn(0)
+        and not rate_limiter.may_learn(1)
+    )
+    rate_limiter.steps_A[0] = 20
+    assert rate_limiter.may_learn(0)
+    together = RateLimiter(RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch_size=10, slack=100.0), None)
     together.steps_A[0], together.updates_L[0] = 20, 2
     assert not together.may_learn(0) and together.may_learn(1), "the other's are to come first"

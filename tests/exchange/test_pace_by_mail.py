@@ -1,4 +1,4 @@
-"""The pace by mail: news may be of any age, and actors may die."""
+"""The rate_limiter by mail: news may be of any age, and actors may die."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec, least_slac
 @settings(max_examples=60, deadline=None)
 @given(
     intensity=st.floats(0.1, 40.0),
-    batch=st.integers(1, 600),
-    flush=st.integers(1, 200),
+    batch_size=st.integers(1, 600),
+    actor_chunk=st.integers(1, 200),
     actors=st.integers(1, 5),
     kept_back=st.integers(0, 100),
     starts=st.integers(0, 1000),
@@ -32,11 +32,11 @@ def test_however_old_the_news_the_slack_holds_and_it_goes_on(
 ) -> None:
     """Roles act, learn and exchange news in any order."""
     slack = 2 * least_slack(
-        intensity=intensity, batch=batch, steps_at_once=flush * actors, steps_kept_back=kept_back
+        intensity=intensity, batch_size=batch, steps_at_once=flush * actors, steps_kept_back=kept_back
     )
     spec = RateLimiterSpec(actors, 1, intensity, starts + batch, batch, slack)
-    pace = RateLimiter(spec, context=None)
-    book = RateLimiterServer(pace, {1 + n: n for n in range(actors)}, {0: 0})
+    rate_limiter = RateLimiter(spec, context=None)
+    book = RateLimiterServer(rate_limiter, {1 + n: n for n in range(actors)}, {0: 0})
     ends = [RateLimiterClient(spec, -1, 0), *(RateLimiterClient(spec, n, -1) for n in range(actors))]
     stale = 0
     for turn, which in enumerate([*order, *range(12)] * 4):

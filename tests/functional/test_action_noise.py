@@ -1,4 +1,4 @@
-"""The counter-based noise of actions: a function of (seed, stream, simulator, step) that passes for random."""
+"""The counter-based noise of actions: a function of (seed, stream, env, step) that passes for random."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 from veldt.envs import seeding
 from veldt.envs.seeding import ACTION, EVALUATION, uniform
 
-SIMULATORS, STEPS, COUNT = 64, 128, 4
+ENVS, STEPS, COUNT = 64, 128, 4
 
 
 @pytest.fixture(scope="module")
 def noise() -> np.ndarray:
-    """[STEPS, SIMULATORS, COUNT]"""
-    return uniform(1, ACTION, np.arange(SIMULATORS), np.arange(STEPS), COUNT)
+    """[STEPS, ENVS, COUNT]"""
+    return uniform(1, ACTION, np.arange(ENVS), np.arange(STEPS), COUNT)
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -22,13 +22,13 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def test_numbers_do_not_depend_on_the_batch_they_are_made_in(noise: np.ndarray) -> None:
-    simulators, steps = np.array([40, 3, 17]), np.array([99, 5])
-    some = uniform(1, ACTION, simulators, steps, COUNT)
-    assert np.array_equal(some, noise[steps][:, simulators])
+    envs, steps = np.array([40, 3, 17]), np.array([99, 5])
+    some = uniform(1, ACTION, envs, steps, COUNT)
+    assert np.array_equal(some, noise[steps][:, envs])
 
 
 def test_fewer_numbers_a_step_are_the_first_ones(noise: np.ndarray) -> None:
-    assert np.array_equal(uniform(1, ACTION, np.arange(SIMULATORS), np.arange(STEPS), 2), noise[..., :2])
+    assert np.array_equal(uniform(1, ACTION, np.arange(ENVS), np.arange(STEPS), 2), noise[..., :2])
 
 
 def test_strictly_inside_the_unit_interval() -> None:
@@ -49,7 +49,7 @@ def test_uniform(noise: np.ndarray) -> None:
     assert abs(statistic - freedom) < 5 * (2 * freedom) ** 0.5
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2], ids=["steps", "simulators", "numbers"])
+@pytest.mark.parametrize("axis", [0, 1, 2], ids=["steps", "envs", "numbers"])
 def test_neighbours_are_independent(noise: np.ndarray, axis: int) -> None:
     ahead = np.moveaxis(noise, axis, 0)
     assert correlation(ahead[1:], ahead[:-1]) < 5 / noise.size**0.5
@@ -59,14 +59,14 @@ def test_neighbours_are_independent(noise: np.ndarray, axis: int) -> None:
 
 
 def test_diagonals_are_independent(noise: np.ndarray) -> None:
-    """Simulator b at step t + 1 is not simulator b + 1 at step t: counters are mixed, not added."""
+    """Env b at step t + 1 is not env b + 1 at step t: counters are mixed, not added."""
     assert correlation(noise[1:, :-1], noise[:-1, 1:]) < 5 / noise.size**0.5
 
 
 def test_streams_and_seeds_are_independent(noise: np.ndarray) -> None:
     others = [(1, EVALUATION), (2, ACTION), (0, ACTION), (1 + 2**40, ACTION)]
     for seed, stream in others:
-        other = uniform(seed, stream, np.arange(SIMULATORS), np.arange(STEPS), COUNT)
+        other = uniform(seed, stream, np.arange(ENVS), np.arange(STEPS), COUNT)
         assert correlation(noise, other) < 5 / noise.size**0.5
 
 

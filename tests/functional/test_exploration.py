@@ -29,5 +29,5 @@ def test_ladder_is_the_papers(width: int) -> None:
     assert rungs[-1] == pytest.approx(0.4**8)
 
 
-def test_a_single_simulator_has_the_base() -> None:
+def test_a_single_env_has_the_base() -> None:
     assert ladder(0.4, 7.0, 1).tolist() == [0.4]

@@ -1,4 +1,4 @@
-"""Generalised advantages against a naive sum over each simulator's steps."""
+"""Generalised advantages against a naive sum over each env's steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP = st.sampled_from([(0.9, 1), (0.9, 0), (0.0, 0)])  # goes on; truncated; te
 def naive(
     reward: np.ndarray, value: np.ndarray, discount: np.ndarray, trace: np.ndarray, lambda_: float
 ) -> np.ndarray:
-    """Every advantage as its own sum, one simulator at a time, in double precision."""
+    """Every advantage as its own sum, one env at a time, in double precision."""
     advantage = np.zeros(reward.shape)
     for b in range(reward.shape[1]):
         for t in range(reward.shape[0]):

@@ -92,7 +92,7 @@ def test_a_truncated_step_by_hand() -> None:
     """It ends with V of its own last observation, and nothing of the next episode reaches it."""
     arrays = {
         "log_ratio_TB": np.log([[0.5], [4.0], [1.0], [1.0]]),
-        "reward_TB": np.array([[1.0], [2.0], [1e6], [3.0]]),  # the third is a phantom step
+        "reward_TB": np.array([[1.0], [2.0], [1e6], [3.0]]),  # the third is a reset step
         "value_SB": np.array([[10.0], [20.0], [30.0], [1e6], [1e6]]),
         "discount_TB": np.full((4, 1), 0.9),
         "trace_TB": np.array([[1.0], [0.0], [0.0], [1.0]]),

@@ -109,7 +109,7 @@ def test_an_episode_begins_with_no_memory_and_gets_no_gradient_from_the_next() -
     assert not of_memory.any()
 
 
-def test_rows_without_a_memory_are_of_as_many_simulators() -> None:
+def test_rows_without_a_memory_are_of_as_many_envs() -> None:
     """As when an update's speed is measured, and nobody has acted."""
     own = network()
     observation_NO = torch.randn(5, 5)

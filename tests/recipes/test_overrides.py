@@ -14,8 +14,8 @@ from environments import Scripted, image_rows_columns_channels
 from veldt.cli import main
 from veldt.report.data import RunData
 
-QUICK = {"steps": 64, "num_simulators": 4, "batch": 64, "minibatches": 2, "simulators": "in-process"}
-FLAGS = "--steps 64 --num-simulators 4 --batch 64 --minibatches 2 --simulators in-process"
+QUICK = {"steps": 64, "num_envs": 4, "batch_size": 64, "minibatches": 2, "env_backend": "in-process"}
+FLAGS = "--steps 64 --num-envs 4 --batch-size 64 --minibatches 2 --env-backend in-process"
 
 
 def given(run: Path) -> Any:
@@ -27,8 +27,8 @@ def test_only_what_was_given_is_recorded_as_given(in_tmp: Path) -> None:
         "env": "CartPole-v1",
         "env_kwargs": {},
         "run": {"steps": 64, "seed": 1},
-        "learn": {"batch": 64, "minibatches": 2},
-        "simulation": {"num_simulators": 4, "simulators": "in-process"},
+        "learn": {"batch_size": 64, "minibatches": 2},
+        "envs": {"num_envs": 4, "env_backend": "in-process"},
         "network": {"hidden": [8]},
     }
     veldt.train("ppo", env="CartPole-v1", run_dir="python", quiet=True, seed=1, hidden=(8,), **QUICK)

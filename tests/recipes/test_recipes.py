@@ -16,7 +16,7 @@ from veldt.recipes import RECIPES, Recipe, derived_of, find
 from veldt.replay.settings import ReplayConfig
 
 ENVS = ("ALE/Breakout-v5", "CartPole-v1")
-SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
+SECTIONS = ("run", "learn", "replay", "network", "envs", "atari", "roles")
 PAIRS = [
     (recipe, algorithm)
     for recipe in RECIPES.values()
@@ -48,7 +48,7 @@ def test_every_value_arrives_in_the_configuration(recipe: Recipe, env: str) -> N
 def test_every_algorithm_that_fits_has_settings_that_fit(recipe: Recipe, env: str, algorithm: str) -> None:
     config = recipe.config(env, algorithm)
     assert (config.algorithm, config.system) == (algorithm, recipe.system)
-    assert config.simulation.num_simulators == recipe.config(env).simulation.num_simulators
+    assert config.envs.num_envs == recipe.config(env).envs.num_envs
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_variant_of_q_learning_learns_by_the_settings_that_both_have() -> None
         assert isinstance(variant, RainbowConfig)
         own, alone = find("async-dqn").config(env).learn, find("rainbow").config(env).learn
         assert isinstance(own, DQNConfig) and isinstance(alone, RainbowConfig)
-        assert (variant.batch, variant.learning_rate) == (own.batch, own.learning_rate)
+        assert (variant.batch_size, variant.learning_rate) == (own.batch_size, own.learning_rate)
         assert variant.value_max == alone.value_max
 
 
@@ -123,7 +123,7 @@ def test_sizes_fit_together(recipe: Recipe) -> None:
         )
         own = config.make_algorithm(box if recipe.algorithm == "ddpg" else discrete)
         assert own.name == recipe.algorithm
-        assert own.horizon(config.simulation.num_simulators) >= 1
+        assert own.horizon(config.envs.num_envs) >= 1
 
 
 @each_recipe
@@ -144,15 +144,15 @@ def test_the_table_shows_values_and_units() -> None:
     rows = {name: (value, unit) for name, value, unit, _ in table}
     assert rows["learning_rate"] == ("0.0007", "per update")
     assert rows["steps"] == ("10,000,000", "steps")
-    assert rows["life_loss_ends"] == ("yes", "")
+    assert rows["terminal_on_life_loss"] == ("yes", "")
     assert rows["hidden"] == ("64 64", "units")
 
 
 def test_what_follows_from_the_intensity_is_shown() -> None:
-    """Stooke & Abbeel, A.3: horizon and updates follow from intensity, batch and simulators."""
+    """Stooke & Abbeel, A.3: horizon and updates follow from intensity, batch and envs."""
     derived = derived_of(RECIPES["rainbow"].config("ALE/Pong-v5"))
     rows = {name: (value, unit) for name, value, unit, _ in derived}
-    assert rows["steps per phase"] == ("4", "steps/simulator")  # 512 / (8 uses x 16 simulators)
+    assert rows["steps per phase"] == ("4", "steps/env")  # 512 / (8 uses x 16 envs)
     assert rows["updates per phase"] == ("1", "updates")
     assert rows["target moves every"] == ("125", "updates")  # 8,000 steps x 8 uses / 512
     assert derived_of(RECIPES["ppo"].config("ALE/Pong-v5")) == []
@@ -177,7 +177,7 @@ def test_another_algorithm_in_a_recipe_s_system() -> None:
     for env in ENVS:
         config, own, other = apex.config(env, "c51"), apex.config(env), c51.config(env)
         assert (config.recipe, config.algorithm, config.system) == ("apex-dqn", "c51", "apex")
-        assert config.learn.batch == own.learn.batch and config.learn.n_step == own.learn.n_step  # type: ignore[union-attr]
+        assert config.learn.batch_size == own.learn.batch_size and config.learn.n_step == own.learn.n_step  # type: ignore[union-attr]
         assert config.learn.atoms == other.learn.atoms  # type: ignore[union-attr]
         assert config.learn.value_min == other.learn.value_min  # type: ignore[union-attr]
         assert config.roles == own.roles and config.replay == own.replay
@@ -187,13 +187,13 @@ def test_another_algorithm_in_a_recipe_s_system() -> None:
 def test_ga3c_begins_as_its_authors_code_but_for_the_update_rule() -> None:
     config = find("ga3c").config("ALE/Breakout-v5")
     learn, roles = config.learn, config.roles
-    assert (config.algorithm, config.system, config.simulation.num_simulators) == ("a2c", "ga3c", 32)
+    assert (config.algorithm, config.system, config.envs.num_envs) == ("a2c", "ga3c", 32)
     assert (roles.predictors, roles.trainers, roles.prediction_batch) == (2, 2, 128)  # type: ignore[attr-defined]
     assert (roles.training_rows, roles.tuner_interval) == (80, 60.0)  # type: ignore[attr-defined]
-    assert (learn.horizon, learn.learning_rate, learn.entropy, learn.gradient_clip) == (5, 7e-4, 0.01, 0.5)  # type: ignore[union-attr]
-    assert (learn.rmsprop_decay, learn.value_weight) == (0.99, 0.5)  # type: ignore[union-attr]
+    assert (learn.horizon, learn.learning_rate, learn.ent_coef, learn.max_grad_norm) == (5, 7e-4, 0.01, 0.5)  # type: ignore[union-attr]
+    assert (learn.rmsprop_decay, learn.vf_coef) == (0.99, 0.5)  # type: ignore[union-attr]
     a2c = find("a2c").config("ALE/Breakout-v5").learn
-    for name in ("learning_rate", "gradient_clip", "rmsprop_epsilon", "rmsprop_initial"):
+    for name in ("learning_rate", "max_grad_norm", "rmsprop_epsilon", "rmsprop_initial"):
         assert getattr(learn, name) == getattr(a2c, name)
     for algorithm in ("ppo", "vtrace"):
         assert find("ga3c").config("CartPole-v1", algorithm).system == "ga3c"

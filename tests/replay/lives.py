@@ -1,4 +1,4 @@
-"""Lives of simulators, made up step by step: the slots they fill, and all that happened, for a naive memory."""
+"""Lives of envs, made up step by step: the slots they fill, and all that happened, for a naive memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Lived:
 
 @dataclass
 class Life:
-    """A simulator's rows as a memory should have them: steps, and None for an observation that no step follows."""
+    """An env's rows as a memory should have them: steps, and None for an observation that no step follows."""
 
     rows: list[Lived | None] = field(default_factory=list)
     episode: int = 0
@@ -60,7 +60,7 @@ class Life:
 
 
 class World:
-    """Simulators that live at random; `slots` yields each slot when it is full, and goes on from it afterwards."""
+    """Envs that live at random; `slots` yields each slot when it is full, and goes on from it afterwards."""
 
     def __init__(self, spec: EnvSpec, steps: int, width: int, waits: bool, seed: int) -> None:
         self.spec, self.waits, self.seed = spec, waits, seed
@@ -107,7 +107,7 @@ class World:
         slot.reward[t, b] = 0.0
         slot.flags[t, :, b] = False
         if life.ended or failed:
-            # The phantom step: resets, or stands still until the slot is full.
+            # The reset step: resets, or stands still until the slot is full.
             life.close()
             if failed and t > 0 and slot.valid[t - 1, b]:
                 slot.cut[t - 1, b] = True

@@ -20,7 +20,7 @@ class Transition:
 
 
 def sampleable(world: World, steps: int, share: int) -> list[set[int]]:
-    """The numbers of the steps that a memory of `share` rows a simulator has for n = `steps`, by simulator."""
+    """The numbers of the steps that a memory of `share` rows an env has for n = `steps`, by env."""
     kept = []
     for life in world.lives:
         complete = life.rows[: max(0, len(life.rows) - steps + 1)]
@@ -45,8 +45,8 @@ def transition(world: World, returns: NStep, number: int) -> Transition:
             break
         gained = np.clip(row.reward, -1, 1) if returns.clip_rewards else row.reward
         reward, last = reward + discount * gained, row
-        discount *= returns.discount
-        if row.terminated or (returns.life_loss_ends and row.life_lost):
+        discount *= returns.gamma
+        if row.terminated or (returns.terminal_on_life_loss and row.life_lost):
             discount = 0.0
             break
     return Transition(first.action, reward, discount, _stacks(world, b, first, 0), _stacks(world, b, last, 1))

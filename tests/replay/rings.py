@@ -1,4 +1,4 @@
-"""Rings that hold what a test says, without simulators."""
+"""Rings that hold what a test says, without envs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from veldt.replay.ring import Ring
 
 
 def ring_of(valid: list[list[bool]], share: int, steps: int = 1) -> Ring:
-    """A ring whose simulators have lived through these rows (True: a step), of which the last `share` count."""
+    """A ring whose envs have lived through these rows (True: a step), of which the last `share` count."""
     ring = Ring(VECTOR, len(valid), share, steps)
     for b, rows in enumerate(valid):
         for row, is_step in enumerate(rows):

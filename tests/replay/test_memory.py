@@ -24,8 +24,8 @@ ONE, THREE = NStep(1, 0.99, False, False), NStep(3, 0.99, True, True)
 ATARI = EnvSpec({"": ArraySpec((104, 80), "uint8", 4)}, ActionSpec("discrete", sizes=(18,), start=(0,)))
 
 
-def prioritised(replay_size: int, alpha: float = 1.0) -> ReplayConfig:
-    return ReplayConfig(replay_size=replay_size, replay="prioritised", priority_exponent=alpha)
+def prioritised(buffer_size: int, alpha: float = 1.0) -> ReplayConfig:
+    return ReplayConfig(buffer_size=buffer_size, replay="prioritised", priority_exponent=alpha)
 
 
 def leaves(replay: ReplayBuffer) -> np.ndarray:
@@ -124,7 +124,7 @@ def test_a_rows_own_priority_that_is_none_is_refused() -> None:
 
 def test_with_a_uniform_index_priorities_change_nothing() -> None:
     world = World(FOUR_FRAMES, 9, 2, False, 1)
-    replay = ReplayBuffer(FOUR_FRAMES, 2, ReplayConfig(replay_size=20), THREE)
+    replay = ReplayBuffer(FOUR_FRAMES, 2, ReplayConfig(buffer_size=20), THREE)
     for slot in world.slots(3):
         replay.append(slot)
     before = replay.sample(8, 5)
@@ -133,7 +133,7 @@ def test_with_a_uniform_index_priorities_change_nothing() -> None:
     assert before.key_N.tolist() == after.key_N.tolist() and replay.dropped == 0
 
 
-@pytest.mark.parametrize("config", [ReplayConfig(replay_size=40), prioritised(40, 0.6)])
+@pytest.mark.parametrize("config", [ReplayConfig(buffer_size=40), prioritised(40, 0.6)])
 @pytest.mark.parametrize("spec", SPECS)
 def test_compressed_frames_make_the_same_samples(spec: EnvSpec, config: ReplayConfig) -> None:
     packed = ReplayConfig(**vars(config) | {"compress_frames": True})
@@ -150,7 +150,7 @@ def test_compressed_frames_make_the_same_samples(spec: EnvSpec, config: ReplayCo
 
 
 def test_a_sample_stays_while_the_next_is_drawn() -> None:
-    replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(replay_size=50), ONE)
+    replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(buffer_size=50), ONE)
     for slot in World(FOUR_FRAMES, 30, 1, False, 2).slots(2):
         replay.append(slot)
     sample = replay.sample(5, 1)
@@ -161,7 +161,7 @@ def test_a_sample_stays_while_the_next_is_drawn() -> None:
 
 
 def test_stacks_have_the_networks_layout() -> None:
-    replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(replay_size=50), ONE)
+    replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(buffer_size=50), ONE)
     for slot in World(FOUR_FRAMES, 30, 1, False, 2).slots(1):
         replay.append(slot)
     for array in (replay.sample(5, 1).observation[""], replay.sample(5, 1).next_observation[""]):
@@ -170,28 +170,28 @@ def test_stacks_have_the_networks_layout() -> None:
 
 
 def test_more_than_there_are_cannot_be_sampled() -> None:
-    replay = ReplayBuffer(VECTOR, 2, ReplayConfig(replay_size=20), ONE)
+    replay = ReplayBuffer(VECTOR, 2, ReplayConfig(buffer_size=20), ONE)
     with pytest.raises(UsageError, match="1 transitions cannot be sampled from the 0 that"):
         replay.sample(1, 0)
     assert replay.capacity == 20
 
 
 @pytest.mark.parametrize(
-    ("replay_size", "width", "returns", "message"),
+    ("buffer_size", "width", "returns", "message"),
     [
-        (3, 4, ONE, "--replay-size is 3: it must be at least 1 for each of the 4 simulators"),
-        (8, 4, THREE, "--replay-size is 8, 2 for each of .* more than 8 for returns over 3 steps"),
+        (3, 4, ONE, "--buffer-size is 3: it must be at least 1 for each of the 4 envs"),
+        (8, 4, THREE, "--buffer-size is 8, 2 for each of .* more than 8 for returns over 3 steps"),
     ],
 )
-def test_sizes_that_cannot_be(replay_size: int, width: int, returns: NStep, message: str) -> None:
+def test_sizes_that_cannot_be(buffer_size: int, width: int, returns: NStep, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        ReplayBuffer(VECTOR, width, ReplayConfig(replay_size=replay_size), returns)
-    ReplayBuffer(VECTOR, width, ReplayConfig(replay_size=9), returns)
+        ReplayBuffer(VECTOR, width, ReplayConfig(buffer_size=buffer_size), returns)
+    ReplayBuffer(VECTOR, width, ReplayConfig(buffer_size=9), returns)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("replay_size", 0), ("priority_exponent", 1.5), ("importance_exponent", -0.1), ("replay", "sorted")],
+    [("buffer_size", 0), ("priority_exponent", 1.5), ("importance_exponent", -0.1), ("replay", "sorted")],
 )
 def test_settings_that_cannot_be(name: str, value: object) -> None:
     with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} is "):
@@ -221,15 +221,15 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken(monkeypatch: py
         UsageError, match=r"1,000,000 and needs 7\.\d GiB of memory, 1\.0 GiB are available: 1\d0,000"
     ):
         ReplayBuffer(ATARI, 16, ReplayConfig(), THREE)
-    fits = ReplayConfig(replay_size=120_000)
+    fits = ReplayConfig(buffer_size=120_000)
     assert replay_bytes(ATARI, 16, fits, THREE) < 2**30
     # Compressed, all that is sure is that each frame is an object.
-    ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(replay_size=100, compress_frames=True), ONE)
+    ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(buffer_size=100, compress_frames=True), ONE)
     with pytest.raises(UsageError, match=r"1,000,000,000,000 and needs .* GiB of memory"):
-        ReplayBuffer(ATARI, 16, ReplayConfig(replay_size=10**12, compress_frames=True), THREE)
+        ReplayBuffer(ATARI, 16, ReplayConfig(buffer_size=10**12, compress_frames=True), THREE)
     monkeypatch.setattr(size, "available_memory", lambda: 10)
     with pytest.raises(UsageError, match="available: 0 would fit"):
-        ReplayBuffer(VECTOR, 1, ReplayConfig(replay_size=100), ONE)
+        ReplayBuffer(VECTOR, 1, ReplayConfig(buffer_size=100), ONE)
 
 
 def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:

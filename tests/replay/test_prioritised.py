@@ -14,7 +14,7 @@ NONE = np.empty(0, np.int64)
 
 
 def index_of(count: int, alpha: float = ALPHA) -> Prioritised:
-    """One simulator's rows 0, ..., count - 1, as new."""
+    """One env's rows 0, ..., count - 1, as new."""
     index = Prioritised(ring_of([[True] * count], share=count), alpha)
     index.written(NONE, np.arange(count), None)
     return index

@@ -1,4 +1,4 @@
-"""Real simulators into the memory: what is sampled is what they gave, in both ways of resetting."""
+"""Real envs into the memory: what is sampled is what they gave, in both ways of resetting."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ SCRIPT = [
 
 
 def full_slots(env: object, resets: str) -> Iterator[Trajectory]:
-    """Each full slot, with steps numbered in place of policy versions; simulators begin after some random steps."""
-    config = EnvConfig(num_simulators=WIDTH, resets=resets, decorrelate=5)  # type: ignore[arg-type]
+    """Each full slot, with steps numbered in place of policy versions; envs begin after some random steps."""
+    config = EnvConfig(num_envs=WIDTH, resets=resets, random_start_steps=5)  # type: ignore[arg-type]
     settings = StepperSettings(resolve(env), 5, config, AtariConfig(max_episode_steps=9))
     plan = Plan("in-process", 0, 1, (), "for a test")
     spec = probe_spec(settings.source, settings.atari)
-    simulators = make_vector_envs(settings, spec, STEPS, plan, True, lambda b, t: None)
-    slot, rng = simulators.trajectory, np.random.default_rng(0)
+    envs = make_vector_envs(settings, spec, STEPS, plan, True, lambda b, t: None)
+    slot, rng = envs.trajectory, np.random.default_rng(0)
     try:
-        simulators.start()
+        envs.start()
         for phase in range(SLOTS):
             for t in range(STEPS):
                 slot.action[t] = spec.action.sample(rng, WIDTH)
                 slot.version[t] = (phase * STEPS + t) * WIDTH + np.arange(WIDTH)
-                simulators.step(0, t)
-                simulators.wait(0, t)
+                envs.step(0, t)
+                envs.wait(0, t)
             if resets == "wait":
-                simulators.reset_ended()
+                envs.reset_ended()
             yield slot
-            simulators.carry_over()
+            envs.carry_over()
             if resets == "wait":
-                simulators.finish_resets()
+                envs.finish_resets()
     finally:
-        simulators.close()
+        envs.close()
 
 
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
@@ -82,7 +82,7 @@ def test_stacks_are_those_that_the_policy_saw(resets: str) -> None:
     replay = None
     for slot in full_slots("ALE/Pong-v5", resets):
         replay = replay or ReplayBuffer(
-            slot.spec, WIDTH, ReplayConfig(replay_size=300), NStep(2, 0.9, True, True)
+            slot.spec, WIDTH, ReplayConfig(buffer_size=300), NStep(2, 0.9, True, True)
         )
         replay.append(slot)
         for t, b in np.argwhere(slot.valid):

@@ -17,11 +17,13 @@ from veldt.replay.slot_returns import slot_returns
     width=st.integers(1, 3),
     waits=st.booleans(),
     n=st.integers(1, 5),
-    life_loss_ends=st.booleans(),
+    terminal_on_life_loss=st.booleans(),
     seed=st.integers(0, 2**31),
 )
-def test_step_by_step(steps: int, width: int, waits: bool, n: int, life_loss_ends: bool, seed: int) -> None:
-    returns = NStep(n, 0.9, True, life_loss_ends)
+def test_step_by_step(
+    steps: int, width: int, waits: bool, n: int, terminal_on_life_loss: bool, seed: int
+) -> None:
+    returns = NStep(n, 0.9, True, terminal_on_life_loss)
     for slot in World(VECTOR, steps, width, waits, seed).slots(4):
         found = slot_returns(slot, returns)
         rows = [(t, b) for b in range(width) for t in range(steps) if slot.valid[t, b]]
@@ -31,7 +33,7 @@ def test_step_by_step(steps: int, width: int, waits: bool, n: int, life_loss_end
             total, factor, k = 0.0, 1.0, t
             while k < min(t + n, steps) and slot.valid[k, b]:
                 total += factor * float(np.clip(slot.reward[k, b], -1, 1))
-                over = slot.terminated[k, b] or (life_loss_ends and slot.life_lost[k, b])
+                over = slot.terminated[k, b] or (terminal_on_life_loss and slot.life_lost[k, b])
                 factor, k = (0.0 if over else 0.9 * factor), k + 1
                 if over:
                     break

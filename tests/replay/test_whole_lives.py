@@ -44,7 +44,7 @@ def test_every_transition_is_as_it_was_lived(
     share = max(share, returns.steps)
     world = World(spec, steps, width, waits, seed)
     replay = ReplayBuffer(
-        spec, width, ReplayConfig(replay_size=share * width, compress_frames=compress), returns, threads
+        spec, width, ReplayConfig(buffer_size=share * width, compress_frames=compress), returns, threads
     )
     for slot in world.slots(1 + 40 // steps):
         replay.append(slot)
@@ -65,12 +65,12 @@ def test_every_transition_is_as_it_was_lived(
     compress=st.booleans(),
     seed=st.integers(0, 2**31),
 )
-def test_simulators_may_bring_their_slots_at_different_times(
+def test_envs_may_bring_their_slots_at_different_times(
     spec: EnvSpec, steps: int, widths: list[int], share: int, compress: bool, seed: int
 ) -> None:
     """The memory of them all is the same whether its parts come side by side or one after the other."""
     width, returns = sum(widths), NStep(3, 0.9, False, True)
-    config = ReplayConfig(replay_size=share * width, replay="prioritised", compress_frames=compress)
+    config = ReplayConfig(buffer_size=share * width, replay="prioritised", compress_frames=compress)
     together, apart = ReplayBuffer(spec, width, config, returns), ReplayBuffer(spec, width, config, returns)
     slots = [copy(slot, 0, width) for slot in World(spec, steps, width, False, seed).slots(30 // steps)]
     rng = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_simulators_may_bring_their_slots_at_different_times(
 
 
 def copy(slot: Trajectory, first: int, count: int) -> Trajectory:
-    """Simulators `first` and on of a slot, as it is now."""
+    """Envs `first` and on of a slot, as it is now."""
     part, made = slice(first, first + count), Trajectory(slot.spec, slot.steps, count, None)
     for name, array in made.observation.items():
         array[...] = slot.observation[name][:, part]

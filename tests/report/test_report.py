@@ -105,7 +105,7 @@ def report(tmp_path: Path, *runs: RunDirectory) -> Page:
 
 def test_a_finished_run(tmp_path: Path) -> None:
     run = make_run(tmp_path, "mine")
-    run.write_event(1234, "restart", "simulator 3 was restarted")
+    run.write_event(1234, "restart", "env 3 was restarted")
     page = report(tmp_path, run)
     for part in (
         "CartPole-v1",
@@ -119,7 +119,7 @@ def test_a_finished_run(tmp_path: Path) -> None:
         "Policy lag",
     ):
         assert part in page.text
-    for part in ("1,234", "simulator 3 was restarted", "learning", "0.00025", "veldt train 'it'\"'\"'s'"):
+    for part in ("1,234", "env 3 was restarted", "learning", "0.00025", "veldt train 'it'\"'\"'s'"):
         assert part in page.text
 
 
@@ -193,7 +193,7 @@ def test_runs_of_the_same_seed_are_shown_apart(tmp_path: Path) -> None:
 
 
 def test_settings_other_than_the_seed_are_never_averaged(tmp_path: Path) -> None:
-    few, many = ({"simulation": {"num_simulators": number}} for number in (8, 32))
+    few, many = ({"envs": {"num_envs": number}} for number in (8, 32))
     runs = [make_run(tmp_path, "few", given=few), make_run(tmp_path, "many", seed=2, given=many)]
     groups = grouped([RunData.load(run.path) for run in runs])
     assert [(group.label, len(group.runs)) for group in groups] == [("few", 1), ("many", 1)]

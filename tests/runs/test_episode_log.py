@@ -24,7 +24,7 @@ ACTIONS = st.sampled_from(["int64", "int32", "uint8", "bool", "float32", "float6
 
 def add(log: EpisodeLog, episode: int, actions: Any, **fields: Any) -> None:
     given_fields = {
-        "simulator": 2,
+        "env": 2,
         "seed": 2**63 + episode,
         "step": 100 * episode,
         "length": len(actions),
@@ -44,7 +44,7 @@ def test_games_round_trip(games: list[np.ndarray]) -> None:
         records = read_episodes(Path(directory))
         assert len(records) == len(games)
         for episode, (record, actions) in enumerate(zip(records, games, strict=True)):
-            assert (record.simulator, record.episode, record.seed) == (2, episode, 2**63 + episode)
+            assert (record.env, record.episode, record.seed) == (2, episode, 2**63 + episode)
             assert (record.step, record.length, record.score) == (100 * episode, len(actions), -1.5)
             assert (record.prefix, record.kept) == (episode, True)
             np.testing.assert_array_equal(record.actions(), actions)
@@ -129,7 +129,7 @@ def test_actions_that_are_gone_are_named(tmp_path: Path) -> None:
     add(log, 7, [1, 2, 3])
     log.close()
     (tmp_path / "actions.bin").write_bytes(b"\x01")
-    with pytest.raises(VeldtError, match="truncated: it ends before the actions of episode 7 of simulator 2"):
+    with pytest.raises(VeldtError, match="truncated: it ends before the actions of episode 7 of env 2"):
         read_episodes(tmp_path)[0].actions()
 
 

@@ -21,7 +21,7 @@ import sys, time
 from pathlib import Path
 from veldt.runs.directory import RunDirectory
 with RunDirectory(Path(sys.argv[1])).lock():
-    print("held", flush=True)
+    print("held", actor_chunk=True)
     time.sleep(60)
 """
 
@@ -97,7 +97,7 @@ def test_a_path_that_is_no_run_suggests_one(tmp_path: Path, monkeypatch: pytest.
 
 def test_events_survive_a_torn_line(tmp_path: Path) -> None:
     run = new_run(tmp_path)
-    run.write_event(10, "restart", "simulator 3 was restarted")
+    run.write_event(10, "restart", "env 3 was restarted")
     with (run.path / "events.jsonl").open("a") as file:
         file.write('{"step": 11, "ki')
     assert [event["kind"] for event in run.read_events()] == ["restart"]

@@ -86,7 +86,7 @@ def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(t
 
 def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(VeldtError, match="cannot write the replay memory"):
+    with pytest.raises(VeldtError, match="cannot write the replay buffer"):
         SegmentStore(tmp_path / "file" / "replay").write({"a": np.arange(3)})
 
 

@@ -64,7 +64,7 @@ def failed(error: str, *, is_final: bool, is_echo: bool = False) -> bytes:
 
 def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
     part = pack({"kind": "part", "number": 1})
-    plays = Plays([plan("learner"), plan("actor", restarts=0)], [Played([part]), Played(alive=False)])
+    plays = Plays([plan("learner"), plan("actor", max_restarts=0)], [Played([part]), Played(alive=False)])
     with pytest.raises(RoleError, match="the actor died"):
         plays.poll(0.0)
     plays.stopping = True
@@ -72,7 +72,7 @@ def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
 
 
 def test_who_misses_another_is_not_the_one_that_was_lost() -> None:
-    plans = [plan(f"learner {rank}", restarts=0, group="learner") for rank in range(2)]
+    plans = [plan(f"learner {rank}", max_restarts=0, group="learner") for rank in range(2)]
     misses = Played([failed("PeerLost: closed by peer", is_final=False, is_echo=True)], alive=False)
     plays = Plays(plans, [misses, Played(alive=True)])
     plays.poll(0.0)  # the other does not count as dead yet
@@ -84,7 +84,7 @@ def test_who_misses_another_is_not_the_one_that_was_lost() -> None:
 
 def test_who_misses_nobody_that_can_be_seen_is_lost_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "_ECHO_S", 0.0)
-    plans = [plan(f"learner {rank}", restarts=0, group="learner") for rank in range(2)]
+    plans = [plan(f"learner {rank}", max_restarts=0, group="learner") for rank in range(2)]
     misses = Played([failed("PeerLost: in vain", is_final=False, is_echo=True)], alive=False)
     with pytest.raises(RoleError, match="the learner 0 failed \\(PeerLost: in vain\\)"):
         Plays(plans, [misses, Played(alive=True)]).poll(0.0)
@@ -92,7 +92,7 @@ def test_who_misses_nobody_that_can_be_seen_is_lost_itself(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("restarts", [0, 3])
 def test_of_a_group_the_one_that_failed_for_good_is_named(restarts: int) -> None:
-    plans = [plan(f"learner {rank}", restarts=restarts, group="learner") for rank in range(2)]
+    plans = [plan(f"learner {rank}", max_restarts=restarts, group="learner") for rank in range(2)]
     misses = Played([failed("RuntimeError: Connection closed by peer", is_final=False)], alive=False)
     plays = Plays(plans, [misses, Played(alive=True)])
     plays.lives[1].says.append(failed("training has diverged", is_final=True))
@@ -101,7 +101,7 @@ def test_of_a_group_the_one_that_failed_for_good_is_named(restarts: int) -> None
 
 
 def test_a_role_that_never_begins_is_not_tried_for_ever() -> None:
-    plays = Plays([plan("actor", restarts=100)], [Played(alive=False)])
+    plays = Plays([plan("actor", max_restarts=100)], [Played(alive=False)])
     with pytest.raises(RoleError, match="the actor died once more, after 2 restarts"):
         for _ in range(200):
             plays.poll(0.0)

@@ -26,9 +26,9 @@ DEADLINE_S = 60.0
 
 
 def works(control: Control, task: str) -> None:
-    fellows = [control.peers.index, control.peers.count]
+    peers = [control.peers.index, control.peers.count]
     control.send(
-        "working", np_array(control.restart_count), attempt=control.restart_count, task=task, fellows=fellows
+        "working", np_array(control.restart_count), attempt=control.restart_count, task=task, peers=peers
     )
     while not control.stopping:
         control.heartbeat()
@@ -103,14 +103,14 @@ def test_roles_are_heard_and_end_when_asked() -> None:
     with supervised(plan(works, "a"), plan(works, "b")) as (supervisor, hear):
         heard = hear("working", 2)
         assert sorted((message.role, message.values["task"]) for message in heard) == [(0, "a"), (1, "b")]
-        assert sorted(tuple(message.values["fellows"]) for message in heard) == [(0, 2), (1, 2)]
+        assert sorted(tuple(message.values["peers"]) for message in heard) == [(0, 2), (1, 2)]
         assert all(message.arrays["attempt"].tolist() == [0] for message in heard)
         last = supervisor.stop(DEADLINE_S)
         assert sum(message.kind == "finishing" for message in last) == 2 and supervisor.all_ended
 
 
 def test_a_killed_role_is_started_again_as_what_it_was() -> None:
-    with supervised(plan(works, "a", restarts=3), plan(works, "b")) as (_, hear):
+    with supervised(plan(works, "a", max_restarts=3), plan(works, "b")) as (_, hear):
         started = hear("started", 2)
         hear("working", 2)
         for attempt in (1, 2):
@@ -119,12 +119,12 @@ def test_a_killed_role_is_started_again_as_what_it_was() -> None:
             assert lost.role == 0 and lost.values["name"] == "works" and "SIGKILL" in lost.values["why"]
             started = hear("started")
             (again,) = hear("working")
-            assert again.role == 0 and again.values == {"attempt": attempt, "task": "a", "fellows": [0, 2]}
+            assert again.role == 0 and again.values == {"attempt": attempt, "task": "a", "peers": [0, 2]}
 
 
 def test_a_group_lives_and_dies_together() -> None:
     members = [RolePlan(f"member {n}", works, ("a",), 3, group="members") for n in range(2)]
-    with supervised(*members, plan(works, "alone", restarts=1)) as (_, hear):
+    with supervised(*members, plan(works, "alone", max_restarts=1)) as (_, hear):
         started = hear("started", 3)
         hear("working", 3)
         os.kill(next(m for m in started if m.role == 1).values["pid"], signal.SIGKILL)
@@ -139,7 +139,7 @@ def says_half(control: Control) -> None:
 
 
 def test_nobody_waits_for_the_rest_of_a_message() -> None:
-    with supervised(plan(says_half, restarts=0, deadline_s=4.0), plan(works, "a")) as (_, hear):
+    with supervised(plan(says_half, max_restarts=0, deadline_s=4.0), plan(works, "a")) as (_, hear):
         hear("working")
         began = time.monotonic()
         with pytest.raises(RoleError, match="says_half gave no sign of life"):
@@ -148,7 +148,7 @@ def test_nobody_waits_for_the_rest_of_a_message() -> None:
 
 
 def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
-    with supervised(plan(does_not_hear, restarts=3)) as (_, hear):
+    with supervised(plan(does_not_hear, max_restarts=3)) as (_, hear):
         with pytest.raises(RoleError, match=r"does_not_hear failed \(the answer is overdue\)$") as error:
             hear("never")
         assert "time.sleep(1000)" in error.value.details
@@ -173,7 +173,7 @@ def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:
 
 def test_the_budget_of_restarts_is_kept() -> None:
     expected = pytest.raises(RoleError, match="five\\) once more, after 2 restarts")
-    with supervised(plan(fails, restarts=2)) as (_, hear), expected:
+    with supervised(plan(fails, max_restarts=2)) as (_, hear), expected:
         hear("restarted", 3)
 
 
@@ -181,7 +181,7 @@ def test_the_budget_of_restarts_is_kept() -> None:
 def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
     role = works if stopped else hangs_at_first
     arguments = ("a",) if stopped else ()
-    with supervised(plan(role, *arguments, restarts=1, deadline_s=1.0)) as (_, hear):
+    with supervised(plan(role, *arguments, max_restarts=1, deadline_s=1.0)) as (_, hear):
         if stopped:
             pid = hear("started")[0].values["pid"]
             hear("working")

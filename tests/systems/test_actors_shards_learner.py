@@ -29,18 +29,18 @@ pytestmark = pytest.mark.alone
 ACTORS, WIDTH, SHARDS, STEPS = 3, 2, 2, 8
 DEADLINE_S = 90.0
 SETTINGS = {
-    "num_simulators": ACTORS * WIDTH,
+    "num_envs": ACTORS * WIDTH,
     "actors": ACTORS,
     "shards": SHARDS,
-    "flush": STEPS * WIDTH,
-    "insert_slack": 1000.0,
+    "actor_chunk": STEPS * WIDTH,
+    "rate_limit_tolerance": 1000.0,
     "evaluator_share": 0.0,
-    "pull_every": 20,
+    "actor_sync_interval": 20,
     "n_step": 3,
-    "batch": 16,
+    "batch_size": 16,
     "training_intensity": 4.0,
     "learning_starts": 100,
-    "replay_size": 1200,
+    "buffer_size": 1200,
     "hidden": (16,),
     "steps": 100_000,
     "device": "cpu",
@@ -50,7 +50,7 @@ SETTINGS = {
 @dataclass
 class Running:
     supervisor: Supervisor
-    pace: RateLimiter
+    rate_limiter: RateLimiter
     edge: ReplayEdge
     weights: SharedWeights
     arrays: dict[str, np.ndarray]
@@ -69,50 +69,56 @@ class Running:
 @contextmanager
 def running(recipe: str) -> Iterator[Running]:
     config = with_settings(find("apex-dqn").config("CartPole-v1", recipe), SETTINGS)
-    assembly = make_run_plan(config, resolve("CartPole-v1"))
-    graph = apex(assembly)
+    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    graph = apex(run_plan)
     supervisor, edges = start_local(graph)
     supervisor.start()
     try:
-        yield Running(supervisor, edges["pace"], edges["batches 0"], edges["weights"], assembly.weights(), [])
+        yield Running(
+            supervisor, edges["rate_limiter"], edges["batches 0"], edges["weights"], run_plan.weights(), []
+        )
     finally:
         supervisor.kill()
 
 
 @pytest.mark.parametrize("recipe", ["dqn", "rainbow"])
-def test_they_work_together_and_keep_pace(recipe: str) -> None:
+def test_they_work_together_and_keep_rate_limiter(recipe: str) -> None:
     with running(recipe) as run:
-        run.until("learning", lambda: run.pace.updates_L[0] >= 150)
-        pace = run.pace
-        assert pace.samples <= pace.due <= pace.samples + 1000 + 4.0 * STEPS * WIDTH * ACTORS
+        run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 150)
+        rate_limiter = run.rate_limiter
+        assert (
+            rate_limiter.samples
+            <= rate_limiter.due
+            <= rate_limiter.samples + 1000 + 4.0 * STEPS * WIDTH * ACTORS
+        )
 
         def games() -> list[dict[str, Any]]:
             return [game for message in run.of("games") for game in message.values["games"]]
 
         everybody = set(range(ACTORS * WIDTH))
-        run.until("games of all simulators", lambda: {game["simulator"] for game in games()} == everybody)
+        run.until("games of all envs", lambda: {game["env"] for game in games()} == everybody)
         run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
         assert all(game["length"] == game["score"] for game in games()), "a point for each step"
         version = run.weights.pull_if_newer(-1, run.arrays)
-        assert 100 < version <= run.pace.updates_L[0] + 1
-        run.until("figures", lambda: run.of("figures"))
-        figures = run.of("figures")[-1].values
-        assert 0 <= figures["lag_min"] <= figures["lag_max"] <= figures["updates"]
-        assert np.isfinite(figures["sums"]["loss/total"]) and figures["count"] > 0
+        assert 100 < version <= run.rate_limiter.updates_L[0] + 1
+        run.until("metrics", lambda: run.of("metrics"))
+        metrics = run.of("metrics")[-1].values
+        assert 0 <= metrics["lag_min"] <= metrics["lag_max"] <= metrics["updates"]
+        assert np.isfinite(metrics["sums"]["loss/total"]) and metrics["count"] > 0
         run.supervisor.stop(30.0)
         assert run.supervisor.all_ended and not run.of("failed")
 
 
 def test_actors_and_shards_may_die() -> None:
     with running("dqn") as run:
-        run.until("learning", lambda: run.pace.updates_L[0] >= 20)
+        run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
         pids = {message.role: message.values["pid"] for message in run.of("started")}
         for role in (1, 3, 4):  # a shard, and two actors
             os.kill(pids[role], signal.SIGKILL)
-        run.until("restarts", lambda: len(run.of("restarted")) == 3)
-        before = run.pace.steps_A.copy(), int(run.pace.updates_L[0])
-        run.until("learning again", lambda: run.pace.updates_L[0] >= before[1] + 100)
-        run.until("acting again", lambda: bool((run.pace.steps_A > before[0]).all()))
+        run.until("max_restarts", lambda: len(run.of("restarted")) == 3)
+        before = run.rate_limiter.steps_A.copy(), int(run.rate_limiter.updates_L[0])
+        run.until("learning again", lambda: run.rate_limiter.updates_L[0] >= before[1] + 100)
+        run.until("acting again", lambda: bool((run.rate_limiter.steps_A > before[0]).all()))
         run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
         assert run.edge.ledger("life").tolist() == [2, 1]
         assert {message.values["name"] for message in run.of("restarted")} == {

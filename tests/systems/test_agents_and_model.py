@@ -48,18 +48,26 @@ class Roles:
     """A model and two hosts, whose turns come in any order."""
 
     def __init__(self, env: str, **settings: Any) -> None:
-        small = {"num_simulators": AGENTS, "hosts": 2, "horizon": STEPS, "threads": 1, "training_rows": 0}
+        small = {"num_envs": AGENTS, "agent_processes": 2, "horizon": STEPS, "threads": 1, "training_rows": 0}
         if settings.get("algorithm") is None and not env.startswith("ALE/"):
             small["hidden"] = (16,)
         algorithm = settings.pop("algorithm", None)
         config = with_settings(find("ga3c").config(env, algorithm), small | settings)
         graph = ga3c(make_run_plan(config, resolve(env)))
         self.edges = make_local_edges(graph.edges, forkserver(["veldt.envs.worker", "gymnasium"]))
-        inference, rollouts, self.pace = (self.edges[name] for name in ("inference", "rollouts", "pace"))
+        inference, rollouts, self.rate_limiter = (
+            self.edges[name] for name in ("inference", "rollouts", "rate_limiter")
+        )
         (model,), hosts = graph.roles[0].plans, graph.roles[1].plans
-        self.model = Model(Alone(), model, inference, rollouts, self.pace, None)
+        self.model = Model(Alone(), model, inference, rollouts, self.rate_limiter, None)
         self.hosts = [
-            AgentHost(Alone(), plan, inference.client(plan.number), rollouts.producer(plan.number), self.pace)
+            AgentHost(
+                Alone(),
+                plan,
+                inference.client(plan.number),
+                rollouts.producer(plan.number),
+                self.rate_limiter,
+            )
             for plan in hosts
         ]
 
@@ -111,7 +119,7 @@ def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.Monkey
                 rows = host._row_W[b]
                 unfinished += float((host._slot.reward[:rows, b] * host._slot.valid[:rows, b]).sum())
         assert PaidAtTheEnd.paid == learned + unfinished and learned > 50
-        assert steps == roles.pace.steps > 1000
+        assert steps == roles.rate_limiter.steps > 1000
     finally:
         roles.close()
 
@@ -176,7 +184,7 @@ def test_noise_belongs_to_agents_and_their_steps() -> None:
 
 def test_rollouts_follow_one_another() -> None:
     """The last row of an agent's rollout is the first of its next: nothing is left out between."""
-    roles = Roles("environments:scripted", hosts=1, training_queue=AGENTS)
+    roles = Roles("environments:scripted", agent_processes=1, training_queue=AGENTS)
     last: dict[int, tuple[Any, ...]] = {}
     found = 0
     try:
@@ -236,9 +244,9 @@ def test_agents_wait_where_nobody_learns_and_nothing_is_lost() -> None:
     try:
         roles.play(400, trains=False)
         assert roles.edges["rollouts"].waiting.tolist() == [2, 2]
-        assert roles.pace.steps <= 4 * STEPS
+        assert roles.rate_limiter.steps <= 4 * STEPS
         assert all((host._row_W == STEPS).all() for host in roles.hosts), "each with a rollout that is full"
         roles.play(400, trains=True)
-        assert roles.pace.steps > 20 * STEPS
+        assert roles.rate_limiter.steps > 20 * STEPS
     finally:
         roles.close()

@@ -30,12 +30,14 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_train_load_act(name: str, recipe: str, tmp_path: Path) -> None:
     """The environments raise for an action their space does not contain, in training and afterwards."""
-    settings = SMALL | {"env": f"environments:{name}", "simulators": "in-process", "steps": 150}
+    settings = SMALL | {"env": f"environments:{name}", "env_backend": "in-process", "steps": 150}
     if name.startswith("image"):
         del settings["hidden"]  # its network has no such layers
     if recipe == "a2c":
         settings = {
-            k: v for k, v in settings.items() if k not in ("batch", "minibatches", "epochs", "anneal_clip")
+            k: v
+            for k, v in settings.items()
+            if k not in ("batch_size", "minibatches", "epochs", "anneal_clip")
         }
     run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
     agent = veldt.load(run.path)

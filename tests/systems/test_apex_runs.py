@@ -19,12 +19,12 @@ from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 pytestmark = pytest.mark.alone
 
 SMALL: dict[str, Any] = {
-    "num_simulators": 8,
+    "num_envs": 8,
     "actors": 2,
-    "batch": 16,
+    "batch_size": 16,
     "training_intensity": 2.0,
     "learning_starts": 100,
-    "replay_size": 4000,
+    "buffer_size": 4000,
     "hidden": (16,),
     "steps": 3000,
     "evaluator_share": 0.0,
@@ -60,11 +60,11 @@ def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_pa
 
 def _assert_pace_is_kept(checkpoint: Checkpoint) -> None:
     """Never more is learned than is due, and no less than by the slack; nothing is excused."""
-    pace = checkpoint.meta["pace"]
-    due, done = 2.0 * (sum(pace["steps"]) - 100), pace["updates"][0] * 16
-    # Slots of 13 steps of 8 simulators: one is written, three are on their way, and returns lack three steps.
+    rate_limiter = checkpoint.meta["rate_limiter"]
+    due, done = 2.0 * (sum(rate_limiter["steps"]) - 100), rate_limiter["updates"][0] * 16
+    # Slots of 13 steps of 8 envs: one is written, three are on their way, and returns lack three steps.
     slack = 2 * (16 + 2.0 * 8 * (13 + 3 + 3 * 13))
-    assert pace["excused"] == [0]
+    assert rate_limiter["excused"] == [0]
     assert 0 <= due - done <= 1.5 * slack, "and the steps since the learner said its part of the checkpoint"
 
 
@@ -73,8 +73,8 @@ def test_several_learners(tmp_path: Path) -> None:
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL | sizes)
     assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/total"])
     assert metrics(run.path)[-1]["role_restarts"] == 0
-    pace = CheckpointStore(run.path / "checkpoints").newest(print).meta["pace"]
-    assert pace["updates"][0] == pace["updates"][1] > 50
+    rate_limiter = CheckpointStore(run.path / "checkpoints").newest(print).meta["rate_limiter"]
+    assert rate_limiter["updates"][0] == rate_limiter["updates"][1] > 50
 
 
 def test_continuous_actions(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_whose_games_are_the_score(share: float, tmp_path: Path) -> None:
     env = "environments:unhurried_cartpole"
     run = veldt.train("apex-dqn", env=env, run_dir=tmp_path / "run", **settings)
     games = episodes(run.path)
-    counted = [game["simulator"] >= 8 if share else 4 <= game["simulator"] < 8 for game in games]
+    counted = [game["env"] >= 8 if share else 4 <= game["env"] < 8 for game in games]
     assert run.summary["episodes"] == sum(counted) > 0
-    assert {game["simulator"] for game in games} >= set(range(8)), "those of all are kept"
+    assert {game["env"] for game in games} >= set(range(8)), "those of all are kept"
 
 
 def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
@@ -99,14 +99,17 @@ def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
     before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=5000, quiet=True)
     after = CheckpointStore(run.path / "checkpoints").newest(print)
-    assert again.summary["steps"] >= 5000 and after.meta["pace"]["updates"] > before.meta["pace"]["updates"]
+    assert (
+        again.summary["steps"] >= 5000
+        and after.meta["rate_limiter"]["updates"] > before.meta["rate_limiter"]["updates"]
+    )
     assert after.meta["lives"]["actor 0"] == 2
     rows = [row for row in metrics(run.path) if row["step"] > before.step]
     assert min(row["replay/transitions"] for row in rows if "replay/transitions" in row) > 2000
     _assert_pace_is_kept(after)
     # No game of the second life is one of the first again.
     games = episodes(run.path)
-    acted = [game["seed"] for game in games if game["simulator"] < 8]
+    acted = [game["seed"] for game in games if game["env"] < 8]
     assert len(set(acted)) == len(acted)
 
 
@@ -116,7 +119,7 @@ def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
     assert not (run.path / "replay").exists()
     again = veldt.resume(run.path, steps=8000, quiet=True)
     assert again.summary["steps"] >= 8000
-    (note,) = (text for text in events(run.path, "resume") if "replay memory is empty" in text)
+    (note,) = (text for text in events(run.path, "resume") if "replay buffer is empty" in text)
     assert "the checkpoint holds none" in note and "100 steps" in note
     assert 1.4 < metrics(run.path)[-1]["training_intensity"] <= 2.0
 
@@ -140,13 +143,17 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
 @pytest.mark.parametrize(
     ("recipe", "settings", "message"),
     [
-        ("apex-dqn", {"actors": 3}, "--num-simulators is 8 and --actors is 3: each actor must get as many"),
+        ("apex-dqn", {"actors": 3}, "--num-envs is 8 and --actors is 3: each actor must get as many"),
         ("apex-dqn", {"shards": 3}, "--shards is 3, and there are 2 actors to feed them"),
-        ("apex-dqn", {"insert_slack": 10.0}, "would wait for each other for ever; it must be at least"),
+        (
+            "apex-dqn",
+            {"rate_limit_tolerance": 10.0},
+            "would wait for each other for ever; it must be at least",
+        ),
         ("apex-dqn", {"algorithm": "ppo"}, "ppo learns from the rollout that was just sampled"),
         ("apex-dqn", {"algorithm": "c52"}, "did you mean 'c51'"),
         ("apex-dqn", {"processes": 2}, "--actors says how many processes act"),
-        ("apex-dqn", {"replay_size": 10**13}, r"needs .* GiB of memory"),
+        ("apex-dqn", {"buffer_size": 10**13}, r"needs .* GiB of memory"),
         (
             "apex-dqn",
             {"batches_ahead": 10**8},
@@ -164,9 +171,9 @@ def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, t
 
 CODE = """
 from veldt.cli import main
-main(["train", "apex-dqn", "--env", "CartPole-v1", "--run-dir", "run", "--actors", "2", "--num-simulators", "4",
-      "--batch", "16", "--learning-starts", "100", "--hidden", "16", "--steps", "10**9".replace("10**9", "1000000000"),
-      "--replay-size", "5000", "--checkpoint-every", "500"])
+main(["train", "apex-dqn", "--env", "CartPole-v1", "--run-dir", "run", "--actors", "2", "--num-envs", "4",
+      "--batch-size", "16", "--learning-starts", "100", "--hidden", "16", "--steps", "10**9".replace("10**9", "1000000000"),
+      "--buffer-size", "5000", "--checkpoint-every", "500"])
 """
 
 

@@ -14,7 +14,7 @@ from run_state import newest
 from veldt.errors import UsageError
 
 SMALL: dict[str, Any] = {
-    "num_simulators": 6,
+    "num_envs": 6,
     "learners": 3,
     "hidden": (16,),
     "steps": 3000,
@@ -23,15 +23,18 @@ SMALL: dict[str, Any] = {
     "quiet": True,
 }
 REPLAYED: dict[str, Any] = {
-    "batch": 16,
+    "batch_size": 16,
     "training_intensity": 2.0,
     "learning_starts": 90,
-    "replay_size": 3000,
-    "target_every": 100,
+    "buffer_size": 3000,
+    "target_update_interval": 100,
 }
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "a3c": ("a3c", {"horizon": 5, "chunks": 2}),
-    "appo, two steps alone": ("appo", {"batch": 192, "minibatches": 3, "local_steps": 2, "pull_every": 4}),
+    "appo, two steps alone": (
+        "appo",
+        {"batch_size": 192, "minibatches": 3, "local_steps": 2, "actor_sync_interval": 4},
+    ),
     "async-dqn": ("async-dqn", REPLAYED | {"horizon": 4}),
     "rainbow": ("async-dqn", REPLAYED | {"horizon": 4, "algorithm": "rainbow"}),
 }
@@ -48,9 +51,9 @@ def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
     last = learning(run.path)[-1]
     assert np.isfinite(last["loss/total"]) and last["store/updating_seconds"] > 0.0
     assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
-    assert {game["simulator"] for game in episodes(run.path)} == set(range(6)), "each unit plays its own"
+    assert {game["env"] for game in episodes(run.path)} == set(range(6)), "each unit plays its own"
     before = newest(run.path)
-    updates = before.meta["pace"]["updates"]
+    updates = before.meta["rate_limiter"]["updates"]
     assert len(updates) == 3 and all(number > 5 for number in updates), "each of them learns"
     if "count" in before.groups["optimiser"]:
         # The store's part of a checkpoint is the first unit's, and others may have been in a phase of theirs.
@@ -58,7 +61,7 @@ def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
         assert 0 <= missing <= 2 * 18, "none was lost"
     again = veldt.resume(run.path, steps=8000, quiet=True)
     assert again.summary["steps"] >= 8000
-    more = np.array(newest(run.path).meta["pace"]["updates"]) - updates
+    more = np.array(newest(run.path).meta["rate_limiter"]["updates"]) - updates
     assert (more > 0).all(), "each of them goes on"
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
@@ -67,10 +70,10 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
     """Bit for bit: a store that nobody else touches is no more than memory."""
     settings = {
         "env": "CartPole-v1",
-        "num_simulators": 4,
+        "num_envs": 4,
         "horizon": 5,
         "learning_rate": 1e-3,
-        "discount": 0.99,
+        "gamma": 0.99,
         "steps": 400,
         "hidden": (16,),
         "threads": 1,
@@ -95,11 +98,11 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         ),
         ("a3c", {"chunks": 0}, "--chunks is 0: it must be at least 1"),
         ("appo", {"local_steps": 0}, "--local-steps is 0: it must be at least 1"),
-        ("appo", {"pull_every": -1}, r"--pull-every is -1: it must be 0 \(never\) or more"),
-        ("a3c", {"learners": 4}, "--num-simulators is 6 and --learners is 4: each learner must get as many"),
+        ("appo", {"actor_sync_interval": -1}, r"--actor-sync-interval is -1: it must be 0 \(never\) or more"),
+        ("a3c", {"learners": 4}, "--num-envs is 6 and --learners is 4: each learner must get as many"),
         (
             "async-dqn",
-            {"learning_starts": 90, "batch": 64},
+            {"learning_starts": 90, "batch_size": 64},
             "learning starts after 90 steps, shared out among 3 learners",
         ),
         (

@@ -1,4 +1,4 @@
-"""Training with an environment that fails: the error reaches the caller, or the simulator is restarted and counted."""
+"""Training with an environment that fails: the error reaches the caller, or the step_env is restarted and counted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from veldt.runs.directory import RunDirectory
 from veldt.tracking.metrics import read_metrics
 
 SEED = 3
-IN_PROCESS = {"simulators": "in-process"}
-WORKERS = {"simulators": "workers", "processes": 2}
+IN_PROCESS = {"env_backend": "in-process"}
+WORKERS = {"env_backend": "workers", "processes": 2}
 CASES = [
     ("raise", IN_PROCESS),
     ("SystemExit", IN_PROCESS),
@@ -30,11 +30,11 @@ CASES = [
     ("hang", WORKERS),
     ("kill", WORKERS),
 ]
-IDS = [f"{how}, {where['simulators']}" for how, where in CASES]
+IDS = [f"{how}, {where['envs']}" for how, where in CASES]
 
 
 def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **settings: Any) -> veldt.Run:
-    seeds = [episode_seed(SEED, simulator, episode) for simulator, episode in culprits]
+    seeds = [episode_seed(SEED, step_env, episode) for step_env, episode in culprits]
     env = functools.partial(Failing, how, seeds, at)
     timeout = 1.0 if how == "hang" else 20.0
     return veldt.train(
@@ -54,8 +54,8 @@ def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **setti
 def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(veldt.EnvError) as caught:
         train(how, tmp_path / "run", [(2, 1)], 3, **where)
-    assert caught.value.simulator == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
-    assert "environments:<Failing>, simulator 2 " in str(caught.value)
+    assert caught.value.step_env == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
+    assert "environments:<Failing>, step_env 2 " in str(caught.value)
     if how in ("raise", "hang"):
         assert "in _spoil" in caught.value.details
     # The run is not locked and not finished.
@@ -86,17 +86,17 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
     culprits = [(2, 1), (3, 2)]
     run = train(how, tmp_path / "run", culprits, 3, on_env_error="restart", resets=resets, **where)
     assert run.reason == "steps" and run.summary["steps"] >= 300
-    assert read_metrics(run.path)[-1]["simulator_restarts"] == 2
+    assert read_metrics(run.path)[-1]["env_restarts"] == 2
     told = [
         event["text"] for event in RunDirectory.open(run.path).read_events() if event["kind"] == "restart"
     ]
-    assert len(told) == 2 and "simulator 2 " in told[0] and "simulator 3 " in told[1], told
+    assert len(told) == 2 and "env 2 " in told[0] and "env 3 " in told[1], told
     # The count goes on with the run.
-    assert newest(run.path).meta["monitor"]["simulator_restarts"] == 2
+    assert newest(run.path).meta["monitor"]["env_restarts"] == 2
     seeds = [episode_seed(SEED, *culprit) for culprit in culprits]
     env = functools.partial(Failing, how, seeds, 3)
     veldt.resume(run.path, env=env, quiet=True, steps=400)
-    assert read_metrics(run.path)[-1]["simulator_restarts"] == 2
+    assert read_metrics(run.path)[-1]["env_restarts"] == 2
 
 
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
@@ -143,10 +143,10 @@ def test_nothing_that_failed_is_learned_from(tmp_path: Path, monkeypatch: pytest
 def test_no_checkpoint_is_of_parameters_that_have_diverged(
     recipe: str, more: dict[str, Any], tmp_path: Path
 ) -> None:
-    """However often they are written, and figures said."""
+    """However often they are written, and metrics said."""
     run = tmp_path / "run"
-    settings = {"learning_rate": 1e38, "gradient_clip": 0.0, "checkpoint_every": 300, "keep_checkpoints": 50}
-    settings |= {"steps": 100_000, "num_simulators": 8, "hidden": (16,), "seed": 1, "quiet": True}
+    settings = {"learning_rate": 1e38, "max_grad_norm": 0.0, "checkpoint_every": 300, "keep_checkpoints": 50}
+    settings |= {"steps": 100_000, "num_envs": 8, "hidden": (16,), "seed": 1, "quiet": True}
     with pytest.raises(veldt.VeldtError, match="training has diverged"):
         veldt.train(recipe, env="CartPole-v1", run_dir=run, **settings, **more)
     for path in run.glob("checkpoints/step-*"):

@@ -41,7 +41,7 @@ def victims(names: list[str], seconds: float) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("recipe", "until", "more", "others"),
     [
-        ("impala", 475, "--actors 4 --num-simulators 64", ["learner"]),
+        ("impala", 475, "--actors 4 --num-envs 64", ["learner"]),
         (
             "apex-dqn",
             475,
@@ -89,7 +89,7 @@ def test_it_learns_all_the_same(recipe: str, until: int, more: str, others: list
 def test_of_a_role_that_will_not_live_the_run_ends(in_tmp: Path) -> None:
     with child(
         CODE.format(
-            recipe="impala", env=ENV, until=475, more="--actors 2 --num-simulators 4 --unrolls 4 --restarts 1"
+            recipe="impala", env=ENV, until=475, more="--actors 2 --num-envs 4 --unrolls 4 --max-restarts 1"
         ),
         in_tmp,
     ) as process:

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.alone
 
 CODE = """
 from veldt.cli import main
-main(["train", "ga3c", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--num-simulators", "6",
-      "--hosts", "2", "--steps", "3000000", "--checkpoint-every", "1000", "--log-every", "0.2",
+main(["train", "ga3c", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1", "--num-envs", "6",
+      "--agent-processes", "2", "--steps", "3000000", "--checkpoint-every", "1000", "--log-every", "0.2",
       "--evaluate-every", "1000", "--evaluate-steps", "1000"])
 """
 ROLES = {"model", "agents 0", "agents 1", "evaluator"}

@@ -19,8 +19,8 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.systems.planning.run_plan import make_run_plan
 
 SMALL: dict[str, Any] = {
-    "num_simulators": 4,
-    "hosts": 2,
+    "num_envs": 4,
+    "agent_processes": 2,
     "predictors": 2,
     "trainers": 2,
     "training_rows": 0,
@@ -31,14 +31,14 @@ SMALL: dict[str, Any] = {
     "log_every": 0.2,
     "quiet": True,
 }
-PPO = {"algorithm": "ppo", "batch": 40, "minibatches": 2, "epochs": 2}
+PPO = {"algorithm": "ppo", "batch_size": 40, "minibatches": 2, "epochs": 2}
 
 
 def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in (SMALL | settings).items()
-        if name != "horizon" or "batch" not in settings
+        if name != "horizon" or "batch_size" not in settings
     }
 
 
@@ -51,7 +51,7 @@ def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
         {"lstm": 8, "shared": True},
         {
             "training_rows": 15,
-            "hosts": 1,
+            "agent_processes": 1,
             "predictors": 3,
             "trainers": 3,
             "prediction_batch": 2,
@@ -78,16 +78,16 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
     assert run.summary["episodes"] == len(episodes(run.path)), "all games count"
     again = veldt.resume(run.path, steps=6000, quiet=True)
     after = CheckpointStore(run.path / "checkpoints").newest(print)
-    assert again.summary["steps"] >= 6000 and sum(after.meta["pace"]["steps"]) >= 6000
+    assert again.summary["steps"] >= 6000 and sum(after.meta["rate_limiter"]["steps"]) >= 6000
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
 
 def test_agents_are_shared_out_among_cores_if_nothing_is_said() -> None:
-    config = with_settings(find("ga3c").config("CartPole-v1"), {"num_simulators": 6, "hosts": 0})
-    assembly = make_run_plan(config, resolve("CartPole-v1"))
-    hosts = assembly.config.roles.hosts  # type: ignore[attr-defined]
+    config = with_settings(find("ga3c").config("CartPole-v1"), {"num_envs": 6, "agent_processes": 0})
+    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    hosts = run_plan.config.roles.hosts  # type: ignore[attr-defined]
     assert hosts >= 1 and 6 % hosts == 0
-    assert any(text.startswith("6 agents in ") for text in assembly.decisions)
+    assert any(text.startswith("6 agents in ") for text in run_plan.decisions)
 
 
 def test_what_is_paid_at_the_end_only_is_learned(tmp_path: Path) -> None:
@@ -145,10 +145,13 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
     [
         (
             {"algorithm": "dqn"},
-            "dqn learns from a replay memory, and the system ga3c .* one of a2c, ppo, vtrace$",
+            "dqn learns from a replay buffer, and the system ga3c .* one of a2c, ppo, vtrace$",
         ),
-        ({"hosts": 3}, "--num-simulators is 4 and --hosts is 3: each host must get as many simulators"),
-        ({"hosts": -1}, r"--hosts is -1: it must be 0 \(automatic\) or more"),
+        (
+            {"agent_processes": 3},
+            "--num-envs is 4 and --agent-processes is 3: each host must get as many envs",
+        ),
+        ({"agent_processes": -1}, r"--agent-processes is -1: it must be 0 \(automatic\) or more"),
         ({"predictors": 0}, "--predictors is 0: it must be at least 1"),
         ({"trainers": 0}, "--trainers is 0: it must be at least 1"),
         ({"prediction_batch": 0}, "--prediction-batch is 0: it must be at least 1"),
@@ -171,7 +174,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
         ({"tuner_interval": 0.0, "tuner_most": 3}, "--tuner-most would have no effect"),
         ({"tuner_interval": float("nan")}, "it must be a finite number"),
         ({"predictors": 1.5}, "it must be a whole number"),
-        ({"processes": 2}, "--hosts says how many processes agents live in"),
+        ({"processes": 2}, "--agent-processes says how many processes agents live in"),
         ({"alternate": "on"}, "each agent goes on by itself"),
         ({"actors": 2}, "--actors is none of ga3c's settings"),
         ({"shards": 2}, "--shards is none of ga3c's settings"),

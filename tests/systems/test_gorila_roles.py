@@ -29,19 +29,19 @@ DEADLINE_S = 90.0
 SHARDS = 2
 BUNDLES: dict[str, Any] = {
     "learners": 2,
-    "num_simulators": 4,
+    "num_envs": 4,
     "parameter_shards": SHARDS,
     "evaluator_share": 0.0,
-    "batch": 16,
+    "batch_size": 16,
     "training_intensity": 4.0,
     "learning_starts": 100,
-    "target_every": 100,
-    "replay_size": 1200,
+    "target_update_interval": 100,
+    "buffer_size": 1200,
     "hidden": (16,),
     "steps": 1_000_000,
     "device": "cpu",
 }
-APART = BUNDLES | {"actors": 2, "shards": 2, "insert_slack": 5000.0}
+APART = BUNDLES | {"actors": 2, "shards": 2, "rate_limit_tolerance": 5000.0}
 
 
 @dataclass
@@ -52,9 +52,9 @@ class Running:
     heard: list[RoleMessage]
 
     @property
-    def pace(self) -> RateLimiter:
-        pace: RateLimiter = self.edges["pace"]
-        return pace
+    def rate_limiter(self) -> RateLimiter:
+        rate_limiter: RateLimiter = self.edges["rate_limiter"]
+        return rate_limiter
 
     def until(self, what: str, holds: Any) -> None:
         end = time.monotonic() + DEADLINE_S
@@ -64,7 +64,7 @@ class Running:
 
     def until_all_have_learned(self, updates_L: np.ndarray) -> None:
         """So many updates, each learner."""
-        self.until(f"updates {updates_L}", lambda: bool((self.pace.updates_L > updates_L).all()))
+        self.until(f"updates {updates_L}", lambda: bool((self.rate_limiter.updates_L > updates_L).all()))
 
     def kill(self, *names: str) -> None:
         """One of each role, at once, and waits until they are started again."""
@@ -111,7 +111,7 @@ def test_every_role_may_die(settings: dict[str, Any]) -> None:
     with running(settings) as run:
         run.until_all_have_learned(np.array([20, 20]))
         for number in ("0", "1"):
-            before, updates_L = run.whole().version_S, run.pace.updates_L.copy()
+            before, updates_L = run.whole().version_S, run.rate_limiter.updates_L.copy()
             run.kill(*(name for name in run.names if name.endswith(number)))
             run.until_all_have_learned(updates_L + 20)
             run.until("no shard has begun again", lambda: bool((run.whole().version_S > before + 20).all()))  # noqa: B023

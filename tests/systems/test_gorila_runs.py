@@ -19,16 +19,16 @@ from veldt.systems.roles.actor import _Actor
 
 BUNDLES: dict[str, Any] = {
     "learners": 3,
-    "num_simulators": 6,
+    "num_envs": 6,
     "parameter_shards": 2,
-    "batch": 16,
+    "batch_size": 16,
     "training_intensity": 4.0,
     "learning_starts": 100,
     "horizon": 4,
-    "replay_size": 3000,
+    "buffer_size": 3000,
     "hidden": (16,),
     "steps": 3000,
-    "target_every": 200,
+    "target_update_interval": 200,
     "evaluator_share": 0.0,
     "checkpoint_every": 1000,
     "seed": 3,
@@ -54,19 +54,21 @@ def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_
     assert last["epsilon"] < 1.0
     assert last["gorila/stale_share"] == 0.0 and last["gorila/staleness_mean"] >= 0.0
     before = CheckpointStore(run.path / "checkpoints").newest(print)
-    updates = before.meta["pace"]["updates"]
+    updates = before.meta["rate_limiter"]["updates"]
     assert len(updates) == 3 and min(updates) > 0
     version_S = before.groups["server"]["version"]
     # Each says its part at a moment of its own: what is under way is in one of them only.
     assert version_S.tolist() == pytest.approx([sum(updates)] * 2, rel=0.2)
-    assert sum(updates) * 16 == pytest.approx(4.0 * (sum(before.meta["pace"]["steps"]) - 100), rel=0.25)
+    assert sum(updates) * 16 == pytest.approx(
+        4.0 * (sum(before.meta["rate_limiter"]["steps"]) - 100), rel=0.25
+    )
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
     again = veldt.resume(run.path, steps=5000, quiet=True)
     after = CheckpointStore(run.path / "checkpoints").newest(print)
     assert again.summary["steps"] >= 5000 and (after.groups["server"]["version"] > version_S).all()
-    assert "the replay memory is empty" not in " ".join(events(run.path, "resume"))
+    assert "the replay buffer is empty" not in " ".join(events(run.path, "resume"))
     assert float(after.groups["optimiser"]["count"]) == after.groups["server"]["version"].max()
-    assert learning(run.path)[-1]["policy_lag_mean"] < sum(after.meta["pace"]["updates"])
+    assert learning(run.path)[-1]["policy_lag_mean"] < sum(after.meta["rate_limiter"]["updates"])
 
 
 def test_a_resumed_server_begins_with_the_checkpoints_parameters_and_state(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_continuous_actions(settings: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "vtrace"])
 def test_a_gradient_server_for_fresh_rollouts(algorithm: str, tmp_path: Path) -> None:
     """Workers that push gradients to one reducer, and pull its model: Machin's A3C."""
-    settings = {"learners": 3, "num_simulators": 6, "steps": 3000, "hidden": (16,), "seed": 1, "quiet": True}
+    settings = {"learners": 3, "num_envs": 6, "steps": 3000, "hidden": (16,), "seed": 1, "quiet": True}
     run = veldt.train("gorila", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", **settings)
     assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/total"])
     assert (CheckpointStore(run.path / "checkpoints").newest(print).groups["server"]["version"] > 10).all()
@@ -99,7 +101,7 @@ def test_a_gradient_server_for_fresh_rollouts(algorithm: str, tmp_path: Path) ->
 def test_exploration_falls_by_everybodys_updates(by: str, tmp_path: Path) -> None:
     """Of which there are few with a threshold that discards most gradients."""
     settings = BUNDLES | {"epsilon_start": 1.0, "epsilon_end": 0.0, "epsilon_steps": 10_000, "anneal_by": by}
-    settings |= {"max_staleness": 1, "fetch_every": 10, "pull_every": 10**6}
+    settings |= {"max_staleness": 1, "learner_sync_interval": 10, "actor_sync_interval": 10**6}
     run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / by, **settings)
     version = CheckpointStore(run.path / "checkpoints").newest(print).groups["server"]["version"].min()
     by_updates, by_steps = int(version) * 16 / 4.0, run.summary["steps"] - 100
@@ -109,11 +111,11 @@ def test_exploration_falls_by_everybodys_updates(by: str, tmp_path: Path) -> Non
 
 
 def test_an_actors_exploration_falls_by_the_updates_of_its_weights() -> None:
-    config = DQNConfig(batch=16, training_intensity=4.0, learning_starts=100)
+    config = DQNConfig(batch_size=16, training_intensity=4.0, learning_starts=100)
     actor: Any = SimpleNamespace(
         _algorithm=DQN(config, ActionSpec("discrete", sizes=(2,), start=(0,))),
         _plan=SimpleNamespace(anneals_by_updates=True),
-        _pace=SimpleNamespace(steps=5000),
+        _rate_limiter=SimpleNamespace(steps=5000),
         _version=50,
     )
     assert _Actor._annealing_steps(actor) == 100 + 50 * 4
@@ -125,9 +127,14 @@ def test_an_actors_exploration_falls_by_the_updates_of_its_weights() -> None:
 
 def test_what_is_too_old_is_discarded_and_counted(tmp_path: Path) -> None:
     """Of learners that take parameters once in ten gradients, most are more than an update old."""
-    settings = BUNDLES | {"max_staleness": 1, "fetch_every": 10, "steps": 20_000, "checkpoint_every": 50_000}
+    settings = BUNDLES | {
+        "max_staleness": 1,
+        "learner_sync_interval": 10,
+        "steps": 20_000,
+        "checkpoint_every": 50_000,
+    }
     run = veldt.train(
-        "gorila", env="CartPole-v1", run_dir=tmp_path / "run", **settings | {"pull_every": 10**6}
+        "gorila", env="CartPole-v1", run_dir=tmp_path / "run", **settings | {"actor_sync_interval": 10**6}
     )
     last = learning(run.path)[-1]
     checkpoint = CheckpointStore(run.path / "checkpoints").newest(print)
@@ -154,14 +161,14 @@ def test_an_evaluator_plays_by_the_servers_parameters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learners": 4}, "--num-simulators is 6 and --learners is 4: each learner must get as many"),
-        ({"actors": 4, "horizon": None}, "--num-simulators is 6 and --actors is 4: each actor"),
+        ({"learners": 4}, "--num-envs is 6 and --learners is 4: each learner must get as many"),
+        ({"actors": 4, "horizon": None}, "--num-envs is 6 and --actors is 4: each actor"),
         ({"parameter_shards": 100_000}, "--parameter-shards is 100,000, and the network has .* take fewer"),
         ({"parameter_shards": 0}, "--parameter-shards is 0: it must be at least 1"),
         ({"max_staleness": -1}, "--max-staleness is -1: it must be 0"),
         ({"outlier_deviations": -0.5}, "--outlier-deviations is -0.5: it must be 0"),
         ({"anneal_by": "games"}, "--anneal-by is 'games'.*: it must be one of updates, steps"),
-        ({"flush": 10}, "--flush would have no effect: --actors is 0"),
+        ({"actor_chunk": 10}, "--actor-chunk would have no effect: --actors is 0"),
         ({"actors": 2}, "--horizon is for the synchronous system, and in gorila acting and learning do not"),
         ({"chunks": 2}, "--chunks is none of gorila's settings"),
         (

@@ -18,7 +18,7 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
 
 SMALL: dict[str, Any] = {
-    "num_simulators": 8,
+    "num_envs": 8,
     "actors": 2,
     "unrolls": 8,
     "horizon": 5,
@@ -42,8 +42,8 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
     assert (run.summary["algorithm"], run.summary["system"]) == ("vtrace", "impala")
     last = learning(run.path)[-1]
     fresh = 4 if "replay_share" in settings else 8
-    pace = CheckpointStore(run.path / "checkpoints").newest(print).meta["pace"]
-    assert pace["updates"][0] == pytest.approx(sum(pace["steps"]) / (fresh * 5), rel=0.2)
+    rate_limiter = CheckpointStore(run.path / "checkpoints").newest(print).meta["rate_limiter"]
+    assert rate_limiter["updates"][0] == pytest.approx(sum(rate_limiter["steps"]) / (fresh * 5), rel=0.2)
     assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
     if not settings:
         assert last["policy_lag_mean"] < 20, "a few slots at most are under way"
@@ -51,13 +51,13 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
     assert run.summary["episodes"] == len(episodes(run.path)), "all games count"
     again = veldt.resume(run.path, steps=6000, quiet=True)
     after = CheckpointStore(run.path / "checkpoints").newest(print)
-    assert again.summary["steps"] >= 6000 and sum(after.meta["pace"]["steps"]) >= 6000
+    assert again.summary["steps"] >= 6000 and sum(after.meta["rate_limiter"]["steps"]) >= 6000
     assert not list(run.path.glob(".learners-*"))
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
 
 @pytest.mark.parametrize(
-    ("actors", "learners", "unrolls", "batch"), [(2, 1, 6, 8), (2, 2, 6, 8), (4, 2, 0, 8), (8, 1, 3, 3)]
+    ("actors", "learners", "unrolls", "batch_size"), [(2, 1, 6, 8), (2, 2, 6, 8), (4, 2, 0, 8), (8, 1, 3, 3)]
 )
 def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls: int, batch: int) -> None:
     settings = ImpalaConfig(actors=actors, learners=learners, unrolls=unrolls)
@@ -69,7 +69,7 @@ def test_what_is_said_of_a_share_that_rounds_to_nothing_helps(share: float) -> N
     advice = ImpalaConfig(actors=1, replay_share=share).as_it_comes(8)
     unrolls = int(advice.split()[-2])
     settings = ImpalaConfig(actors=1, replay_share=share, unrolls=unrolls, replay_unrolls=unrolls)
-    settings.check_simulators(8)
+    settings.check_envs(8)
     assert settings.drawn_slots(8) > 0
 
 

@@ -35,7 +35,7 @@ Sampler._act = act_until_killed
 """
 
 ATARI = {
-    "num_simulators": 4,
+    "num_envs": 4,
     "horizon": 5,
     "threads": 1,
     "precision": "fp32",
@@ -46,21 +46,21 @@ ATARI = {
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole, in this process": (
         "ppo",
-        SMALL | {"env": "CartPole-v1", "simulators": "in-process", "steps": 640},
+        SMALL | {"env": "CartPole-v1", "env_backend": "in-process", "steps": 640},
     ),
     "Atari, workers": (
         "a2c",
-        ATARI | {"env": "ALE/Breakout-v5", "simulators": "workers", "processes": 2, "steps": 180},
+        ATARI | {"env": "ALE/Breakout-v5", "env_backend": "workers", "processes": 2, "steps": 180},
     ),
     "module:function, workers": (
         "ppo",
         SMALL
         | {
             "env": "environments:scripted",
-            "simulators": "workers",
+            "env_backend": "workers",
             "processes": 2,
             "steps": 500,
-            "decorrelate": 9,
+            "random_start_steps": 9,
         },
     ),
     "prioritised replay, compressed frames, noisy layers, workers": (
@@ -68,7 +68,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         {name: value for name, value in SMALL_REPLAYED.items() if name != "hidden"}
         | {
             "env": "ALE/Breakout-v5",
-            "simulators": "workers",
+            "env_backend": "workers",
             "processes": 2,
             "steps": 240,
             "max_episode_steps": 15,
@@ -84,7 +84,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         {name: value for name, value in SMALL_REPLAYED.items() if name != "hidden"}
         | {
             "env": "ALE/Pong-v5",
-            "simulators": "workers",
+            "env_backend": "workers",
             "processes": 2,
             "steps": 200,
             "max_episode_steps": 15,
@@ -95,18 +95,18 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "uniform replay, in this process": (
         "dqn",
         SMALL_REPLAYED
-        | {"env": "CartPole-v1", "simulators": "in-process", "steps": 600, "epsilon_steps": 400},
+        | {"env": "CartPole-v1", "env_backend": "in-process", "steps": 600, "epsilon_steps": 400},
     ),
     "continuous actions, Polyak averaging, decorrelated": (
         "ddpg",
         SMALL_REPLAYED
         | {
             "env": "environments:bounded_box",
-            "simulators": "in-process",
+            "env_backend": "in-process",
             "steps": 600,
-            "decorrelate": 9,
-            "target_every": 0,
-            "target_rate": 0.1,
+            "random_start_steps": 9,
+            "target_update_interval": 0,
+            "tau": 0.1,
         },
     ),
 }
@@ -140,7 +140,7 @@ def test_killed_again_after_a_resume(in_tmp: Path) -> None:
     assert_same_run(in_tmp / "whole", in_tmp / "killed")
 
 
-# Kills the process when a checkpoint's files are written, after the replay memory's and before the checkpoint counts.
+# Kills the process when a checkpoint's files are written, after the replay buffer's and before the checkpoint counts.
 KILLED_SAVING = """
 import os, signal
 import veldt

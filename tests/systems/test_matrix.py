@@ -51,15 +51,15 @@ def a_range() -> gymnasium.Env[np.ndarray, Any]:
 
 def settings_of(system: System, algorithm: str) -> tuple[str, dict[str, Any]]:
     """A recipe of the system, and settings by which this algorithm in it learns in a few hundred updates."""
-    settings: dict[str, Any] = {"num_simulators": 8, "hidden": (16,), "steps": 6000, "seed": 1}
+    settings: dict[str, Any] = {"num_envs": 8, "hidden": (16,), "steps": 6000, "seed": 1}
     settings |= {"learning_rate": 5e-3, "algorithm": algorithm}
     if algorithm in ("a2c", "vtrace"):
         settings |= {"horizon": 8}
     elif algorithm == "ppo":
-        settings |= {"batch": 64, "minibatches": 1, "epochs": 4}
+        settings |= {"batch_size": 64, "minibatches": 1, "epochs": 4}
     else:
-        settings |= {"batch": 32, "learning_starts": 400, "replay_size": 4000, "training_intensity": 8.0}
-        settings |= {"target_every": 50}
+        settings |= {"batch_size": 32, "learning_starts": 400, "buffer_size": 4000, "training_intensity": 8.0}
+        settings |= {"target_update_interval": 50}
         if algorithm in ("c51", "rainbow"):
             settings |= {"value_min": -1.0, "value_max": 2.0, "atoms": 13}
         if algorithm == "ddpg":
@@ -69,7 +69,7 @@ def settings_of(system: System, algorithm: str) -> tuple[str, dict[str, Any]]:
     if system in ("asynchronous", "gorila"):
         settings |= {"learners": 2}
     if system == "ga3c":
-        settings |= {"hosts": 2}
+        settings |= {"agent_processes": 2}
     if system == "gorila":
         settings |= {"parameter_shards": 2}
     if system in ("apex", "impala"):

@@ -1,4 +1,4 @@
-"""A memory belongs to its simulator: in every arrangement, over resets, over rollouts, in evaluation."""
+"""A memory belongs to its env: in every arrangement, over resets, over rollouts, in evaluation."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Rollouts:
             "lstm": 5,
             "shared": True,
             "hidden": (8,),
-            "num_simulators": WIDTH,
+            "num_envs": WIDTH,
             "resets": resets,
             "horizon": STEPS,
-            "decorrelate": 6,
+            "random_start_steps": 6,
         }
         source = resolve(make)
         config = with_settings(find("a2c").config(source.name), given)
@@ -64,16 +64,16 @@ class Rollouts:
         self.waits = resets == "wait"
         _attend(self.network)
         algorithm = config.make_algorithm(spec.action)
-        self.simulators = make_vector_envs(
-            StepperSettings(source, 5, config.simulation, config.atari),
+        self.envs = make_vector_envs(
+            StepperSettings(source, 5, config.envs, config.atari),
             spec,
             STEPS,
             Plan("in-process", 0, groups, (), "for a test"),
             stacks=True,
         )
-        self.simulators.start()
+        self.envs.start()
         self.sampler = Sampler(
-            self.simulators,
+            self.envs,
             algorithm,
             self.network,
             CPU,
@@ -87,10 +87,10 @@ class Rollouts:
         if self.sampler.phase:
             self.sampler.start_next_rollout()
             if self.waits:
-                self.simulators.finish_resets()
+                self.envs.finish_resets()
         self.sampler.sample(0)
         if self.waits:
-            self.simulators.reset_ended()
+            self.envs.reset_ended()
         return self.sampler.rollout()
 
 
@@ -131,7 +131,7 @@ def test_v_trace_of_a_fresh_rollout_is_a2c(make: Any, resets: str) -> None:
     """Its values are all of the network that learns, the last row's included: here the one that acted, as A2C's."""
     rollouts = Rollouts(make, resets, 1)
     settings: dict[str, Any] = {"clip_rewards": False, "gae_lambda": 1.0}
-    action = rollouts.simulators.trajectory.spec.action
+    action = rollouts.envs.trajectory.spec.action
     a2c = A2C(A2CConfig(**settings), action)
     vtrace = VTrace(VTraceConfig(**settings), action)
     for _ in range(6):
@@ -141,7 +141,7 @@ def test_v_trace_of_a_fresh_rollout_is_a2c(make: Any, resets: str) -> None:
         anew = a2c.targets(rollouts.network, late)
         torch.testing.assert_close(anew.advantage, batch.advantage, rtol=1e-3, atol=1e-4)
         said = [
-            {name: float(figure) for name, figure in own.loss(rollouts.network, each, 0.0).figures.items()}
+            {name: float(figure) for name, figure in own.loss(rollouts.network, each, 0.0).metrics.items()}
             for own, each in ((a2c, batch), (vtrace, rollout))
         ]
         assert said[1]["vtrace/rho_mean"] == pytest.approx(1.0, abs=1e-4)
@@ -182,7 +182,9 @@ def test_a_network_without_memory_has_none_in_its_rollouts(tmp_path: Path) -> No
 
 
 PLAIN = {
-    key: value for key, value in SMALL.items() if key not in ("batch", "minibatches", "epochs", "anneal_clip")
+    key: value
+    for key, value in SMALL.items()
+    if key not in ("batch_size", "minibatches", "epochs", "anneal_clip")
 }
 RECURRENT = PLAIN | {"lstm": 8, "shared": True, "learning_rate": 0.05}
 
@@ -249,7 +251,7 @@ def test_what_was_learned_before_a_failure_is_not_lost(tmp_path: Path) -> None:
     train("whole", [])
     failed, whole = newest(tmp_path / "failed"), newest(tmp_path / "whole")
     assert failed.step == whole.step
-    for group in ("weights", "simulators"):
+    for group in ("weights", "envs"):
         for name, array in whole.groups[group].items():
             np.testing.assert_array_equal(failed.groups[group][name], array)
-    assert whole.groups["simulators"]["memory"].any()
+    assert whole.groups["envs"]["memory"].any()

@@ -16,14 +16,14 @@ from veldt.runs.episodes import read_episodes
 @pytest.mark.parametrize("env", ["forgetful", "offended"])
 @pytest.mark.parametrize(
     "where",
-    [{"simulators": "in-process"}, {"simulators": "workers", "processes": 2}],
+    [{"env_backend": "in-process"}, {"env_backend": "workers", "processes": 2}],
     ids=["in-process", "workers"],
 )
 def test_noticed_on_resume(
     where: dict[str, Any], env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = SMALL | where | {"num_simulators": 3, "batch": 60}
+    settings = SMALL | where | {"num_envs": 3, "batch_size": 60}
     run = veldt.train(
         "ppo", env=f"environments:{env}", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
     )
@@ -34,14 +34,14 @@ def test_noticed_on_resume(
         event for event in RunDirectory.open(run.path).read_events()[before:] if event["kind"] == "resume"
     ]
     told = [event["text"] for event in notes if "not deterministic" in event["text"]]
-    assert len(told) == 3 and "simulator 0 " in told[0], notes
+    assert len(told) == 3 and "env 0 " in told[0], notes
     # Each broken-off episode is begun anew, not scored: only whole games are in the list.
     lengths = [record.length for record in read_episodes(run.path)]
     assert lengths and set(lengths) == {50}
 
 
 def test_a_deterministic_one_is_not_accused(tmp_path: Path) -> None:
-    settings = SMALL | {"simulators": "in-process"}
+    settings = SMALL | {"env_backend": "in-process"}
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, steps=100, **settings)
     veldt.resume(run.path, quiet=True, steps=300)
     assert not [e for e in RunDirectory.open(run.path).read_events() if "not deterministic" in e["text"]]

@@ -21,8 +21,8 @@ RUN = """
 import sys
 from veldt.cli.guard import main
 sys.argv[1:] = [
-    "train", "ppo", "--env", "{env}", "--run-dir", "run", "--simulators", "workers", "--processes", "2",
-    "--num-simulators", "4", "--batch", "64", "--minibatches", "2", "--epochs", "1", "--hidden", "16",
+    "train", "ppo", "--env", "{env}", "--run-dir", "run", "--env-backend", "workers", "--processes", "2",
+    "--num-envs", "4", "--batch-size", "64", "--minibatches", "2", "--epochs", "1", "--hidden", "16",
     "--threads", "1", "--steps", "{steps}", "--checkpoint-every", "{every}", "--env-kwargs", '{kwargs}',
 ]
 main()
@@ -45,7 +45,7 @@ def await_training(run: Path, process: subprocess.Popen[str]) -> list[psutil.Pro
 
     wait_until(trains, START_S, "a checkpoint")
     family = descendants(process.pid)
-    assert len(family) >= 4, "the process that trains, two simulator processes and what starts them"
+    assert len(family) >= 4, "the process that trains, two env processes and what starts them"
     return family
 
 
@@ -79,7 +79,7 @@ def test_after_an_error(in_tmp: Path) -> None:
         _, errors = process.communicate(timeout=START_S)
         assert process.returncode == 1
         check_gone(family, before)
-    assert "veldt: environment environments:fails_after_a_while, simulator" in errors
+    assert "veldt: environment environments:fails_after_a_while, env" in errors
     assert "the wheel came off" in errors
     assert "\n`veldt resume run` goes on from the newest checkpoint\n" in errors
 
@@ -87,7 +87,7 @@ def test_after_an_error(in_tmp: Path) -> None:
 @pytest.mark.parametrize("everyone", [False, True], ids=["the process", "its group"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_after_a_signal(number: signal.Signals, everyone: bool, in_tmp: Path) -> None:
-    """Terminals and job schedulers send theirs to every process of the run, simulators included."""
+    """Terminals and job schedulers send theirs to every process of the run, envs included."""
     before = shared_memory()
     with child(code(), in_tmp) as process:
         family = await_training(in_tmp / "run", process)

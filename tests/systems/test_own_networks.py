@@ -13,7 +13,7 @@ from torch import nn
 import veldt
 from run_state import SMALL, assert_same_run, newest
 
-SETTINGS = {name: value for name, value in SMALL.items() if name != "hidden"} | {"simulators": "in-process"}
+SETTINGS = {name: value for name, value in SMALL.items() if name != "hidden"} | {"env_backend": "in-process"}
 
 
 def train(run: Path, **settings: Any) -> veldt.Run:

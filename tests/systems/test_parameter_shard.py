@@ -127,15 +127,15 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
     """Before that is due: gradients of the version that they have would all be too old, for ever."""
     settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
-    assembly = make_run_plan(config, resolve("CartPole-v1"))
-    own = assembly.network()[1]
+    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    own = run_plan.network()[1]
     end, context = len(own.master), forkserver(["veldt.envs.worker"])
     rule = {
         name: Layout(value.shape, "float32")
-        for name, value in assembly.algorithm().rule.state(own.master).items()
+        for name, value in run_plan.algorithm().rule.state(own.master).items()
     }
     rings, part = SlotRings(gradient_layouts(end), 1, 6, context), SharedWeights(part_layouts(end), None)
-    plan, out = ParameterShardPlan(config, assembly.spec, None, 0, 0, end, None), rings.producer(0)
+    plan, out = ParameterShardPlan(config, run_plan.spec, None, 0, 0, end, None), rings.producer(0)
 
     def bring(count: int) -> None:
         for _ in range(count):
@@ -177,8 +177,8 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
 ) -> None:
     """A part of a checkpoint may have been saved after what was published last, and the other way round."""
     config = with_settings(find("gorila").config("CartPole-v1"), {"hidden": (4,)})
-    assembly = make_run_plan(config, resolve("CartPole-v1"))
-    algorithm, (_, own) = assembly.algorithm(), assembly.network()
+    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    algorithm, (_, own) = run_plan.algorithm(), run_plan.network()
     saved = ParameterShard(
         ScaledRule(algorithm, own), 0, own.master.clone().fill_(100), algorithm.rule.state(own.master), 100
     )
@@ -195,7 +195,7 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
     class Control:
         attempt = 0
 
-    plan = ParameterShardPlan(config, assembly.spec, None, 0, 0, len(own.master), tmp_path)
+    plan = ParameterShardPlan(config, run_plan.spec, None, 0, 0, len(own.master), tmp_path)
     rule = {name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.master).items()}
     shard = _initial_state(Control(), plan, Part(), PersistentState(rule, None))  # type: ignore[arg-type]
     assert shard.version == newest and (shard.published()[PARAMETERS] == newest).all()

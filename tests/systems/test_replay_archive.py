@@ -26,12 +26,12 @@ STEPS, WIDTH = 3, 2
 
 
 def memory(compress: bool = False, size: int = 24) -> ReplayBuffer:
-    config = ReplayConfig(replay_size=size, replay="prioritised", compress_frames=compress)
+    config = ReplayConfig(buffer_size=size, replay="prioritised", compress_frames=compress)
     return ReplayBuffer(SPEC, WIDTH, config, NStep(2, 0.9, False, False))
 
 
 def slot(seed: int, valid: bool) -> Trajectory:
-    """Steps of long episodes, or phantoms alone: then an open episode ends, and no step is counted."""
+    """Steps of long episodes, or reset_steps alone: then an open episode ends, and no step is counted."""
     rng, made = np.random.default_rng(seed), Trajectory(SPEC, STEPS, WIDTH, None)
     for array in made.observation.values():
         array[...] = rng.integers(0, 99, array.shape)
@@ -63,8 +63,8 @@ def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    # A slot of steps, a slot of phantoms, a save.
-    events=st.lists(st.sampled_from(["steps", "phantoms", "save"]), min_size=1, max_size=30),
+    # A slot of steps, a slot of reset_steps, a save.
+    events=st.lists(st.sampled_from(["steps", "reset_steps", "save"]), min_size=1, max_size=30),
     compress=st.booleans(),
 )
 def test_whatever_is_saved_is_restored(
@@ -88,7 +88,7 @@ def test_whatever_is_saved_is_restored(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    appends=st.lists(st.booleans(), max_size=20),  # of steps, or of phantoms alone
+    appends=st.lists(st.booleans(), max_size=20),  # of steps, or of reset_steps alone
     more=st.lists(st.booleans(), min_size=1, max_size=20),
     compress=st.booleans(),
 )
@@ -136,7 +136,7 @@ def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[byte] ^= 0x55
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match="replay memory cannot be restored"):
+    with pytest.raises(CheckpointError, match="replay buffer cannot be restored"):
         ReplayArchive(tmp_path, memory()).restore(segments, arrays)
 
 

@@ -1,4 +1,4 @@
-"""A resumed run has the replay memory that it was promised, or says what it does without."""
+"""A resumed run has the replay buffer that it was promised, or says what it does without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veldt.tracking.metrics import read_metrics
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
     "env": "environments:scripted",
-    "simulators": "in-process",
+    "env_backend": "in-process",
     "checkpoint_every": 1,
     "keep_checkpoints": 4,
     "steps": 300,
@@ -61,7 +61,7 @@ def test_one_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"altered.*--checkpoint-replay none"):
         veldt.resume(run, steps=400, quiet=True)
     segment.write_bytes(content[: len(content) // 2])
-    with pytest.raises(CheckpointError, match=r"replay memory cannot be restored.*--checkpoint-replay none"):
+    with pytest.raises(CheckpointError, match=r"replay buffer cannot be restored.*--checkpoint-replay none"):
         veldt.resume(run, steps=400, quiet=True)
     segment.unlink()
     with pytest.raises(CheckpointError, match=rf"{segment.name} is missing.*--checkpoint-replay none"):
@@ -73,7 +73,7 @@ def test_without_it_learning_pauses_until_the_memory_is_as_full_as_at_the_start(
     shutil.rmtree(run / "replay")
     updates = read_metrics(run)[-1]["updates"]
     veldt.resume(run, steps=420, checkpoint_replay="none", quiet=True)
-    (said,) = (text for text in texts(run, "resume") if "replay memory" in text)
+    (said,) = (text for text in texts(run, "resume") if "replay buffer" in text)
     assert "--checkpoint-replay none" in said and "40 steps" in said
     later = [row for row in read_metrics(run) if row["step"] > 300]
     paused = [row for row in later if row["step"] <= 300 + SETTINGS["learning_starts"]]
@@ -83,7 +83,7 @@ def test_without_it_learning_pauses_until_the_memory_is_as_full_as_at_the_start(
     due = (
         (last["step"] - 300 - SETTINGS["learning_starts"])
         * SETTINGS["training_intensity"]
-        / SETTINGS["batch"]
+        / SETTINGS["batch_size"]
     )
     assert last["updates"] - updates == pytest.approx(due, abs=3)
 
@@ -92,7 +92,7 @@ def test_a_run_without_copies_says_so_when_it_is_resumed(tmp_path: Path) -> None
     run = trained(tmp_path / "run", checkpoint_replay="none")
     assert not (run / "replay").exists()
     veldt.resume(run, steps=400, quiet=True)
-    assert [text for text in texts(run, "resume") if "replay memory is empty" in text]
+    assert [text for text in texts(run, "resume") if "replay buffer is empty" in text]
 
 
 def test_target_network_schedules_and_priorities_are_in_the_checkpoint(tmp_path: Path) -> None:

@@ -15,16 +15,16 @@ from veldt.runs.directory import RunDirectory
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "cartpole": {"env": "CartPole-v1"},
     # Episodes end and begin on every row of a slot, the first and the last included.
-    "scripted": {"env": "environments:scripted", "decorrelate": 20},
+    "scripted": {"env": "environments:scripted", "random_start_steps": 20},
     "scripted, wait": {"env": "environments:scripted", "resets": "wait"},
-    "scripted, lstm": {"env": "environments:scripted", "decorrelate": 20, "lstm": 5, "shared": True},
+    "scripted, lstm": {"env": "environments:scripted", "random_start_steps": 20, "lstm": 5, "shared": True},
     "scripted, lstm, wait": {"env": "environments:scripted", "resets": "wait", "lstm": 5, "shared": True},
     "dictionary": {"env": "environments:dictionary"},
-    "box of actions": {"env": "environments:lopsided_box", "resets": "wait", "decorrelate": 5},
+    "box of actions": {"env": "environments:lopsided_box", "resets": "wait", "random_start_steps": 5},
 }
-PPO_ONLY = {"batch", "minibatches", "epochs", "anneal_clip"}
+PPO_ONLY = {"batch_size", "minibatches", "epochs", "anneal_clip"}
 RECURRENT = [name for name in ENVIRONMENTS if "lstm" in name]
-PHASES = 6  # at the least: phantom steps are none of the run's
+PHASES = 6  # at the least: reset steps are none of the run's
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ PHASES = 6  # at the least: phantom steps are none of the run's
     ],
 )
 def test_resume_from_any_checkpoint(recipe: str, name: str, tmp_path: Path) -> None:
-    steps = PHASES * SMALL["batch"] * 3 // 4
+    steps = PHASES * SMALL["batch_size"] * 3 // 4
     settings = SMALL | {
         "checkpoint_every": 1,
         "keep_checkpoints": 100,
         "steps": steps,
-        "simulators": "in-process",
+        "env_backend": "in-process",
     }
     if recipe == "a2c":
         settings = {key: value for key, value in settings.items() if key not in PPO_ONLY} | {"horizon": 16}

@@ -18,7 +18,7 @@ def config(run: Path) -> Any:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    settings: dict[str, Any] = SMALL | {"steps": 64, "simulators": "in-process"}
+    settings: dict[str, Any] = SMALL | {"steps": 64, "env_backend": "in-process"}
     return veldt.train(
         "ppo", env="environments:scripted", run_dir=tmp_path / "run", quiet=True, **settings
     ).path

@@ -9,14 +9,14 @@ from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.tracking.stage_clock import StageClock
 
 
-def said(attempt: int, phantoms: int, restarts: int) -> dict[str, Any]:
+def said(attempt: int, reset_steps: int, restarts: int) -> dict[str, Any]:
     seconds = dict.fromkeys(("simulate", "infer", "replay", "wait"), 1.0)
-    return {"attempt": attempt, "phantoms": phantoms, "simulator_restarts": restarts, "seconds": seconds}
+    return {"attempt": attempt, "reset_steps": reset_steps, "env_restarts": restarts, "seconds": seconds}
 
 
 def test_counts_go_on_when_an_actor_is_started_again() -> None:
-    pace = RateLimiter(RateLimiterSpec(2, 1, 0.0, 0, 1, 0.0), context=None)
-    figures = RoleMetrics(["actor 0", "actor 1"], pace, StageClock())
+    rate_limiter = RateLimiter(RateLimiterSpec(2, 1, 0.0, 0, 1, 0.0), context=None)
+    metrics = RoleMetrics(["actor 0", "actor 1"], rate_limiter, StageClock())
     counts = []
     for role, message in [
         (0, said(0, 2, 1)),
@@ -25,14 +25,14 @@ def test_counts_go_on_when_an_actor_is_started_again() -> None:
         (0, said(1, 5, 0)),  # as many as before, in another life
         (0, said(2, 6, 2)),
     ]:
-        figures.actor(role, message)
-        counts.append((figures.new_reset_steps(), figures.env_restarts))
+        metrics.actor(role, message)
+        counts.append((metrics.new_reset_steps(), metrics.env_restarts))
     assert counts == [(2, 1), (3, 1), (3, 4), (5, 4), (6, 6)]
 
 
 def test_outliers_are_those_of_all_lives_of_all_learners() -> None:
     """Each life counts its own; what is no count is a mean."""
-    figures = RoleMetrics(
+    metrics = RoleMetrics(
         ["learner 0", "learner 1"],
         RateLimiter(RateLimiterSpec(1, 2, 0.0, 0, 1, 0.0), context=None),
         StageClock(),
@@ -41,7 +41,7 @@ def test_outliers_are_those_of_all_lives_of_all_learners() -> None:
     for role, outliers in [(0, 3.0), (1, 5.0), (0, 4.0), (0, 1.0), (1, 5.0), (0, 2.0)]:
         experience = {"gorila/outliers": outliers, "gorila/outlier_share": outliers}
         values = {"experience": experience, "updates": 1, "seconds": {}, "learning_rate": 1e-3}
-        figures.learner(role, values)
-        counted.append(figures.row()["gorila/outliers"])
+        metrics.learner(role, values)
+        counted.append(metrics.row()["gorila/outliers"])
     assert counted == [3.0, 8.0, 9.0, 10.0, 10.0, 11.0]
-    assert figures.row()["gorila/outlier_share"] == 3.5
+    assert metrics.row()["gorila/outlier_share"] == 3.5

@@ -1,4 +1,4 @@
-"""The same seed gives the same run, wherever the simulators are, as long as they are grouped alike."""
+"""The same seed gives the same run, wherever the envs are, as long as they are grouped alike."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from veldt.recipes import find
 # In how many groups: the rounding of a network's output depends on the batch it was computed in.
 ARRANGEMENTS: dict[str, list[dict[str, Any]]] = {
     "one group": [
-        {"simulators": "in-process", "alternate": "off"},
-        {"simulators": "workers", "processes": 1, "alternate": "off"},
-        {"simulators": "workers", "processes": 3, "alternate": "off"},
+        {"env_backend": "in-process", "alternate": "off"},
+        {"env_backend": "workers", "processes": 1, "alternate": "off"},
+        {"env_backend": "workers", "processes": 3, "alternate": "off"},
     ],
     "two groups": [
-        {"simulators": "in-process", "alternate": "on"},
-        {"simulators": "workers", "processes": 1},
-        {"simulators": "workers", "processes": 3, "alternate": "on"},
+        {"env_backend": "in-process", "alternate": "on"},
+        {"env_backend": "workers", "processes": 1},
+        {"env_backend": "workers", "processes": 3, "alternate": "on"},
     ],
 }
-ATARI = {"num_simulators": 4, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 8}
-LSTM = {"num_simulators": 4, "horizon": 6, "threads": 1, "precision": "fp32", "lstm": 5, "shared": True}
+ATARI = {"num_envs": 4, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 8}
+LSTM = {"num_envs": 4, "horizon": 6, "threads": 1, "precision": "fp32", "lstm": 5, "shared": True}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 320, "decorrelate": 10}),
+    "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 320, "random_start_steps": 10}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 200, "resets": "wait"}),
-    "scripted": ("a2c", LSTM | {"env": "environments:scripted", "steps": 200, "decorrelate": 10}),
+    "scripted": ("a2c", LSTM | {"env": "environments:scripted", "steps": 200, "random_start_steps": 10}),
     "Breakout": ("a2c", ATARI | {"env": "ALE/Breakout-v5", "steps": 60}),
 }
 
@@ -46,8 +46,8 @@ def test_same_run_in_any_arrangement(name: str, grouping: str, tmp_path: Path) -
     arrangements = ARRANGEMENTS[grouping][: 2 if name == "Breakout" else 3]
     for number, arrangement in enumerate(arrangements):
         veldt.train(recipe, run_dir=tmp_path / str(number), quiet=True, **settings, **arrangement)
-        simulators = {name for name in state_of(tmp_path / str(number)) if name.startswith("simulators/")}
-        assert len(simulators) >= 4
+        envs = {name for name in state_of(tmp_path / str(number)) if name.startswith("envs/")}
+        assert len(envs) >= 4
         assert_same_run(tmp_path / "0", tmp_path / str(number))
 
 

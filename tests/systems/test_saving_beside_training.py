@@ -21,7 +21,7 @@ from veldt.runs.segments import SegmentStore
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
     "env": "environments:scripted",
-    "simulators": "in-process",
+    "env_backend": "in-process",
     "checkpoint_every": 20,
     "keep_checkpoints": 4,
     "steps": 400,

@@ -99,14 +99,14 @@ def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
     assert server.optimiser.version == 0, "the least of all parts"
 
 
-@pytest.mark.parametrize("fetch_every", [1, 3])
-def test_the_newest_is_taken_after_so_many_gradients(fetch_every: int) -> None:
-    server = Server(fetch_every=fetch_every)
+@pytest.mark.parametrize("learner_sync_interval", [1, 3])
+def test_the_newest_is_taken_after_so_many_gradients(learner_sync_interval: int) -> None:
+    server = Server(learner_sync_interval=learner_sync_interval)
     server.publish(5)
-    for number in range(1, 2 * fetch_every + 1):
+    for number in range(1, 2 * learner_sync_interval + 1):
         server.optimiser.apply(torch.zeros(28), 0.1, loss_of(1.0))
         server.taken()
-        assert server.optimiser.version == (5 if number >= fetch_every else 0)
+        assert server.optimiser.version == (5 if number >= learner_sync_interval else 0)
     master = server.parameters.master
     assert all((master[first:end] == 5 + shard).all() for shard, (first, end) in enumerate(server.bounds))
 
@@ -168,7 +168,7 @@ def test_the_target_is_renewed_by_everybodys_updates() -> None:
     """Of 10 to a renewal; this learner makes one for each 4 of the server's."""
     server = Server()
     algorithm = DQN(
-        DQNConfig(batch=1, training_intensity=1.0, target_every=10),
+        DQNConfig(batch_size=1, training_intensity=1.0, target_update_interval=10),
         ActionSpec("discrete", sizes=(2,), start=(0,)),
     )
     assert algorithm.target is not None and algorithm.target.every == 10

@@ -32,7 +32,7 @@ def test_only_while_a_run_trains(fails: bool, tmp_path: Path, monkeypatch: pytes
         return update(self, *arguments)
 
     monkeypatch.setattr(Learner, "update", watched)
-    settings = SMALL | {"env": "CartPole-v1", "steps": 128, "simulators": "in-process"}
+    settings = SMALL | {"env": "CartPole-v1", "steps": 128, "env_backend": "in-process"}
     assert not flushed()
     if fails:
         with pytest.raises(RuntimeError):
@@ -59,8 +59,8 @@ def watched(self, *arguments):
     return update(self, *arguments)
 
 Learner.update, veldt.api.assemble = watched, measured
-settings = dict(num_simulators=2, batch=32, minibatches=1, epochs=1, threads=2)
-veldt.train("ppo", env="CartPole-v1", steps=128, simulators="in-process", run_dir="run", quiet=True, **settings)
+settings = dict(num_envs=2, batch_size=32, minibatches=1, epochs=1, threads=2)
+veldt.train("ppo", env="CartPole-v1", steps=128, env_backend="in-process", run_dir="run", quiet=True, **settings)
 """
 
 

@@ -53,7 +53,7 @@ def begun(process: object, run: Path) -> bool:
 def test_independent_learners_go_on_without_each_other(
     recipe: str, settings: str, goes_on_from: dict[str, str], in_tmp: Path
 ) -> None:
-    run, more = in_tmp / "run", "--learners 3 --num-simulators 24 --until 475 --steps 3000000" + settings
+    run, more = in_tmp / "run", "--learners 3 --num-envs 24 --until 475 --steps 3000000" + settings
     env = "environments:cartpole_of_200_steps_at_first"  # so that they are not done before all were killed
     with child(CODE.format(recipe=recipe, env=env, more=more, update_s=60.0), in_tmp) as process:
         wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
@@ -82,7 +82,7 @@ def test_independent_learners_go_on_without_each_other(
 @pytest.mark.timeout(480)
 def test_joint_learners_go_on_from_the_newest_checkpoint(in_tmp: Path) -> None:
     """One is killed or hangs while the other waits for its gradient; the run ends as if nothing had happened to it."""
-    more = "--learners 2 --num-simulators 4 --hidden 16 --steps 30000 --threads 1 --precision fp32 --env-timeout 1"
+    more = "--learners 2 --num-envs 4 --hidden 16 --steps 30000 --threads 1 --precision fp32 --env-timeout 1"
     code = CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=4.0)
     for directory in ("whole", "killed", "hung"):
         (in_tmp / directory).mkdir()
@@ -111,7 +111,7 @@ def test_joint_learners_go_on_from_the_newest_checkpoint(in_tmp: Path) -> None:
 
 
 def test_of_joint_learners_that_will_not_live_the_run_ends(in_tmp: Path) -> None:
-    more = "--learners 2 --num-simulators 4 --hidden 16 --steps 3000000 --restarts 0"
+    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000 --max-restarts 0"
     run = in_tmp / "run"
     with child(CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
         wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")

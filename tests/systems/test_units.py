@@ -15,7 +15,7 @@ import veldt
 from run_state import SMALL, SMALL_REPLAYED, arrays_of, assert_same, newest
 from veldt.errors import RoleError, UsageError
 
-ON_POLICY = {"num_simulators": 4, "hidden": (16,), "log_every": 0.2, "threads": 1, "precision": "fp32"}
+ON_POLICY = {"num_envs": 4, "hidden": (16,), "log_every": 0.2, "threads": 1, "precision": "fp32"}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "a2c": ("CartPole-v1", ON_POLICY | {"horizon": 5, "steps": 600}),
     "ppo": ("CartPole-v1", SMALL | {"steps": 640, "anneal_learning_rate": False, "anneal_clip": False}),
@@ -24,7 +24,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         SMALL_REPLAYED | {"steps": 600, "noisy": True, "importance_exponent_end": 0.4},
     ),
     "c51": ("CartPole-v1", SMALL_REPLAYED | {"steps": 600}),
-    "ddpg": ("environments:bounded_box", SMALL_REPLAYED | {"steps": 600, "target_every": 0}),
+    "ddpg": ("environments:bounded_box", SMALL_REPLAYED | {"steps": 600, "target_update_interval": 0}),
 }
 
 
@@ -36,8 +36,8 @@ def state_of(run: Path) -> dict[str, Any]:
         state |= {
             f"{rank}/{name}": value for name, value in unit.items() if name in ("updates", "phase", "book")
         }
-    state |= {"step": checkpoint.step, "pace": checkpoint.meta["pace"]}
-    state["games"] = sorted((game["simulator"], game["episode"], game["score"]) for game in episodes(run))
+    state |= {"step": checkpoint.step, "rate_limiter": checkpoint.meta["rate_limiter"]}
+    state["games"] = sorted((game["env"], game["episode"], game["score"]) for game in episodes(run))
     return state
 
 
@@ -53,17 +53,17 @@ def test_a_run_of_two_stops_and_goes_on_as_one_that_did_not(recipe: str, tmp_pat
     one, two = state_of(whole.path), state_of(halves.path)
     assert_same(one, two)
     assert one["games"], "no game was finished: the comparison would not see games"
-    assert {game[0] for game in one["games"]} == set(range(4)), "each unit plays its own simulators"
+    assert {game[0] for game in one["games"]} == set(range(4)), "each unit plays its own envs"
     assert learning(whole.path)[-1]["loss/total"] != 0.0
     assert np.isfinite(veldt.evaluate(whole.path, episodes=2).mean)
 
 
 def test_one_whose_memory_is_not_full_enough_holds_up_all(tmp_path: Path) -> None:
     """What is in a memory depends on when its games end, and everybody has to bring as many gradients."""
-    settings = SMALL_REPLAYED | {"num_simulators": 2, "learners": 2, "steps": 400, "quiet": True}
-    settings |= {"batch": 32, "learning_starts": 32, "n_step": 25, "horizon": 1, "replay_size": 2000}
+    settings = SMALL_REPLAYED | {"num_envs": 2, "learners": 2, "steps": 400, "quiet": True}
+    settings |= {"batch_size": 32, "learning_starts": 32, "n_step": 25, "horizon": 1, "buffer_size": 2000}
     run = veldt.train("rainbow", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
-    first, second = newest(run.path).meta["pace"]["updates"]
+    first, second = newest(run.path).meta["rate_limiter"]["updates"]
     assert first == second > 0 and not events(run.path, "restart")
 
 
@@ -88,7 +88,7 @@ def test_learners_that_begin_elsewhere_are_told_so(tmp_path: Path) -> None:
 def test_learners_that_drift_apart_are_told_so(checkpoint_every: int, tmp_path: Path) -> None:
     """Though they began alike; and before anything of it is saved."""
     settings = ON_POLICY | {"horizon": 5, "steps": 10**9, "checkpoint_every": checkpoint_every}
-    settings |= {"network": "own_networks:drifting", "learners": 2, "restarts": 0, "quiet": True}
+    settings |= {"network": "own_networks:drifting", "learners": 2, "max_restarts": 0, "quiet": True}
     del settings["hidden"]
     with pytest.raises(
         RoleError, match=r"learners . and . differ in their parameters: all of them must have"
@@ -100,14 +100,18 @@ def test_learners_that_drift_apart_are_told_so(checkpoint_every: int, tmp_path: 
 @pytest.mark.parametrize(
     ("recipe", "settings", "message"),
     [
-        ("a2c", {"learners": 3}, "--num-simulators is 4 and --learners is 3: each learner must get as many"),
+        ("a2c", {"learners": 3}, "--num-envs is 4 and --learners is 3: each learner must get as many"),
         (
             "dqn",
-            {"learners": 4, "batch": 18},
-            "--batch is 18 and --learners is 4: each learner must get as many",
+            {"learners": 4, "batch_size": 18},
+            "--batch-size is 18 and --learners is 4: each learner must get as many",
         ),
         ("a2c", {"learners": 0}, "--learners is 0: it must be at least 1"),
-        ("a2c", {"restarts": 3}, "--restarts would have no effect: a single learner works in this process"),
+        (
+            "a2c",
+            {"max_restarts": 3},
+            "--max-restarts would have no effect: a single learner works in this process",
+        ),
         ("a2c", {"chunks": 3}, "--chunks is none of a2c's settings: take a recipe that has it"),
         (
             "a2c",
@@ -123,6 +127,6 @@ def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, t
             env="CartPole-v1",
             run_dir=tmp_path / "run",
             quiet=True,
-            **({"num_simulators": 4} | settings),
+            **({"num_envs": 4} | settings),
         )
     assert not (tmp_path / "run").exists()

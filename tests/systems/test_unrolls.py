@@ -26,24 +26,24 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
     batch = Unrolls.allocate(spec, layouts, torch.device("cpu"))
     expected, wanted = [], []
     for number in range(3):
-        simulation = EnvConfig(num_simulators=WIDTH, simulators="in-process")
-        simulators = make_vector_envs(
+        simulation = EnvConfig(num_envs=WIDTH, env_backend="in-process")
+        envs = make_vector_envs(
             StepperSettings(source, number, simulation, atari),
             spec,
             steps,
             Plan("in-process", 0, 1, (), ""),
             stacks=True,
         )
-        slot = simulators.trajectory
-        simulators.start()
+        slot = envs.trajectory
+        envs.start()
         observations = slot_observations(slot, torch.device("cpu"))
         for _ in range(2):  # the second begins in the middle of games
             slot.action[:] = spec.action.sample(rng, steps * WIDTH).reshape(slot.action.shape)
             rows = []
             for t in range(steps):
                 rows.append(observations.row(t, slice(0, WIDTH)).clone())
-                simulators.step(0, t)
-                simulators.wait(0, t)
+                envs.step(0, t)
+                envs.wait(0, t)
             rows.append(observations.last().clone())
             arrays = {
                 "policy": rng.random((steps, WIDTH, PARAMETERS), np.float32),
@@ -58,8 +58,8 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
             batch.put(number * WIDTH, full)
             flags = {name: getattr(slot, name).copy() for name in (*STEP_FLAGS, "action", "reward")}
             begins = slot.age == 0
-            simulators.carry_over()
-        simulators.close()
+            envs.carry_over()
+        envs.close()
         expected.append(torch.stack(rows))
         wanted.append((flags, arrays, begins))
     rollout = batch.rollout()

@@ -44,7 +44,7 @@ class Mine(gymnasium.Env):
 size = 7
 gymnasium.register("Mine-v0", entry_point=Mine)
 gymnasium.register("MineByName-v0", entry_point="__main__:Mine")
-small = dict(num_simulators=4, batch=32, minibatches=2, steps=64, quiet=True, simulators="workers", processes=2)
+small = dict(num_envs=4, batch_size=32, minibatches=2, steps=64, quiet=True, env_backend="workers", processes=2)
 for number, env in enumerate([Mine, lambda: Mine(size), "Mine-v0", "MineByName-v0"]):
     run = veldt.train("ppo", env=env, run_dir=f"run-{number}", **small)
     games = veldt.evaluate(veldt.load(run.path, env=env), episodes=3)
@@ -64,7 +64,7 @@ run = veldt.train("ppo", env=make, network=network, run_dir="by-name", **small)
 print(veldt.evaluate(veldt.load(run.path), episodes=2).lengths, veldt.evaluate(run.path, episodes=1).lengths)
 print(veldt.resume(run.path, steps=128, quiet=True).reason)
 
-apart = dict(actors=2, num_simulators=4, horizon=4, unrolls=4, steps=64, quiet=True)
+apart = dict(actors=2, num_envs=4, horizon=4, unrolls=4, steps=64, quiet=True)
 print(veldt.train("impala", env=make, network=network, run_dir="apart", **apart).reason)
 """
 
@@ -106,13 +106,13 @@ def network(shape):
 
 
 def test_a_module_in_the_working_directory(in_tmp: Path) -> None:
-    """The installed command finds it there, and so do its simulator processes."""
+    """The installed command finds it there, and so do its env processes."""
     (in_tmp / "mine.py").write_text(MODULE)
     veldt_command = Path(sys.executable).with_name("veldt")
     train = (
-        "train ppo --env mine:make --network mine:network --run-dir run --simulators workers --processes 2"
+        "train ppo --env mine:make --network mine:network --run-dir run --env-backend workers --processes 2"
     )
-    small = "--num-simulators 4 --batch 32 --minibatches 2 --steps 64"
+    small = "--num-envs 4 --batch-size 32 --minibatches 2 --steps 64"
     for arguments in (f"{train} {small}", "resume run --steps 96", "evaluate run --episodes 2"):
         command = [str(veldt_command), *arguments.split()]
         done = subprocess.run(
@@ -130,7 +130,7 @@ def test_a_closure(tmp_path: Path) -> None:
         made.append(1)
         return scripted()
 
-    settings = SMALL | {"steps": 64, "simulators": "in-process"}
+    settings = SMALL | {"steps": 64, "env_backend": "in-process"}
     run = veldt.train("ppo", env=make, run_dir=tmp_path / "run", quiet=True, **settings)
     for again in (veldt.load, veldt.resume):
         with pytest.raises(
@@ -143,7 +143,7 @@ def test_a_closure(tmp_path: Path) -> None:
 
 def test_keyword_arguments(tmp_path: Path) -> None:
     """They reach the environment, in training, when it is loaded and when it goes on."""
-    settings = SMALL | {"steps": 200, "simulators": "in-process"}
+    settings = SMALL | {"steps": 200, "env_backend": "in-process"}
     run = veldt.train(
         "ppo",
         env="environments:Scripted",

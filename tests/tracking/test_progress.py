@@ -117,9 +117,9 @@ def test_on_a_terminal_there_is_a_panel_four_times_a_second_at_most(terminal: An
     assert text.count("impala on Breakout") == 9  # Two seconds: 0, 0.25, ... 2.
     for part in ("41%", "187.3", "5,432", "simulate", "61%", "17m 20s left"):
         assert part in text
-    shown.note("simulator 3 was restarted [bold]")
+    shown.note("env 3 was restarted [bold]")
     assert "…" not in text, "the panel does not fit 80 columns"
-    assert "simulator 3 was restarted [bold]" in read_available(controller)
+    assert "env 3 was restarted [bold]" in read_available(controller)
     shown.close()
     assert sys.stderr is not stream
 

@@ -1,4 +1,4 @@
-"""Advantage actor-critic, batched over simulators (Mnih et al. 2016; Stooke & Abbeel, section 5.2 and A.3)."""
+"""Advantage actor-critic, batched over envs (Mnih et al. 2016; Stooke & Abbeel, section 5.2 and A.3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class A2CConfig(RMSPropConfig, PolicyGradientConfig):
     """Settings of A2C."""
 
     horizon: Annotated[int, Unit("steps")] = 5
-    """Steps each simulator makes between updates."""
+    """Steps each env makes between updates."""
     scale_learning_rate: Literal["sqrt", "none"] = "sqrt"
     """How the step size grows with the batch, from the one given for a batch of 80."""
 
@@ -35,7 +35,7 @@ class A2CConfig(RMSPropConfig, PolicyGradientConfig):
         self.check_rmsprop()
 
 
-_REFERENCE_BATCH = 80  # 16 simulators of 5 steps, for which the learning rate is given
+_REFERENCE_BATCH = 80  # 16 envs of 5 steps, for which the learning rate is given
 
 
 class A2C(PolicyGradient):
@@ -47,11 +47,11 @@ class A2C(PolicyGradient):
         super().__init__(config, action, config.rmsprop())
         self.config = config
 
-    def horizon(self, num_simulators: int) -> int:
+    def horizon(self, num_envs: int) -> int:
         return self.config.horizon
 
-    def update_rows(self, num_simulators: int) -> int:
-        return self.config.horizon * num_simulators
+    def update_rows(self, num_envs: int) -> int:
+        return self.config.horizon * num_envs
 
     def learning_rate(self, progress: float, batch: int) -> float:
         scale = math.sqrt(batch / _REFERENCE_BATCH) if self.config.scale_learning_rate == "sqrt" else 1.0
@@ -66,11 +66,11 @@ class A2C(PolicyGradient):
         policy_loss = valid.mean(-log_prob_N * batch.advantage)
         value_loss = valid.mean((value_N - batch.target).square())
         entropy = self.entropy(parameters_NP, valid)
-        loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy * entropy
-        figures = {
+        loss = policy_loss + self.config.vf_coef * value_loss - self.config.ent_coef * entropy
+        metrics = {
             "loss/total": loss.detach(),
             "loss/policy": policy_loss.detach(),
             "loss/value": value_loss.detach(),
             "policy/entropy": entropy.detach(),
         }
-        return Loss(loss, figures, rows=valid.count)
+        return Loss(loss, metrics, rows=valid.count)

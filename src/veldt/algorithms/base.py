@@ -24,13 +24,13 @@ BuildTorso = Callable[..., nn.Module]
 
 
 class Loss(NamedTuple):
-    """Of one update: what is minimised; figures to log and the rows' new priorities (raw, [N]), without gradient.
+    """Of one update: what is minimised; metrics to log and the rows' new priorities (raw, [N]), without gradient.
 
     `rows` [] are those that it is the mean of, where not all that a batch has may count.
     """
 
     total: Tensor
-    figures: dict[str, Tensor]
+    metrics: dict[str, Tensor]
     priority: Tensor | None = None
     rows: Tensor | None = None
 
@@ -52,7 +52,7 @@ class Algorithm(ABC):
 
     name: str
     rule: UpdateRule
-    gradient_clip: float  # largest norm of the gradient; 0: no limit
+    max_grad_norm: float  # largest norm of the gradient; 0: no limit
     target: TargetUpdate | None = None
     _place: tuple[int, int] | None = None
 
@@ -61,11 +61,11 @@ class Algorithm(ABC):
         """`config` are the algorithm's own settings. UsageError for actions that it cannot choose among."""
 
     @abstractmethod
-    def horizon(self, num_simulators: int) -> int:
-        """Steps each simulator makes between optimisation phases. UsageError where sizes do not divide."""
+    def horizon(self, num_envs: int) -> int:
+        """Steps each env makes between optimisation phases. UsageError where sizes do not divide."""
 
     @abstractmethod
-    def update_rows(self, num_simulators: int) -> int:
+    def update_rows(self, num_envs: int) -> int:
         """Rows of one update: what the network is given at once when it learns."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
-        """Uniform noise [..., B, noise] of B simulators in the form `act` takes it, once for many steps.
+        """Uniform noise [..., B, noise] of B envs in the form `act` takes it, once for many steps.
 
         `steps` are done in training; None when a trained policy is evaluated.
         """
@@ -95,15 +95,15 @@ class Algorithm(ABC):
 
     @abstractmethod
     def learning_rate(self, progress: float, batch: int) -> float:
-        """The step size now, for updates or phases of `batch` samples."""
+        """The step size now, for updates or phases of `batch_size` samples."""
 
     def set_env_slice(self, first: int, total: int) -> None:
-        """Says that this copy acts for simulators `first` and on, of `total` in the run, and not for all of them."""
+        """Says that this copy acts for envs `first` and on, of `total` in the run, and not for all of them."""
         self._place = first, total
 
-    def scored_envs(self, num_simulators: int) -> range:
-        """The simulators whose games show what the policy can do, where some explore much more than others."""
-        return range(num_simulators)
+    def scored_envs(self, num_envs: int) -> range:
+        """The envs whose games show what the policy can do, where some explore much more than others."""
+        return range(num_envs)
 
     def lr_multiplier(self, parameter: str) -> float:
         """What the step size of the parameter of this name is multiplied by."""
@@ -134,9 +134,9 @@ class OnPolicy(Algorithm):
 
 
 class OffPolicy(Algorithm):
-    """Learns from transitions of any age, drawn from a replay memory."""
+    """Learns from transitions of any age, drawn from a replay buffer."""
 
-    batch: int  # transitions of an update
+    batch_size: int  # transitions of an update
     intensity: float  # times a transition is used, on average
     learning_starts: int  # steps that are sampled before the first update
     returns: NStep
@@ -144,7 +144,7 @@ class OffPolicy(Algorithm):
 
     def steps_due(self, updates: int) -> int:
         """The agent steps after which so many updates are due."""
-        return self.learning_starts + round(updates * self.batch / self.intensity)
+        return self.learning_starts + round(updates * self.batch_size / self.intensity)
 
     def annealing_steps(self, steps: int, updates: int) -> int:
         """What exploration falls by where it falls by updates: the steps that these are due after, of those done."""

@@ -93,8 +93,8 @@ class C51(QLearning):
         cross_entropy_N, divergence_N = categorical_td_loss(logits_NZ, batch.target)
         loss = (batch.weight * cross_entropy_N).mean()
         q_N = expected(logits_NZ.detach(), self._support(logits_NZ))
-        figures = {"loss/total": loss.detach(), "q/mean": q_N.mean(), "q/divergence": divergence_N.mean()}
-        return Loss(loss, figures, divergence_N)
+        metrics = {"loss/total": loss.detach(), "q/mean": q_N.mean(), "q/divergence": divergence_N.mean()}
+        return Loss(loss, metrics, divergence_N)
 
     def _support(self, like: Tensor) -> Tensor:
         if self._support_Z.device != like.device:

@@ -126,13 +126,13 @@ class DDPG(ReplayAlgorithm):
             slope_ND = slope_ND.clamp(-self._config.action_gradient_clip, self._config.action_gradient_clip)
         actor_loss = -(action_ND * slope_ND).sum(-1).mean()
         loss = critic_loss + actor_loss
-        figures = {
+        metrics = {
             "loss/total": loss.detach(),
             "loss/critic": critic_loss.detach(),
             "q/mean": q_N.detach().mean(),
             "q/policy": value_N.detach().mean(),
         }
-        return Loss(loss, figures, error_N.detach().abs())
+        return Loss(loss, metrics, error_N.detach().abs())
 
 
 def _explored(action_ND: Tensor, noise: Tensor) -> Tensor:

@@ -29,31 +29,31 @@ class PolicyGradientConfig:
     """Step size."""
     anneal_learning_rate: bool = False
     """Lower the step size linearly to 0 over the run's steps."""
-    discount: Annotated[float, Unit("per step")] = 0.99
+    gamma: Annotated[float, Unit("per step")] = 0.99
     """γ."""
     gae_lambda: Annotated[float, Unit("per step")] = 1.0
     """λ of generalised advantage estimation; 1 is the n-step return."""
-    entropy: Annotated[float, Unit("per nat")] = 0.01
+    ent_coef: Annotated[float, Unit("per nat")] = 0.01
     """Weight of the policy's entropy in the loss."""
-    value_weight: Annotated[float, Unit("weight")] = 0.25
+    vf_coef: Annotated[float, Unit("weight")] = 0.25
     """Weight of the mean squared error of the value (0.25 is A3C's ½ · ½)."""
-    gradient_clip: Annotated[float, Unit("norm")] = 0.5
+    max_grad_norm: Annotated[float, Unit("norm")] = 0.5
     """Largest norm of the gradient; 0 means no limit."""
     clip_rewards: bool = True
     """Learn from rewards clipped to [-1, 1]; scores are always raw."""
-    life_loss_ends: bool = True
+    terminal_on_life_loss: bool = True
     """Learn from a lost life as from an episode's end (without resetting the game)."""
     shared: bool = True
     """Policy and value stand on one torso."""
 
     def __post_init__(self) -> None:
         check_values(self)
-        for name in ("discount", "gae_lambda"):
+        for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
         if self.learning_rate <= 0:
             raise UsageError(f"--learning-rate is {self.learning_rate}: it must be more than 0")
-        for name in ("entropy", "value_weight", "gradient_clip"):
+        for name in ("ent_coef", "vf_coef", "max_grad_norm"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
 
@@ -68,7 +68,7 @@ class PolicyGradient(OnPolicy):
     def __init__(self, config: PolicyGradientConfig, action: ActionSpec, rule: UpdateRule) -> None:
         self._config, self._action, self.rule = config, action, rule
         self.distribution = policy_distribution(action)
-        self.gradient_clip = config.gradient_clip
+        self.max_grad_norm = config.max_grad_norm
 
     def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
         if lstm:
@@ -95,16 +95,18 @@ class PolicyGradient(OnPolicy):
 
     def entropy(self, parameters_NP: Tensor, valid: ValidRows) -> Tensor:
         """Mean entropy of the policy over valid rows, []; with a gradient only where it has a weight in the loss."""
-        with torch.set_grad_enabled(self._config.entropy > 0):
+        with torch.set_grad_enabled(self._config.ent_coef > 0):
             return valid.mean(self.distribution.entropy(parameters_NP))
 
     def learning_signals(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
         """Rewards as they are learned from, discounts and traces (see `functional.returns`), float32 [T, B] each."""
         config = self._config
         reward_TB = rollout.reward.clamp(-1.0, 1.0) if config.clip_rewards else rollout.reward
-        terminal_TB = rollout.terminated | rollout.life_lost if config.life_loss_ends else rollout.terminated
+        terminal_TB = (
+            rollout.terminated | rollout.life_lost if config.terminal_on_life_loss else rollout.terminated
+        )
         over_TB = terminal_TB | rollout.truncated | rollout.cut | ~rollout.valid
-        return reward_TB, config.discount * (~terminal_TB).float(), (~over_TB).float()
+        return reward_TB, config.gamma * (~terminal_TB).float(), (~over_TB).float()
 
     @torch.no_grad()
     def targets(self, forward: Forward, rollout: Rollout) -> Batch:

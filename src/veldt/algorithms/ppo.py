@@ -26,8 +26,8 @@ class PPOConfig(PolicyGradientConfig):
 
     gae_lambda: Annotated[float, Unit("per step")] = 0.95
     """λ of generalised advantage estimation."""
-    batch: Annotated[int, Unit("steps")] = 1024
-    """Steps of all simulators together between optimisation phases; the horizon is this over their number."""
+    batch_size: Annotated[int, Unit("steps")] = 1024
+    """Steps of all envs together between optimisation phases; the horizon is this over their number."""
     epochs: Annotated[int, Unit("passes")] = 4
     """Passes over the batch in each optimisation phase."""
     minibatches: Annotated[int, Unit("updates")] = 4
@@ -45,12 +45,12 @@ class PPOConfig(PolicyGradientConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("batch", "epochs", "minibatches"):
+        for name in ("batch_size", "epochs", "minibatches"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name} is {getattr(self, name)}: it must be at least 1")
-        if self.batch % self.minibatches:
+        if self.batch_size % self.minibatches:
             raise UsageError(
-                f"--batch {self.batch} does not divide into --minibatches {self.minibatches}: "
+                f"--batch-size {self.batch_size} does not divide into --minibatches {self.minibatches}: "
                 f"choose a multiple of {self.minibatches}"
             )
         for name in ("clip", "adam_epsilon"):
@@ -67,18 +67,18 @@ class PPO(PolicyGradient):
         super().__init__(config, action, Adam(epsilon=config.adam_epsilon))
         self.config = config
 
-    def horizon(self, num_simulators: int) -> int:
-        if self.config.batch % num_simulators:
-            fits = math.lcm(num_simulators, self.config.minibatches)
-            below = max(fits, self.config.batch // fits * fits)
+    def horizon(self, num_envs: int) -> int:
+        if self.config.batch_size % num_envs:
+            fits = math.lcm(num_envs, self.config.minibatches)
+            below = max(fits, self.config.batch_size // fits * fits)
             raise UsageError(
-                f"--batch {self.config.batch} does not divide among {num_simulators} simulators: the horizon would be "
-                f"{self.config.batch / num_simulators:g} steps; use --batch {below} or another multiple of {fits}"
+                f"--batch-size {self.config.batch_size} does not divide among {num_envs} envs: the horizon would be "
+                f"{self.config.batch_size / num_envs:g} steps; use --batch-size {below} or another multiple of {fits}"
             )
-        return self.config.batch // num_simulators
+        return self.config.batch_size // num_envs
 
-    def update_rows(self, num_simulators: int) -> int:
-        return self.config.batch // self.config.minibatches
+    def update_rows(self, num_envs: int) -> int:
+        return self.config.batch_size // self.config.minibatches
 
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
         batch = self.targets(forward, rollout)
@@ -103,10 +103,10 @@ class PPO(PolicyGradient):
             value_error_N = (value_N - batch.target).square()
         value_loss = valid.mean(value_error_N)
         entropy = self.entropy(parameters_NP, valid)
-        loss = policy_loss + config.value_weight * value_loss - config.entropy * entropy
+        loss = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
         log_ratio_N = log_ratio_N.detach()
         clipped_N = ((log_ratio_N.exp() - 1.0).abs() > clip).float()
-        figures = {
+        metrics = {
             "loss/total": loss.detach(),
             "loss/policy": policy_loss.detach(),
             "loss/value": value_loss.detach(),
@@ -114,4 +114,4 @@ class PPO(PolicyGradient):
             "policy/kl": valid.mean(approximate_kl(log_ratio_N)),
             "policy/clip_fraction": valid.mean(clipped_N),
         }
-        return Loss(loss, figures, rows=valid.count)
+        return Loss(loss, metrics, rows=valid.count)

@@ -54,9 +54,9 @@ class QLearningConfig(OffPolicyConfig):
     noisy_sigma: Annotated[float, Unit("σ₀")] = 0.5
     """How noisy those layers are at the start."""
     exploration: Literal["annealed", "ladder"] = "annealed"
-    """ε falls from --epsilon-start to --epsilon-end for all alike, or each simulator has its own, fixed (Ape-X)."""
+    """ε falls from --epsilon-start to --epsilon-end for all alike, or each env has its own, fixed (Ape-X)."""
     ladder_epsilon: Annotated[float, Unit("probability")] = 0.4
-    """ε of the first simulator on the ladder; that of the last is this to the power of 8."""
+    """ε of the first env on the ladder; that of the last is this to the power of 8."""
     epsilon_start: Annotated[float, Unit("probability")] = 1.0
     """ε at the start."""
     epsilon_end: Annotated[float, Unit("probability")] = 0.1
@@ -84,18 +84,18 @@ class QLearningConfig(OffPolicyConfig):
 
     def scaled_learning_rate(self) -> float:
         return self.learning_rate * (
-            _interpolate(self._SCALING, self.batch) if self.scale_learning_rate == "paper" else 1.0
+            _interpolate(self._SCALING, self.batch_size) if self.scale_learning_rate == "paper" else 1.0
         )
 
-    def derived(self, num_simulators: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
-        rows = super().derived(num_simulators, in_phases)
+    def derived(self, num_envs: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
+        rows = super().derived(num_envs, in_phases)
         if self.optimiser == "adam":
             rows.append(("Adam's ε", f"{self._epsilon:g}", "gradient", "adam_epsilon, for this batch"))
         return rows
 
     @property
     def _epsilon(self) -> float:
-        return self.adam_epsilon / (self.batch if self.scale_adam_epsilon else 1)
+        return self.adam_epsilon / (self.batch_size if self.scale_adam_epsilon else 1)
 
     def rule(self) -> UpdateRule:
         """The update rule that these settings describe."""
@@ -121,9 +121,9 @@ class QLearningConfig(OffPolicyConfig):
                 unread |= dict.fromkeys(names, f"--optimiser is {self.optimiser}")
         if self.exploration == "ladder":
             annealing = ("epsilon_start", "epsilon_end", "epsilon_steps")
-            unread |= dict.fromkeys(annealing, "--exploration is ladder, where each simulator has its own ε")
+            unread |= dict.fromkeys(annealing, "--exploration is ladder, where each env has its own ε")
         else:
-            unread["ladder_epsilon"] = "--exploration is annealed, where all simulators have the same ε"
+            unread["ladder_epsilon"] = "--exploration is annealed, where all envs have the same ε"
         if self.noisy:
             explored = ("exploration", "ladder_epsilon", "epsilon_start", "epsilon_end", "epsilon_steps")
             unread |= dict.fromkeys(explored, "with --noisy the layers' noise explores")
@@ -227,9 +227,9 @@ class QLearning(ReplayAlgorithm):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.values(forward(observation)).argmax(-1)
 
-    def scored_envs(self, num_simulators: int) -> range:
+    def scored_envs(self, num_envs: int) -> range:
         has_rungs = self._config.exploration == "ladder" and not self._config.noisy
-        return range(num_simulators // 2 if has_rungs else 0, num_simulators)
+        return range(num_envs // 2 if has_rungs else 0, num_envs)
 
     def exploration(self, steps: int) -> dict[str, float]:
         return (
@@ -237,7 +237,7 @@ class QLearning(ReplayAlgorithm):
         )
 
     def _epsilon(self, width: int, steps: int | None) -> Tensor:
-        """ε of each of `width` simulators."""
+        """ε of each of `width` envs."""
         if steps is None:
             return torch.full((width,), self._config.evaluation_epsilon)
         config = self._config

@@ -51,7 +51,7 @@ def bootstrap_forward(forward: Forward, memory: RecurrentRollout | None) -> Forw
 
 @dataclass(frozen=True)
 class Rollout:
-    """T steps of B simulators; all tensors [T, B, ...] on the learner's device. See `simulators.trajectory`."""
+    """T steps of B envs; all tensors [T, B, ...] on the learner's device. See `envs.trajectory`."""
 
     observations: Observations
     action: Tensor

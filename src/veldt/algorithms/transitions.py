@@ -11,7 +11,7 @@ from veldt.algorithms.rollout import Observation
 
 @dataclass(frozen=True)
 class Transitions:
-    """n-step transitions drawn from a replay memory; all tensors [N, ...] on the learner's device.
+    """n-step transitions drawn from a replay buffer; all tensors [N, ...] on the learner's device.
 
     `reward` is the sum of m <= n discounted rewards (clipped, if the algorithm asks for that), and `discount` what the
     value of `next_observation` counts: γ^m, or 0 after a termination. `weight` corrects for prioritised drawing.

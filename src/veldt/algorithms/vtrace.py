@@ -1,14 +1,14 @@
 """V-trace actor-critic, which learns from what older policies did (Espeholt et al. 2018, IMPALA, sections 4.1 and 4.2).
 
 The paper's loss is a sum over batch and time; here it is the mean over the valid steps, as in the other algorithms: the
-step size, the weights and the norm's limit then do not depend on how many simulators and steps there are, nor on how
-many of these were phantoms. The paper's figures for Atari are those of 32 unrolls of 20 steps, so that its sums are 640
+step size, the weights and the norm's limit then do not depend on how many envs and steps there are, nor on how
+many of these were reset_steps. The paper's metrics for Atari are those of 32 unrolls of 20 steps, so that its sums are 640
 of these means:
 
     in the paper                                    here
-    baseline cost 0.5, of half the squared error    value_weight 0.25
+    baseline cost 0.5, of half the squared error    vf_coef 0.25
     entropy cost 0.01                               entropy 0.01
-    largest norm 40                                 gradient_clip 40 / 640 = 0.0625
+    largest norm 40                                 max_grad_norm 40 / 640 = 0.0625
     RMSProp's ε 0.01, inside the root               rmsprop_epsilon 0.01 / 640² = 2.4e-8, inside
     its mean square begins with 1 (TensorFlow)      rmsprop_initial 1 / 640² = 2.4e-6
     learning rate 6e-4 (RMSProp's step has no unit) learning_rate 6e-4
@@ -45,10 +45,10 @@ class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
     """Lower the step size linearly to 0 over the run's steps."""
     gae_lambda: Annotated[float, Unit("per step")] = 1.0
     """λ, by which the traces' ratios are multiplied; 1 is the n-step V-trace target."""
-    gradient_clip: Annotated[float, Unit("norm")] = 0.0625
+    max_grad_norm: Annotated[float, Unit("norm")] = 0.0625
     """Largest norm of the gradient, of a mean (0.0625 is IMPALA's 40 of a sum over 640 steps); 0 means no limit."""
     horizon: Annotated[int, Unit("steps")] = 20
-    """Steps each simulator makes between updates."""
+    """Steps each env makes between updates."""
     rho_bar: Annotated[float, Unit("ratio")] = 1.0
     """ρ̄: how often as likely, at most, an action counts. Decides which policy is learned."""
     c_bar: Annotated[float, Unit("ratio")] = 1.0
@@ -88,7 +88,7 @@ _CLIPPED = 1.01
 
 
 class VTrace(PolicyGradient):
-    """One update per rollout, on all of it, whoever acted: a batch is a `Rollout`, of any simulators side by side."""
+    """One update per rollout, on all of it, whoever acted: a batch is a `Rollout`, of any envs side by side."""
 
     name, recurrent = "vtrace", True
 
@@ -96,11 +96,11 @@ class VTrace(PolicyGradient):
         super().__init__(config, action, config.rule())
         self.config = config
 
-    def horizon(self, num_simulators: int) -> int:
+    def horizon(self, num_envs: int) -> int:
         return self.config.horizon
 
-    def update_rows(self, num_simulators: int) -> int:
-        return self.config.horizon * num_simulators
+    def update_rows(self, num_envs: int) -> int:
+        return self.config.horizon * num_envs
 
     def minibatches(
         self, forward: Forward, rollout: Rollout, generator: torch.Generator
@@ -122,9 +122,9 @@ class VTrace(PolicyGradient):
         policy_loss = valid.mean(-log_prob_N * returns.advantage_TB.flatten())
         value_loss = valid.mean((value_N - returns.target_TB.flatten()).square())
         entropy = self.entropy(parameters_NP, valid)
-        loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy * entropy
+        loss = policy_loss + self.config.vf_coef * value_loss - self.config.ent_coef * entropy
         clipped_N = (log_ratio_N.exp() > _CLIPPED * self.config.rho_bar).float()
-        figures = {
+        metrics = {
             "loss/total": loss.detach(),
             "loss/policy": policy_loss.detach(),
             "loss/value": value_loss.detach(),
@@ -132,7 +132,7 @@ class VTrace(PolicyGradient):
             "vtrace/rho_mean": valid.mean(returns.rho_TB.flatten()),
             "vtrace/rho_clipped": valid.mean(clipped_N),
         }
-        return Loss(loss, figures, rows=valid.count)
+        return Loss(loss, metrics, rows=valid.count)
 
     @torch.no_grad()
     def returns(

@@ -1,6 +1,6 @@
 """`veldt bench`: speed beside the machine's own limit, measured in the same run.
 
-All figures are agent steps per second (SPS), counted only where a step was really made.
+All metrics are agent steps per second (SPS), counted only where a step was really made.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Row:
 
 
 def report(
-    what: str, recipe: str, env: str, num_simulators: int, processes: int, seconds: float, json: bool
+    what: str, recipe: str, env: str, num_envs: int, processes: int, seconds: float, json: bool
 ) -> None:
     """Measures and prints a table, or one JSON object. `seconds` are those of each measurement."""
     if seconds <= 0:
@@ -62,18 +62,18 @@ def report(
             "ppo, dqn, c51, rainbow, ddpg); a run's own metrics say where the time of roles goes"
         )
     settings: dict[str, Any] = {"processes": processes} if processes else {}
-    if num_simulators:
-        settings["num_simulators"] = num_simulators
+    if num_envs:
+        settings["num_envs"] = num_envs
     source = resolve(env)
-    assembly = make_run_plan(with_settings(config, settings), source)
-    rows = sampling(assembly, seconds) if what == "sampling" else training(assembly, seconds)
+    run_plan = make_run_plan(with_settings(config, settings), source)
+    rows = sampling(run_plan, seconds) if what == "sampling" else training(run_plan, seconds)
     if json:
-        figures = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}
-        plan = {"decisions": assembly.decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
-        print(json_format.dumps({"bench": what, **plan, "figures": figures}))
+        metrics = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}
+        plan = {"decisions": run_plan.decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
+        print(json_format.dumps({"bench": what, **plan, "metrics": metrics}))
         return
     console = output_console()
-    for decision in assembly.decisions:
+    for decision in run_plan.decisions:
         console.print(decision, style="dim", highlight=False)
     table = Table("what", "SPS", "of its limit", "", box=None)
     for row in rows:
@@ -82,16 +82,16 @@ def report(
     console.print(table)
 
 
-def sampling(assembly: RunPlan, seconds: float) -> list[Row]:
+def sampling(run_plan: RunPlan, seconds: float) -> list[Row]:
     """The emulator alone, simulation without inference, inference without simulation, and both together."""
     cores = len(allowed_cores())
-    bare = _bare_limit(assembly.source, assembly, seconds)
-    simulate = _simulate_only(assembly, seconds)
-    infer = _infer_only(assembly, seconds)
-    both = _both(assembly, seconds)
+    bare = _bare_limit(run_plan.source, run_plan, seconds)
+    simulate = _simulate_only(run_plan, seconds)
+    infer = _infer_only(run_plan, seconds)
+    both = _both(run_plan, seconds)
     harmonic = 1.0 / (1.0 / simulate + 1.0 / infer)
     return [
-        Row("simulator alone, one core", bare),
+        Row("env alone, one core", bare),
         Row(
             "simulate, network-ready, no inference",
             simulate,
@@ -103,17 +103,17 @@ def sampling(assembly: RunPlan, seconds: float) -> list[Row]:
     ]
 
 
-def training(assembly: RunPlan, seconds: float) -> list[Row]:
+def training(run_plan: RunPlan, seconds: float) -> list[Row]:
     """Training, from its first update on, beside sampling alone and learning alone."""
-    simulate = _simulate_only(assembly, seconds)
-    both = _both(assembly, seconds)
-    assembly = _learning_soon(assembly)
-    learn = assembly.config.learn
+    simulate = _simulate_only(run_plan, seconds)
+    both = _both(run_plan, seconds)
+    run_plan = _learning_soon(run_plan)
+    learn = run_plan.config.learn
     warm_up = learn.learning_starts if isinstance(learn, OffPolicyConfig) else 0
-    phase = assembly.horizon * assembly.config.simulation.num_simulators
+    phase = run_plan.horizon * run_plan.config.envs.num_envs
     # The run has no clock of its own, so a short one says how many steps the wanted seconds are.
-    sps, _ = _train(assembly, warm_up + max(3 * phase, 1000))
-    sps, learning = _train(assembly, warm_up + max(3 * phase, int(sps * seconds)))
+    sps, _ = _train(run_plan, warm_up + max(3 * phase, 1000))
+    sps, learning = _train(run_plan, warm_up + max(3 * phase, int(sps * seconds)))
     return [
         Row("simulate, network-ready, no inference", simulate),
         Row("sampling", both),
@@ -122,20 +122,20 @@ def training(assembly: RunPlan, seconds: float) -> list[Row]:
     ]
 
 
-def _learning_soon(assembly: RunPlan) -> RunPlan:
-    """The same, learning from a replay memory as soon as a few batches are in it."""
-    learn = assembly.config.learn
+def _learning_soon(run_plan: RunPlan) -> RunPlan:
+    """The same, learning from a replay buffer as soon as a few batches are in it."""
+    learn = run_plan.config.learn
     if isinstance(learn, OffPolicyConfig):
-        learn = dataclasses.replace(learn, learning_starts=min(4 * learn.batch, learn.learning_starts))
-    run = dataclasses.replace(assembly.config.run, log_every=0.0, evaluate_every=0, checkpoint_replay="none")
-    return dataclasses.replace(assembly, config=dataclasses.replace(assembly.config, learn=learn, run=run))
+        learn = dataclasses.replace(learn, learning_starts=min(4 * learn.batch_size, learn.learning_starts))
+    run = dataclasses.replace(run_plan.config.run, log_every=0.0, evaluate_every=0, checkpoint_replay="none")
+    return dataclasses.replace(run_plan, config=dataclasses.replace(run_plan.config, learn=learn, run=run))
 
 
-def _train(assembly: RunPlan, steps: int) -> tuple[float, float]:
+def _train(run_plan: RunPlan, steps: int) -> tuple[float, float]:
     """Trains, and returns SPS since the first phase with an update, and the same of learning alone."""
-    config = dataclasses.replace(assembly.config, run=dataclasses.replace(assembly.config.run, steps=steps))
+    config = dataclasses.replace(run_plan.config, run=dataclasses.replace(run_plan.config.run, steps=steps))
     with tempfile.TemporaryDirectory() as scratch:
-        run = api.train_config(config, assembly.source, run_dir=Path(scratch) / "run", quiet=True)
+        run = api.train_config(config, run_plan.source, run_dir=Path(scratch) / "run", quiet=True)
         rows = [row for row in read_metrics(run.path) if row["updates"]]
     done = rows[-1]["step"] - rows[0]["step"]
     learning = sum(row["seconds/train"] + row["seconds/replay"] for row in rows[1:])
@@ -151,11 +151,11 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
     return steps / elapsed
 
 
-def _bare_limit(source: EnvSource, assembly: RunPlan, seconds: float) -> float:
-    """Steps per second of one simulator in one core, with nothing around it."""
+def _bare_limit(source: EnvSource, run_plan: RunPlan, seconds: float) -> float:
+    """Steps per second of one env in one core, with nothing around it."""
     if not source.is_atari:
         return 1.0 / min(
-            time_step(source, assembly.config.atari, assembly.config.simulation.env_timeout) for _ in range(3)
+            time_step(source, run_plan.config.atari, run_plan.config.envs.env_timeout) for _ in range(3)
         )
     from ale_py import ALEInterface
 
@@ -182,53 +182,53 @@ def _bare_limit(source: EnvSource, assembly: RunPlan, seconds: float) -> float:
     return _rate(work, seconds)
 
 
-def _simulators(assembly: RunPlan) -> VectorEnvs:
-    config = assembly.config
-    settings = StepperSettings(assembly.source, config.run.seed, config.simulation, config.atari)
-    return assembly.simulators(settings, _ROWS)
+def _envs(run_plan: RunPlan) -> VectorEnvs:
+    config = run_plan.config
+    settings = StepperSettings(run_plan.source, config.run.seed, config.envs, config.atari)
+    return run_plan.envs(settings, _ROWS)
 
 
-def _simulate_only(assembly: RunPlan, seconds: float) -> float:
+def _simulate_only(run_plan: RunPlan, seconds: float) -> float:
     """Random actions; every row is assembled as the network would take it."""
-    simulators = _simulators(assembly)
+    envs = _envs(run_plan)
     try:
-        simulators.start()
-        slot, groups = simulators.trajectory, range(len(simulators.groups))
-        observations = slot_observations(slot, assembly.device)
+        envs.start()
+        slot, groups = envs.trajectory, range(len(envs.groups))
+        observations = slot_observations(slot, run_plan.device)
         rng = np.random.default_rng(0)
 
         def work() -> int:
-            actions = assembly.spec.action.sample(rng, _ROWS * slot.width)
+            actions = run_plan.spec.action.sample(rng, _ROWS * slot.width)
             slot.action[:] = actions.reshape(slot.action.shape)
             for group in groups:
-                observations.row(0, simulators.groups[group])
-                simulators.step(group, 0)
+                observations.row(0, envs.groups[group])
+                envs.step(group, 0)
             for t in range(_ROWS):
                 for group in groups:
-                    simulators.wait(group, t)
+                    envs.wait(group, t)
                     if t + 1 < _ROWS:
-                        observations.row(t + 1, simulators.groups[group])
-                        simulators.step(group, t + 1)
+                        observations.row(t + 1, envs.groups[group])
+                        envs.step(group, t + 1)
             steps = int(slot.valid.sum())
-            simulators.carry_over()
+            envs.carry_over()
             return steps
 
         return _rate(work, seconds)
     finally:
-        simulators.close()
+        envs.close()
 
 
-def _infer_only(assembly: RunPlan, seconds: float) -> float:
+def _infer_only(run_plan: RunPlan, seconds: float) -> float:
     """Actions for batches of one group, on one core or on all, whichever is quicker."""
-    network, _ = assembly.network()
-    algorithm = assembly.algorithm()
-    width = assembly.config.simulation.num_simulators // assembly.plan.groups
-    observation = blank_observation(assembly.spec, width, assembly.device)
+    network, _ = run_plan.network()
+    algorithm = run_plan.algorithm()
+    width = run_plan.config.envs.num_envs // run_plan.plan.groups
+    observation = blank_observation(run_plan.spec, width, run_plan.device)
     noise = algorithm.prepare_noise(torch.full((width, algorithm.action_noise(network)), 0.5), None).to(
-        assembly.device
+        run_plan.device
     )
 
-    memories = RecurrentState(network, recurrent_size_of(network), width, assembly.device)
+    memories = RecurrentState(network, recurrent_size_of(network), width, run_plan.device)
     forward = memories.at(slice(0, width), np.ones(width))
 
     @torch.no_grad()
@@ -238,38 +238,38 @@ def _infer_only(assembly: RunPlan, seconds: float) -> float:
         return 20 * width
 
     rates = []
-    for threads in {1, len(allowed_cores())} if assembly.device.type == "cpu" else {torch.get_num_threads()}:
+    for threads in {1, len(allowed_cores())} if run_plan.device.type == "cpu" else {torch.get_num_threads()}:
         torch.set_num_threads(threads)
         rates.append(_rate(work, seconds))
     return max(rates)
 
 
-def _both(assembly: RunPlan, seconds: float) -> float:
+def _both(run_plan: RunPlan, seconds: float) -> float:
     """Sampling as training does it."""
     disable_malloc_trim()
-    network, _ = assembly.network()
-    simulators = _simulators(assembly)
+    network, _ = run_plan.network()
+    envs = _envs(run_plan)
     try:
-        simulators.start()
+        envs.start()
         sampler = Sampler(
-            simulators,
-            assembly.algorithm(),
+            envs,
+            run_plan.algorithm(),
             network,
-            assembly.device,
-            assembly.config.run.seed,
+            run_plan.device,
+            run_plan.config.run.seed,
             StageClock(),
-            noise=assembly.algorithm().action_noise(network),
+            noise=run_plan.algorithm().action_noise(network),
             memory=recurrent_size_of(network),
-            inference=assembly.infer_threads,
-            cores=assembly.inference_cores,
+            inference=run_plan.infer_threads,
+            cores=run_plan.inference_cores,
         )
 
         def work() -> int:
             sampler.sample(0)
-            steps = int(simulators.trajectory.valid.sum())
+            steps = int(envs.trajectory.valid.sum())
             sampler.start_next_rollout()
             return steps
 
         return _rate(work, seconds)
     finally:
-        simulators.close()
+        envs.close()

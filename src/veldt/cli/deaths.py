@@ -31,7 +31,7 @@ def what_happened(memory: mmap.mmap, code: int, arguments: list[str]) -> list[st
         hints.append("--debug shows where")
     # The other verbs take none of these.
     if doing and doing.can_be_apart and "train" in arguments[:2]:
-        hints.append("--simulators workers --on-env-error restart goes on past it")
+        hints.append("--env-backend workers --on-env-error restart goes on past it")
     lines = [f"veldt: {'; '.join([what, ', and '.join(hints)] if hints else [what])}"]
     run = activity.run_of(memory)
     if run and (note := how_to_go_on(Path(run))):

@@ -17,7 +17,7 @@ from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 
-HELP = """veldt: any deep-RL algorithm, on any arrangement of simulators, inference, replay and learners
+HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, replay and learners
 
   veldt train RECIPE --env ENV      train (veldt train ppo --help lists every flag)
   veldt resume RUN                  go on from the newest checkpoint

@@ -193,7 +193,7 @@ def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str])
     from veldt.cli.deaths import what_happened
 
     if os.isatty(2) and os.environ.get("TERM", "") not in ("", "dumb"):
-        _say("\x1b[?25h")  # a panel of figures hides the cursor, and stands in the line
+        _say("\x1b[?25h")  # a panel of metrics hides the cursor, and stands in the line
     for line in what_happened(memory, code, arguments):
         _say(line)
     return 1 if chosen is None else chosen

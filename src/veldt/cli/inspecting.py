@@ -80,7 +80,7 @@ class Recipes:
     """List the recipes, or one with every value, its unit and its source."""
 
     name: Annotated[str | None, Positional] = None
-    """Of the recipe to show, followed by any of its settings (--batch 512) to see what follows from them; all recipes
+    """Of the recipe to show, followed by any of its settings (--batch-size 512) to see what follows from them; all recipes
     are listed if not given."""
     matrix: bool = False
     """Algorithms x systems instead: which pairs run, and why the others cannot."""
@@ -116,10 +116,10 @@ class Bench:
     """Whose settings are used."""
     env: str = "ALE/Breakout-v5"
     """The environment."""
-    num_simulators: int = 0
-    """Simulators; 0 means the recipe's number."""
+    num_envs: int = 0
+    """Envs; 0 means the recipe's number."""
     processes: int = 0
-    """Simulator processes; 0 chooses."""
+    """Env processes; 0 chooses."""
     seconds: float = 5.0
     """How long each measurement takes."""
     json: bool = False
@@ -150,7 +150,7 @@ def evaluate(arguments: list[str]) -> str:
             f"no game ended within the protocol's {agent.config.run.evaluate_steps:,} steps: use --protocol games"
         )
     scores = np.array(result.scores)
-    figures = {
+    metrics = {
         "run": str(asked.run),
         "checkpoint_step": agent.step,
         "episodes": len(scores),
@@ -164,12 +164,12 @@ def evaluate(arguments: list[str]) -> str:
     }
     if asked.json:
         more = {} if asked.starts is None else {"starts": str(asked.starts)}
-        return json.dumps(figures | more | {"scores": result.scores})
+        return json.dumps(metrics | more | {"scores": result.scores})
     games = "whole games" if asked.starts is None else f"games from {asked.starts}"
     return (
         f"{asked.run} at step {agent.step:,}: {len(scores)} {games}, raw return {scores.mean():,.1f} "
         f"± {scores.std():,.1f} (min {scores.min():,.0f}, median {np.median(scores):,.0f}, max {scores.max():,.0f}), "
-        f"mean length {figures['length_mean']:,.0f} steps"
+        f"mean length {metrics['length_mean']:,.0f} steps"
     )
 
 

@@ -53,7 +53,7 @@ def record(
     Raises:
         UsageError: there is no screen or no such run, a person cannot play this, or has played too little; or as for
             `veldt.load`.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
     """
     check_numbers(starts, seed)
     atari, timeout = AtariConfig(), EnvConfig().env_timeout
@@ -63,27 +63,27 @@ def record(
         source = admit(
             directory, config, Choice(env, None, trust), "record_starts(run, {})", policy=False
         ).source
-        atari, timeout = config.atari, config.simulation.env_timeout
+        atari, timeout = config.atari, config.envs.env_timeout
     else:
         assert env is not None
         directory, source = Path(), resolve(env)
     path = directory / STARTS_NAME if out is None else out
     check_new_file(path)
-    simulator = RenderedEnv(source, atari)
+    step_env = RenderedEnv(source, atari)
     try:
-        if simulator.spec.action.kind != "discrete":
+        if step_env.spec.action.kind != "discrete":
             raise UsageError(
                 f"a person plays with keys, and {source.name} takes numbers: its actions are no Discrete"
             )
-        rate = _ATARI_FPS / simulator.spec.frames_per_step if source.is_atari else _FPS
+        rate = _ATARI_FPS / step_env.spec.frames_per_step if source.is_atari else _FPS
         window = Window(rate)
         try:
             seeds = (derive_seed(seed, EVALUATION, _GAMES, game) for game in itertools.count())
-            games = play(simulator, window, seeds)
+            games = play(step_env, window, seeds)
         finally:
             window.close()
     finally:
-        simulator.close()
+        step_env.close()
     beginnings = draw(games, starts, np.random.default_rng(derive_seed(seed, EVALUATION, _POINTS)))
     made = {"by": "person", "games": len(games), "steps": sum(len(actions) for _, actions in games)}
     recorded = make_starts(path, source, atari, beginnings, made=made, versions=versions(), timeout=timeout)
@@ -91,26 +91,26 @@ def record(
     return recorded
 
 
-def play(simulator: StepEnv, screen: Screen, seeds: Iterator[int]) -> list[Beginning]:
+def play(step_env: StepEnv, screen: Screen, seeds: Iterator[int]) -> list[Beginning]:
     """Games that a person plays, one after another until there are enough of them, the last not to its end.
 
     Ctrl-C is one of the ways to say so: what was played is kept.
     """
-    rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
-    names, count = simulator.action_names(), simulator.spec.action.sizes[0]
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in step_env.spec.observation.values()]
+    names, count = step_env.action_names(), step_env.spec.action.sizes[0]
     games: list[tuple[int, list[int]]] = []
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
-            simulator.reset(seed, rows, 0)
+            step_env.reset(seed, rows, 0)
             games.append((seed, []))
             score, over = 0.0, False
             while not over:
                 title = f"game {len(games)} · score {score:g} · Esc ends"
-                held = screen.show(simulator.render(), title)
+                held = screen.show(step_env.render(), title)
                 if held is None:
                     raise KeyboardInterrupt
                 action = action_of(held, names, count)
-                reward, terminated, truncated, _ = simulator.step(action, rows, 0)
+                reward, terminated, truncated, _ = step_env.step(action, rows, 0)
                 games[-1][1].append(action)
                 score, over = score + float(reward), terminated or truncated
     return [(seed, np.array(actions, np.int64)) for seed, actions in games]

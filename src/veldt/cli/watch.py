@@ -47,7 +47,7 @@ def record(
     Raises:
         UsageError: there is no such run or game, its environment does not render, `out` exists or is no video's
             name, or as for `veldt.load`.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
         VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
     """
     directory = RunDirectory.open(run)
@@ -59,16 +59,16 @@ def record(
     # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     agent = api.load(run, best=best, env=env, network=network, trust=trust)
-    simulator = RenderedEnv(agent.source, agent.config.atari)
+    env = RenderedEnv(agent.source, agent.config.atari)
     scores: list[float] = []
     try:
         if game is None:
-            frames = _play(agent, simulator, seed, greedy, scores)
+            frames = _play(agent, env, seed, greedy, scores)
             out = out or directory.videos / f"step-{agent.step}-seed-{seed}.mp4"
         else:
             games = read_episodes(directory.path)
             index = _index(game, len(games))
-            frames = _replay(agent, simulator, games[index], index, scores)
+            frames = _replay(agent, env, games[index], index, scores)
             out = out or directory.videos / f"game-{index}.mp4"
         fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
         write_video(frames, out, fps)
@@ -77,20 +77,18 @@ def record(
             raise UsageError(_not_drawn(agent.source.name, error.__cause__)) from None
         raise
     finally:
-        simulator.close()
+        env.close()
     return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"
 
 
-def _play(
-    agent: Agent, simulator: StepEnv, seed: int, greedy: bool, scores: list[float]
-) -> Iterator[np.ndarray]:
+def _play(agent: Agent, env: StepEnv, seed: int, greedy: bool, scores: list[float]) -> Iterator[np.ndarray]:
     stacks = [np.zeros((1, *field.network_shape), field.dtype) for field in agent.spec.observation.values()]
     depth = [field.stack for field in agent.spec.observation.values()]
     # A stacked field is written frame by frame to the end of its stack; another as it is.
     rows = [stack[0] if k > 1 else stack for stack, k in zip(stacks, depth, strict=True)]
     index, memories = -1, agent.memories(1)
-    simulator.reset(derive_seed(seed, EVALUATION, 0), rows, index)
-    yield simulator.render()
+    env.reset(derive_seed(seed, EVALUATION, 0), rows, index)
+    yield env.render()
     ended = False
     while not ended:
         inputs = {name: torch.from_numpy(s) for name, s in zip(agent.spec.observation, stacks, strict=True)}
@@ -100,12 +98,12 @@ def _play(
         for row, k in zip(rows, depth, strict=True):
             if k > 1:
                 row[:-1] = row[1:].copy()
-        reward, terminated, truncated, _ = simulator.step(
+        reward, terminated, truncated, _ = env.step(
             int(action) if agent.spec.action.kind == "discrete" else action, rows, index
         )
         scores.append(float(reward))
         ended = terminated or truncated
-        yield simulator.render()
+        yield env.render()
 
 
 def _index(game: int, games: int) -> int:
@@ -126,16 +124,16 @@ def _not_drawn(name: str, error: Exception) -> str:
 
 
 def _replay(
-    agent: Agent, simulator: StepEnv, record: EpisodeRecord, game: int, scores: list[float]
+    agent: Agent, env: StepEnv, record: EpisodeRecord, game: int, scores: list[float]
 ) -> Iterator[np.ndarray]:
     actions = record.actions()
     rows = [np.zeros((1, *field.shape), field.dtype) for field in agent.spec.observation.values()]
-    simulator.reset(record.seed, rows, 0)
-    yield simulator.render()
+    env.reset(record.seed, rows, 0)
+    yield env.render()
     for action in actions.tolist() if agent.spec.action.kind == "discrete" else actions:
-        reward, _, _, _ = simulator.step(action, rows, 0)
+        reward, _, _, _ = env.step(action, rows, 0)
         scores.append(float(np.float32(reward)))  # as rows hold it, and so as it was counted
-        yield simulator.render()
+        yield env.render()
     # The same numbers, summed in another order.
     rounding = len(scores) * np.finfo(np.float64).eps * sum(map(abs, scores))
     if abs(sum(scores) - record.score) > rounding:

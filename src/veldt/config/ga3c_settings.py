@@ -15,11 +15,11 @@ _LONGEST_MS = 1000.0  # a predictor gives no sign of life while it waits
 
 @dataclass(frozen=True, kw_only=True)
 class Ga3cConfig(RolesConfig):
-    """The processes and threads of GA3C. Its agents, N_A, are the simulators: --num-simulators."""
+    """The processes and threads of GA3C. Its agents, N_A, are the envs: --num-envs."""
 
     learners: Annotated[int, Unit("processes")] = 1
     """There is one model, whose --trainers learn; it must be 1."""
-    hosts: Annotated[int, Unit("processes")] = 0
+    agent_processes: Annotated[int, Unit("processes")] = 0
     """Processes that the agents live in, each with as many of them; 0 takes one for each core that may be used, or
     fewer if the agents cannot be divided evenly among so many."""
     predictors: Annotated[int, Unit("threads")] = 2
@@ -40,7 +40,7 @@ class Ga3cConfig(RolesConfig):
     tuner_most: Annotated[int, Unit("threads")] = 8
     """Predictors, and trainers, that the tuner tries at most (or as many as were asked for, if that is more)."""
     tune_agents: bool = False
-    """Whether the tuner moves the number of agents that act, too, up to --num-simulators."""
+    """Whether the tuner moves the number of agents that act, too, up to --num-envs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +52,7 @@ class Ga3cConfig(RolesConfig):
         for name in ("predictors", "trainers", "prediction_batch", "tuner_most"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
-        for name in ("hosts", "training_rows", "training_queue"):
+        for name in ("agent_processes", "training_rows", "training_queue"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 (automatic) or more")
         if not 0 <= self.prediction_wait <= _LONGEST_MS:
@@ -85,11 +85,11 @@ class Ga3cConfig(RolesConfig):
     def most_trainers(self) -> int:
         return max(self.trainers, self.tuner_most) if self.tunes else self.trainers
 
-    def check_simulators(self, simulators: int) -> None:
-        if self.hosts:
-            check_even(simulators, self.hosts, "hosts", "host")
-        if 0 < self.training_queue < self.hosts:
+    def check_envs(self, envs: int) -> None:
+        if self.agent_processes:
+            check_even(envs, self.agent_processes, "agent_processes", "host")
+        if 0 < self.training_queue < self.agent_processes:
             raise UsageError(
-                f"--training-queue is {self.training_queue}, and there are {self.hosts} hosts: it must have room for "
+                f"--training-queue is {self.training_queue}, and there are {self.agent_processes} hosts: it must have room for "
                 "a rollout of each"
             )

@@ -9,7 +9,7 @@ from veldt.config.system_settings import ApexConfig, check_even
 from veldt.errors import UsageError
 from veldt.setting_metadata import Unit, flag
 
-_OF_ACTORS = ("shards", "flush", "batches_ahead", "insert_slack")
+_OF_ACTORS = ("shards", "actor_chunk", "batches_ahead", "rate_limit_tolerance")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +19,13 @@ class GorilaConfig(ApexConfig):
     learners: Annotated[int, Unit("processes")] = 8
     """Processes that learn, each from batches of its own, and bring their gradients to the parameter server."""
     actors: Annotated[int, Unit("processes")] = 0
-    """Processes that act, each with its share of the simulators, into a replay memory that all learners draw from; 0:
+    """Processes that act, each with its share of the envs, into a replay buffer that all learners draw from; 0:
     every learner acts itself, and has a memory of its own (bundles)."""
     parameter_shards: Annotated[int, Unit("processes")] = 1
     """Processes that the parameters, and the update rule's state, are shared out among."""
-    pull_every: Annotated[int, Unit("steps")] = 100
+    actor_sync_interval: Annotated[int, Unit("steps")] = 100
     """Steps that whoever acts makes before it looks for newer parameters."""
-    fetch_every: Annotated[int, Unit("updates")] = 1
+    learner_sync_interval: Annotated[int, Unit("updates")] = 1
     """Gradients that a learner brings to the parameter server before it takes the newest parameters."""
     publish_every: Annotated[int, Unit("updates")] = 1
     """Updates of a parameter shard between two versions that others can have."""
@@ -41,7 +41,7 @@ class GorilaConfig(ApexConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("parameter_shards", "fetch_every"):
+        for name in ("parameter_shards", "learner_sync_interval"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         for name in ("max_staleness", "outlier_deviations"):
@@ -64,8 +64,8 @@ class GorilaConfig(ApexConfig):
     def alone(self) -> bool:
         return not self.actors
 
-    def check_simulators(self, simulators: int) -> None:
+    def check_envs(self, envs: int) -> None:
         if self.actors:
-            super().check_simulators(simulators)
+            super().check_envs(envs)
         else:
-            check_even(simulators, self.learners, "learners", "learner")
+            check_even(envs, self.learners, "learners", "learner")

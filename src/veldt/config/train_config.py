@@ -85,7 +85,7 @@ class RunConfig:
     """How long, where, and how it is recorded."""
 
     steps: Annotated[int, Unit("steps")] = 10_000_000
-    """Agent steps of all simulators together; also what schedules are stretched over."""
+    """Agent steps of all envs together; also what schedules are stretched over."""
     until: Annotated[float | None, Unit("return")] = None
     """Stop once the mean return of the last 100 games reaches this. The run ends at --steps all the same, with exit
     code 0 and a sentence that says so."""
@@ -106,7 +106,7 @@ class RunConfig:
     keep_checkpoints: Annotated[int, Unit("checkpoints")] = 3
     """How many of the newest are kept, besides the best."""
     checkpoint_replay: Literal["full", "none"] = "full"
-    """Whether the replay memory can be restored from the newest checkpoints; without, a resumed run fills it anew."""
+    """Whether the replay buffer can be restored from the newest checkpoints; without, a resumed run fills it anew."""
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
     evaluate_every: Annotated[int, Unit("steps")] = 0
@@ -158,7 +158,7 @@ class TrainConfig:
     learn: AlgorithmConfig = A2CConfig()
     replay: ReplayConfig | None = None
     network: NetworkConfig = NetworkConfig()
-    simulation: EnvConfig = EnvConfig()
+    envs: EnvConfig = EnvConfig()
     atari: AtariConfig = AtariConfig()
     roles: RolesConfig = field(default_factory=UnitsConfig)
 
@@ -168,7 +168,7 @@ class TrainConfig:
         if self.replay is None and isinstance(self.roles, GorilaConfig) and self.roles.actors:
             raise UsageError(
                 f"--actors is {self.roles.actors}, and {self.algorithm} learns from the rollout that was just sampled, "
-                "not from a replay memory that actors fill: take --actors 0, so that each learner acts itself"
+                "not from a replay buffer that actors fill: take --actors 0, so that each learner acts itself"
             )
         if type(self.roles) is not SYSTEMS[self.system]:
             raise UsageError(
@@ -178,16 +178,16 @@ class TrainConfig:
             raise UsageError(
                 f"the algorithm {self.algorithm} "
                 + (
-                    "needs a replay memory"
+                    "needs a replay buffer"
                     if self.replay is None
                     else "learns from fresh rollouts, and replays nothing"
                 )
             )
-        self.roles.check_simulators(self.simulation.num_simulators)
+        self.roles.check_envs(self.envs.num_envs)
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
             _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.memories)
         if isinstance(self.learn, OffPolicyConfig):
-            _check_shares(self.learn.batch, self.batch_shares)
+            _check_shares(self.learn.batch_size, self.batch_shares)
         if self.network.lstm:
             _check_memory(self.algorithm, self.learn, self.network.lstm)
         try:
@@ -210,8 +210,8 @@ class TrainConfig:
 
     @property
     def phase_width(self) -> int:
-        """Simulators whose steps together make a phase: all, or those of one unit where each has phases of its own."""
-        return self.simulation.num_simulators // (self.roles.learners if self.roles.alone else 1)
+        """Envs whose steps together make a phase: all, or those of one unit where each has phases of its own."""
+        return self.envs.num_envs // (self.roles.learners if self.roles.alone else 1)
 
     @property
     def memories(self) -> int:
@@ -240,12 +240,12 @@ def incompatibility(system: System, algorithm: str) -> Incompatibility | None:
     if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
         return Incompatibility(
             "learns from the rollout that was just sampled, and the system apex is for algorithms that learn from a "
-            "replay memory",
+            "replay buffer",
             f"take one of {_named(off_policy=True)}",
         )
     if system == "ga3c" and issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
         return Incompatibility(
-            "learns from a replay memory, and the system ga3c hands its agents' rollouts to trainers as they come and "
+            "learns from a replay buffer, and the system ga3c hands its agents' rollouts to trainers as they come and "
             "forgets them",
             f"take one of {_named(off_policy=False)}",
         )
@@ -277,7 +277,7 @@ def check_fits(system: System, algorithm: str) -> None:
 def _check_shares(batch: int, learners: int) -> None:
     if batch % learners:
         raise UsageError(
-            f"--batch is {batch:,} and --learners is {learners}: each learner must get as many; take a multiple of "
+            f"--batch-size is {batch:,} and --learners is {learners}: each learner must get as many; take a multiple of "
             f"{learners}"
         )
 
@@ -300,30 +300,30 @@ def _check_sizes(
     learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool, memories: int
 ) -> None:
     each = f", shared out among {memories} learners" if memories > 1 else ""
-    starts, size = learn.learning_starts // memories, replay.replay_size // memories
-    if learn.learning_starts > replay.replay_size:
+    starts, size = learn.learning_starts // memories, replay.buffer_size // memories
+    if learn.learning_starts > replay.buffer_size:
         raise UsageError(
-            f"--learning-starts is {learn.learning_starts:,}, and the replay memory keeps {replay.replay_size:,} "
-            "transitions: take a larger --replay-size, or start earlier"
+            f"--learning-starts is {learn.learning_starts:,}, and the replay buffer keeps {replay.buffer_size:,} "
+            "transitions: take a larger --buffer-size, or start earlier"
         )
     # An episode's last observation takes the room of a transition, so that as few as half may be stored.
     sure = width * (math.ceil(size / width) // 2)
-    if learn.batch > sure:
+    if learn.batch_size > sure:
         raise UsageError(
-            f"--batch is {learn.batch:,}, and a replay memory for {replay.replay_size:,} transitions{each} of {width} "
-            f"simulators is sure to hold {sure:,} only, should episodes be short: take a larger --replay-size, or a "
+            f"--batch-size is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} transitions{each} of {width} "
+            f"envs is sure to hold {sure:,} only, should episodes be short: take a larger --buffer-size, or a "
             "smaller batch"
         )
-    if starts < learn.batch:
+    if starts < learn.batch_size:
         raise UsageError(
-            f"--batch is {learn.batch:,}, and learning starts after {learn.learning_starts:,} steps{each}, when less "
+            f"--batch-size is {learn.batch_size:,}, and learning starts after {learn.learning_starts:,} steps{each}, when less "
             "is stored: raise --learning-starts, or take a smaller batch"
         )
     share = math.ceil(size / width)
     if in_phases and learn.steps_per_phase(width) > share:
         raise UsageError(
-            f"each of the {width} simulators makes {learn.steps_per_phase(width):,} steps between updates, and the "
-            f"replay memory keeps {share:,} of each{each}: take a larger --replay-size, or a shorter --horizon"
+            f"each of the {width} envs makes {learn.steps_per_phase(width):,} steps between updates, and the "
+            f"replay buffer keeps {share:,} of each{each}: take a larger --buffer-size, or a shorter --horizon"
         )
 
 

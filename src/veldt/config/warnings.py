@@ -45,10 +45,10 @@ def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster:
             f"--steps is {config.run.steps:,}, and learning starts after {learn.learning_starts:,}: nothing will "
             "be learned; give more steps, or lower --learning-starts"
         )
-    if isinstance(learn, OffPolicyConfig) and learn.training_intensity > _MANY_UPDATES * learn.batch:
-        updates = learn.training_intensity / learn.batch
+    if isinstance(learn, OffPolicyConfig) and learn.training_intensity > _MANY_UPDATES * learn.batch_size:
+        updates = learn.training_intensity / learn.batch_size
         warnings.append(
-            f"--training-intensity is {learn.training_intensity:g}, and --batch {learn.batch:,}: acting waits for "
+            f"--training-intensity is {learn.training_intensity:g}, and --batch-size {learn.batch_size:,}: acting waits for "
             f"{updates:,.0f} updates for every step; lower it, or take a larger batch"
         )
     return warnings

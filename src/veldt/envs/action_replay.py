@@ -10,13 +10,13 @@ import numpy as np
 
 from veldt.envs.env import StepEnv
 
-# Of (simulator, row): the actions of the episode that is unfinished there, or None if they are not known.
+# Of (env, row): the actions of the episode that is unfinished there, or None if they are not known.
 ActionsUntil = Callable[[int, int], np.ndarray | None]
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """How to put one simulator back into the middle of its episode.
+    """How to put one env back into the middle of its episode.
 
     By the emulator's `state` where there is one, else by playing `actions` ([age, ...], as stored) after a reset. With
     neither it begins a new episode.
@@ -35,13 +35,13 @@ class ActionPrefix:
 
 
 def replay(
-    simulator: StepEnv, seed: int, actions: Iterable[Any], observation: list[np.ndarray], index: int
+    env: StepEnv, seed: int, actions: Iterable[Any], observation: list[np.ndarray], index: int
 ) -> str | None:
     """Plays an unfinished episode again. None if it ends with `observation[field][index]`, else what is different."""
     rows = [np.empty_like(row) for row in observation]
-    simulator.reset(seed, rows, index)
+    env.reset(seed, rows, index)
     for step, action in enumerate(actions):
-        _, terminated, truncated, _ = simulator.step(action, rows, index)
+        _, terminated, truncated, _ = env.step(action, rows, index)
         if terminated or truncated:
             return f"it ended after {step + 1} steps"
     same = all(

@@ -46,29 +46,29 @@ class Plan:
         """The configuration with what was chosen written in place of `auto`."""
         return dataclasses.replace(
             config,
-            simulators=self.backend,
+            env_backend=self.backend,
             processes=self.processes,
             alternate="on" if self.groups == 2 else "off",
         )
 
 
 def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
-    """The schema of the environment, from one instance of it. SimulatorError if it cannot be made."""
+    """The schema of the environment, from one instance of it. EnvError if it cannot be made."""
     name = f"environment {source.name}"
     with (
         as_error(EnvError, f"{name} could not be made"),
         within(_MAKE_DEADLINE, lambda: 0, f"{name} hangs when it is made"),
         running(name),
     ):
-        simulator = make_step_env(source, atari)
-        simulator.close()
-        return simulator.spec
+        env = make_step_env(source, atari)
+        env.close()
+        return env.spec
 
 
 def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
-    """Seconds that one simulator takes for a step with random actions, resets included.
+    """Seconds that one env takes for a step with random actions, resets included.
 
-    SimulatorError if it fails, or if a reset or a step takes longer than `timeout` seconds.
+    EnvError if it fails, or if a reset or a step takes longer than `timeout` seconds.
     """
     name, when = f"environment {source.name}", "when its speed was measured with random actions"
     what = f"{name} failed {when}"
@@ -77,23 +77,23 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
         as_error(EnvError, what),
         within(timeout, record.progress.tobytes, f"{what}: it counts as hung", " (--env-timeout)"),
     ):
-        simulator = make_step_env(source, atari)
+        env = make_step_env(source, atari)
         try:
-            return _time_step(simulator, record)
+            return _time_step(env, record)
         finally:
-            simulator.close()
+            env.close()
 
 
-def _time_step(simulator: StepEnv, record: Record) -> float:
+def _time_step(env: StepEnv, record: Record) -> float:
     rng = np.random.default_rng(0)
-    rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
-    actions = simulator.spec.action.sample(rng, 64)
-    actions = actions.tolist() if simulator.spec.action.kind == "discrete" else actions
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in env.spec.observation.values()]
+    actions = env.spec.action.sample(rng, 64)
+    actions = actions.tolist() if env.spec.action.kind == "discrete" else actions
     ended, done = False, 0
 
     def reset() -> None:
         record.resets(done)
-        simulator.reset(done, rows, 0)
+        env.reset(done, rows, 0)
         record.steps(done)
 
     def chunk() -> float:
@@ -102,7 +102,7 @@ def _time_step(simulator: StepEnv, record: Record) -> float:
         while (elapsed := time.perf_counter() - begin) < _PROBE_SECONDS / _CHUNKS or steps < 2:
             if ended:
                 reset()
-            _, terminated, truncated, _ = simulator.step(actions[done % 64], rows, 0)
+            _, terminated, truncated, _ = env.step(actions[done % 64], rows, 0)
             ended, steps, done = terminated or truncated, steps + 1, done + 1
             record.progress[2] = done
         return elapsed / steps
@@ -144,15 +144,15 @@ def _on_different_cores(pid: int) -> Iterator[None]:
 
 def plan(source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, units: int = 1) -> Plan:
     """Chooses what `config` leaves open, for one of `units` that share the cores. `accelerators` get a core each."""
-    if config.simulators == "atari" and not source.is_atari:
+    if config.env_backend == "atari" and not source.is_atari:
         raise UsageError(
-            f"--simulators atari is for Atari games, and {source.name} is none: use auto, in-process or workers"
+            f"--env-backend atari is for Atari games, and {source.name} is none: use auto, in-process or workers"
         )
     cores = (len(allowed_cores()) - accelerators) // units
-    if config.simulators == "in-process":
+    if config.env_backend == "in-process":
         return _in_process(config, "as asked")
     reason = "as asked"
-    if config.simulators == "auto":
+    if config.env_backend == "auto":
         if cores < 2 and not accelerators and config.processes == 0:
             return _in_process(
                 config, "there is one core" if units == 1 else "a learner has one core at most"
@@ -160,8 +160,8 @@ def plan(source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators:
         worth, reason = _worth_processes(source, config, atari, cores)
         if not worth and config.processes == 0:
             return _in_process(config, reason)
-    alternate = config.alternate != "off" and config.num_simulators >= 2
-    processes = config.processes or min(config.num_simulators, max(cores, 1))
+    alternate = config.alternate != "off" and config.num_envs >= 2
+    processes = config.processes or min(config.num_envs, max(cores, 1))
     groups = 2 if alternate else 1
     return Plan("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
 
@@ -176,7 +176,7 @@ def _worth_processes(
         if config.on_env_error == "stop":
             raise
         return True, f"it is kept apart: {error}"
-    share = step * config.num_simulators / max(1, min(cores, config.num_simulators))
+    share = step * config.num_envs / max(1, min(cores, config.num_envs))
     reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
     return share >= _WORTH * hand_over, reason
 
@@ -193,12 +193,12 @@ def make_vector_envs(
     stacks: bool = False,
     actions_until: ActionsUntil = lambda b, t: None,
 ) -> VectorEnvs:
-    """The simulators of a plan, with a trajectory slot of `steps` rows.
+    """The envs of a plan, with a trajectory slot of `steps` rows.
 
     `stacks` as in `Trajectory`; `actions_until` as in `WorkerEnvs`.
     """
     if plan.backend == "in-process":
-        trajectory = Trajectory(spec, steps, settings.simulation.num_simulators, None, stacks)
+        trajectory = Trajectory(spec, steps, settings.simulation.num_envs, None, stacks)
         return InProcessEnvs(settings, trajectory, plan.groups)
     from veldt.envs.workers import WorkerEnvs
 

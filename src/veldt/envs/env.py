@@ -1,4 +1,4 @@
-"""One simulator: a game that can be reset with a seed, stepped, and written into a row."""
+"""One env: a game that can be reset with a seed, stepped, and written into a row."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from veldt.errors import UsageError, contained
 class StepperSettings:
     """All that a stepper needs besides its slot; sent to worker processes.
 
-    `first` is the number in the run of the first of its simulators, which have numbers of their own beside others'.
-    `seeds` are those of each simulator's first episodes, where they are given and do not follow from `run_seed`.
+    `first` is the number in the run of the first of its envs, which have numbers of their own beside others'.
+    `seeds` are those of each env's first episodes, where they are given and do not follow from `run_seed`.
     """
 
     source: EnvSource
@@ -31,7 +31,7 @@ class StepperSettings:
     seeds: tuple[tuple[int, ...], ...] = ()
 
     def seed(self, b: int, episode: int) -> int:
-        """The seed with which simulator `b` resets its `episode`-th episode."""
+        """The seed with which env `b` resets its `episode`-th episode."""
         given = self.seeds[b] if self.seeds else ()
         return given[episode] if episode < len(given) else episode_seed(self.run_seed, b, episode)
 
@@ -54,7 +54,7 @@ class StepEnv(Protocol):
         """Continues from what `save` returned, in any process."""
 
     def render(self) -> np.ndarray:
-        """The present picture, uint8 [H, W, 3]; needs `make_simulator(render=True)`."""
+        """The present picture, uint8 [H, W, 3]; needs `make_env(render=True)`."""
 
     def action_names(self) -> list[str]:
         """Of discrete actions, NOOP or UPRIGHTFIRE; empty where they have none."""
@@ -129,7 +129,7 @@ def _count_message(call: str, got: Any, expected: int) -> str:
 
 
 def make_step_env(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> StepEnv:
-    """The native simulator for an Atari game, the Gymnasium one for everything else."""
+    """The native env for an Atari game, the Gymnasium one for everything else."""
     if source.is_atari:
         from veldt.envs.atari import NativeAtari
 

@@ -1,4 +1,4 @@
-"""Simulators in the calling process: for debugging, for tests, and for environments faster than a hand-over."""
+"""Envs in the calling process: for debugging, for tests, and for environments faster than a hand-over."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from veldt.runtime.watchdog import Watchdog
 
 
 class VectorEnvs(Protocol):
-    """All simulators of a sampler: groups of them are stepped through the rows of a trajectory slot.
+    """All envs of a sampler: groups of them are stepped through the rows of a trajectory slot.
 
-    `groups` are the slices of simulators that step together. `step` only begins a step; `wait` returns when it is
-    done. Errors of environments are raised by `wait` (and by the rarer calls) as SimulatorError.
+    `groups` are the slices of envs that step together. `step` only begins a step; `wait` returns when it is
+    done. Errors of environments are raised by `wait` (and by the rarer calls) as EnvError.
     """
 
     trajectory: Trajectory
     groups: list[slice]
 
     def start(self) -> dict[int, ActionPrefix]:
-        """Begins everywhere; the random actions already played, by simulator (see `Stepper.start`)."""
+        """Begins everywhere; the random actions already played, by env (see `Stepper.start`)."""
 
     def step(self, group: int, t: int) -> None:
         """Begins step `t` of a group: from row t and its actions to row t + 1."""
 
     def wait(self, group: int, t: int) -> None:
-        """Returns when row t + 1 of a group is there. SimulatorError if an environment failed."""
+        """Returns when row t + 1 of a group is there. EnvError if an environment failed."""
 
     def reset_ended(self) -> None:
-        """Begins the resets of the simulators that were left out (wait-reset); `finish_resets` ends them."""
+        """Begins the resets of the envs that were left out (wait-reset); `finish_resets` ends them."""
 
     def carry_over(self) -> None:
         """Makes the trajectory's last row the first: the next rollout begins where this one ended."""
@@ -45,16 +45,16 @@ class VectorEnvs(Protocol):
         """Waits for `reset_ended`, and puts the first observations into the first row."""
 
     def save(self) -> dict[int, bytes]:
-        """Saved states by simulator; those without one are rebuilt from their actions."""
+        """Saved states by env; those without one are rebuilt from their actions."""
 
     def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
-        """Puts all simulators back to where the slot's first row has them; returns what could not be continued."""
+        """Puts all envs back to where the slot's first row has them; returns what could not be continued."""
 
     def notes(self) -> list[str]:
         """Sentences about restarts since the last call."""
 
     def close(self) -> None:
-        """Ends all simulators, and the processes they ran in."""
+        """Ends all envs, and the processes they ran in."""
 
 
 class InProcessEnvs:

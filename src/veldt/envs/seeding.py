@@ -1,6 +1,6 @@
-"""Every random number of a run, as a pure function of (run seed, simulator, episode or step).
+"""Every random number of a run, as a pure function of (run seed, env, episode or step).
 
-Nothing here has state. A simulator's seeds and its action noise depend on which simulator it is and where in its own
+Nothing here has state. An env's seeds and its action noise depend on which env it is and where in its own
 history it stands, never on the process or batch it happens to share; so neither the number of workers, nor the
 grouping, nor a restart in the middle can change them.
 """
@@ -21,9 +21,9 @@ def derive_seed(run_seed: int, stream: int, *index: int) -> int:
     return int(np.random.SeedSequence([run_seed, stream, *index]).generate_state(1)[0] >> 1)
 
 
-def episode_seed(run_seed: int, simulator: int, episode: int, stream: int = EPISODE) -> int:
-    """The seed with which `simulator` resets its `episode`-th episode."""
-    return derive_seed(run_seed, stream, simulator, episode)
+def episode_seed(run_seed: int, env: int, episode: int, stream: int = EPISODE) -> int:
+    """The seed with which `env` resets its `episode`-th episode."""
+    return derive_seed(run_seed, stream, env, episode)
 
 
 def _mix(bits: np.ndarray) -> np.ndarray:
@@ -33,20 +33,20 @@ def _mix(bits: np.ndarray) -> np.ndarray:
     return bits ^ (bits >> np.uint64(31))
 
 
-def uniform(run_seed: int, stream: int, simulator: np.ndarray, step: np.ndarray, count: int) -> np.ndarray:
-    """Uniform noise in the open interval (0, 1) by simulator and step.
+def uniform(run_seed: int, stream: int, env: np.ndarray, step: np.ndarray, count: int) -> np.ndarray:
+    """Uniform noise in the open interval (0, 1) by env and step.
 
     Args:
-        simulator: int [B], indices of simulators.
-        step: int [T], the simulators' own step counters (each from the start of the run).
+        env: int [B], indices of envs.
+        step: int [T], the envs' own step counters (each from the start of the run).
         count: numbers per step.
 
     Returns:
-        float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, simulator[b], step[t], k) alone.
+        float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, env[b], step[t], k) alone.
     """
     with np.errstate(over="ignore"):
         key = _mix(np.array((run_seed * 8 + stream) % 2**64, np.uint64) + _GOLDEN)
-        key_B = _mix(key ^ (np.asarray(simulator, np.uint64) + np.uint64(1)) * _GOLDEN)
+        key_B = _mix(key ^ (np.asarray(env, np.uint64) + np.uint64(1)) * _GOLDEN)
         key_TB = _mix(key_B[None] ^ (np.asarray(step, np.uint64)[:, None] + np.uint64(1)) * _MIX_1)
         bits = _mix(key_TB[..., None] ^ (np.arange(1, count + 1, dtype=np.uint64) * _MIX_2))
     # 23 bits and a half: exactly representable in float32, and never 0 or 1, so that logarithms stay finite.

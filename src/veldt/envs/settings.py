@@ -1,4 +1,4 @@
-"""Settings of simulation: how many simulators, where they run, and what is done at resets and failures."""
+"""Settings of simulation: how many envs, where they run, and what is done at resets and failures."""
 
 from __future__ import annotations
 
@@ -43,39 +43,39 @@ class AtariConfig:
 class EnvConfig:
     """How the environment is simulated."""
 
-    simulators: Literal["auto", "in-process", "workers", "atari"] = "auto"
-    """Where simulators run; auto measures this environment on this machine and says what it chose."""
-    num_simulators: Annotated[int, Unit("simulators")] = 16
-    """How many simulators step together (the batch's width)."""
+    env_backend: Literal["auto", "in-process", "workers", "atari"] = "auto"
+    """Where envs run; auto measures this environment on this machine and says what it chose."""
+    num_envs: Annotated[int, Unit("envs")] = 16
+    """How many envs step together (the batch's width)."""
     processes: Annotated[int, Unit("processes")] = 0
-    """Simulator processes; 0 chooses by the cores that may be used. Not with --simulators in-process."""
+    """Env processes; 0 chooses by the cores that may be used. Not with --env-backend in-process."""
     alternate: Literal["auto", "on", "off"] = "auto"
     """Two alternating groups, so that one steps while the other awaits its actions."""
     resets: Literal["mid-batch", "wait"] = "mid-batch"
     """When finished games are reset: at once, or in the optimisation pause (left out, masked, until then)."""
-    decorrelate: Annotated[int, Unit("steps")] = 0
-    """At the start, each simulator plays a random number of random steps, up to this many."""
+    random_start_steps: Annotated[int, Unit("steps")] = 0
+    """At the start, each env plays a random number of random steps, up to this many."""
     on_env_error: Literal["stop", "restart"] = "stop"
-    """What a failing environment does to the run: end it with its traceback, or restart that simulator."""
+    """What a failing environment does to the run: end it with its traceback, or restart that env."""
     env_timeout: Annotated[float, Unit("seconds")] = 60.0
     """A step or reset that takes longer counts as hung."""
 
     def __post_init__(self) -> None:
         check_values(self)
-        if self.num_simulators < 1:
-            raise UsageError(f"--num-simulators is {self.num_simulators}: it must be at least 1")
-        if self.processes < 0 or self.processes > self.num_simulators:
+        if self.num_envs < 1:
+            raise UsageError(f"--num-envs is {self.num_envs}: it must be at least 1")
+        if self.processes < 0 or self.processes > self.num_envs:
             raise UsageError(
-                f"--processes is {self.processes}: it must be between 0 (automatic) and the number of simulators, "
-                f"{self.num_simulators}"
+                f"--processes is {self.processes}: it must be between 0 (automatic) and the number of envs, "
+                f"{self.num_envs}"
             )
-        if self.processes and self.simulators == "in-process":
+        if self.processes and self.env_backend == "in-process":
             raise UsageError(
-                f"--processes is {self.processes}, and --simulators in-process has none: leave one of them out"
+                f"--processes is {self.processes}, and --env-backend in-process has none: leave one of them out"
             )
         if self.env_timeout <= 0:
             raise UsageError(f"--env-timeout is {self.env_timeout}: it must be more than 0 seconds")
-        if self.decorrelate < 0:
-            raise UsageError(f"--decorrelate is {self.decorrelate}: it must be 0 or more")
-        if self.alternate == "on" and self.num_simulators < 2:
-            raise UsageError("--alternate on needs at least 2 simulators, to form two groups")
+        if self.random_start_steps < 0:
+            raise UsageError(f"--random_start_steps is {self.random_start_steps}: it must be 0 or more")
+        if self.alternate == "on" and self.num_envs < 2:
+            raise UsageError("--alternate on needs at least 2 envs, to form two groups")

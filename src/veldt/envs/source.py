@@ -86,7 +86,7 @@ def resolve(
 
     Raises:
         UsageError: an id or function is unknown (with a suggestion), or `kwargs` would not be read.
-        SimulatorError: its module failed when it was imported.
+        EnvError: its module failed when it was imported.
     """
     if not isinstance(env, str):
         if not callable(env):

@@ -1,4 +1,4 @@
-"""What a simulator takes and gives: arrays with a declared schema, whatever the environment's spaces look like."""
+"""What an env takes and gives: arrays with a declared schema, whatever the environment's spaces look like."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from veldt.errors import UsageError
 class ArraySpec:
     """One array of an observation.
 
-    `shape` is what a simulator writes at each step; with `stack > 1` the network sees the last `stack` of them along a
+    `shape` is what an env writes at each step; with `stack > 1` the network sees the last `stack` of them along a
     new first axis (single frames are stored, stacks are made when they are used).
     """
 

@@ -12,7 +12,7 @@ _CLEAR = np.array([[name == "valid"] for name in STEP_FLAGS])  # a step's flags 
 
 
 class StepRows(NamedTuple):
-    """Row t and row t + 1 of a slot, cut to some simulators once and not at every step."""
+    """Row t and row t + 1 of a slot, cut to some envs once and not at every step."""
 
     flags: np.ndarray
     ended: np.ndarray
@@ -27,7 +27,7 @@ class StepRows(NamedTuple):
     next_floats: list[np.ndarray]  # those that may hold NaN, flat
 
     def clear(self) -> None:
-        """An ordinary step of every simulator, before anything has happened in it."""
+        """An ordinary step of every env, before anything has happened in it."""
         self.flags[...] = _CLEAR
         np.add(self.age, 1, out=self.next_age)
         self.next_ended.fill(False)
@@ -35,7 +35,7 @@ class StepRows(NamedTuple):
 
 
 def step_rows(slot: Trajectory, t: int, part: slice) -> StepRows:
-    """The views of step `t`, simulators `part`."""
+    """The views of step `t`, envs `part`."""
     observation = slot.rows(t + 1, part)
     return StepRows(
         flags=slot.flags[t, :, part],

@@ -1,4 +1,4 @@
-"""Steps a block of simulators through a trajectory slot: resets, checks, failures. The same in every process."""
+"""Steps a block of envs through a trajectory slot: resets, checks, failures. The same in every process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from veldt.errors import EnvError, described
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
 from veldt.runtime.cores import yield_core
 
-# Inference may be waiting for this core, with all other simulators waiting for it; so a worker whose steps take this
+# Inference may be waiting for this core, with all other envs waiting for it; so a worker whose steps take this
 # many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
 _SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
@@ -29,14 +29,14 @@ _FOR_EVER = "failed in the first step of ten episodes in a row, the last time wi
 
 
 class Stepper:
-    """The simulators `part` of the run.
+    """The envs `part` of the run.
 
-    Stepping is single-threaded and in order. `progress` int64 [4] is written before a simulator is touched, so that
-    whoever waits can name the one that hangs: the simulator, the episode if it begins one, the number of rows, and one
+    Stepping is single-threaded and in order. `progress` int64 [4] is written before an env is touched, so that
+    whoever waits can name the one that hangs: the env, the episode if it begins one, the number of rows, and one
     that grows with the steps that fill none (decorrelation, replay), so that much work does not look like a hang.
 
     Args:
-        episodes: where each simulator's seed is written, and the number of rows when its episode began; see
+        episodes: where each env's seed is written, and the number of rows when its episode began; see
             `runtime.activity.Record`. None where nobody reads it.
         offers_core: whether another process infers, and may be waiting for this one's core.
     """
@@ -63,22 +63,22 @@ class Stepper:
         self._discrete = slot.spec.action.kind == "discrete"
         self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
         self._notes: list[str] = []
-        self._simulators: list[StepEnv] = []
+        self._envs: list[StepEnv] = []
         self._step_rows = [step_rows(slot, t, part) for t in range(slot.steps)]
         for index in range(part.stop - part.start):
             self._touch(self._first + index, 0)
             try:
-                self._simulators.append(self._make(index))
+                self._envs.append(self._make(index))
             except Exception as error:
                 raise self._error(index, "could not be made", error) from error
 
     def start(self) -> dict[int, ActionPrefix]:
-        """Begins the first episode of every simulator and plays its random decorrelation steps (section 5.2).
+        """Begins the first episode of every env and plays its random decorrelation steps (section 5.2).
 
-        Returns, by simulator, what led to its first row.
+        Returns, by env, what led to its first row.
         """
         prefixes = {}
-        for index in range(len(self._simulators)):
+        for index in range(len(self._envs)):
             try:
                 prefixes[self._first + index] = self._begin(index)
             except Exception as error:
@@ -94,20 +94,18 @@ class Stepper:
         # Python ints step faster than numpy's.
         actions: Any = row.action.tolist() if self._discrete else row.action
         rows, reward, ended = row.next_observation, row.reward, row.ended.tolist()
-        progress, simulators, first = self._progress, self._simulators, self._first
+        progress, envs, first = self._progress, self._envs, self._first
         slow, begin = self._slow, time.perf_counter()
         progress[2] = self._rows_done = self._rows_done + 1
         index = 0
-        while index < len(simulators):  # entered again only after a failure that was restarted
+        while index < len(envs):  # entered again only after a failure that was restarted
             try:
-                for index in range(index, len(simulators)):  # noqa: B020 - resumes where it failed
+                for index in range(index, len(envs)):  # noqa: B020 - resumes where it failed
                     progress[0] = first + index
                     if ended[index]:
-                        self._phantom(index, t, rows)
+                        self._reset_step(index, t, rows)
                         continue
-                    gained, terminated, truncated, life_lost = simulators[index].step(
-                        actions[index], rows, index
-                    )
+                    gained, terminated, truncated, life_lost = envs[index].step(actions[index], rows, index)
                     reward[index] = gained
                     if slow:
                         yield_core()
@@ -119,14 +117,14 @@ class Stepper:
                     progress[1] = row.episode[index]
                 self._failed(index, t, error)
                 index += 1
-        self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(simulators)
+        self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(envs)
         # A sum of squares is NaN if and only if a number is: the quickest way to ask.
         if any(math.isnan(flat.dot(flat)) for flat in (reward, *row.next_floats)):
             self._mend_numbers(t, rows)
         self._slot.stack(t + 1, self._part)
 
     def reset_ended(self) -> None:
-        """Wait-reset: resets the simulators left out of the last rows, into the slot's `fresh` observations."""
+        """Wait-reset: resets the envs left out of the last rows, into the slot's `fresh` observations."""
         last = self._slot.steps
         self._progress[3] += 1
         rows = [array[self._part] for array in self._slot.fresh.values()]
@@ -148,21 +146,21 @@ class Stepper:
         return notes
 
     def save(self) -> dict[int, bytes]:
-        """States of the simulators that have one to save."""
-        states = {self._first + i: simulator.save() for i, simulator in enumerate(self._simulators)}
+        """States of the envs that have one to save."""
+        states = {self._first + i: env.save() for i, env in enumerate(self._envs)}
         return {b: state for b, state in states.items() if state is not None}
 
     def rebuild(self, unfinished: Mapping[int, Unfinished], t: int) -> list[str]:
-        """Puts every simulator back to where row `t` has it. Returns what could not be continued, in sentences."""
+        """Puts every env back to where row `t` has it. Returns what could not be continued, in sentences."""
         slot, notes = self._slot, []
-        for index, simulator in enumerate(self._simulators):
+        for index, env in enumerate(self._envs):
             b = self._first + index
             if slot.ended[t, b]:
                 continue  # its next step is a reset anyway
             self._touch(b, int(slot.episode[t, b]))
             how = unfinished.get(b, Unfinished())
             if how.state is not None:
-                simulator.restore(how.state)
+                env.restore(how.state)
                 self._seed_of[b] = self._settings.seed(b, int(slot.episode[t, b]))
                 self._began[b] = self._rows_done - slot.age[t, b]
                 continue
@@ -173,21 +171,21 @@ class Stepper:
                 slot.ended[t, b] = True
             if difference is not None:
                 notes.append(
-                    f"simulator {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions "
+                    f"env {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions "
                     f"({difference}): the environment is not deterministic, so it begins a new episode"
                 )
         slot.stack(t, self._part)
         return notes
 
     def close(self) -> None:
-        for index in range(len(self._simulators)):
+        for index in range(len(self._envs)):
             self._close(index)
 
     def _close(self, index: int) -> None:
         self._progress[0] = b = self._first + index
         self._began[b] = CLOSING
         with contextlib.suppress(Exception):
-            self._simulators[index].close()
+            self._envs[index].close()
 
     def _make(self, index: int) -> StepEnv:
         b = self._first + index
@@ -202,10 +200,10 @@ class Stepper:
 
     def _begin(self, index: int) -> ActionPrefix:
         """Plays the first random steps; returns those that led to the first row."""
-        b, slot, simulator = self._first + index, self._slot, self._simulators[index]
+        b, slot, env = self._first + index, self._slot, self._envs[index]
         seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
         rng = np.random.Generator(np.random.Philox(seed))
-        most = self._settings.simulation.decorrelate
+        most = self._settings.simulation.random_start_steps
         steps = int(rng.integers(0, most + 1)) if most else 0
         actions = slot.spec.action.sample(rng, steps)
         begin, score = 0, 0.0
@@ -213,7 +211,7 @@ class Stepper:
         for step, action in enumerate(actions):
             self._tick(b)
             self._shift_history(index)
-            reward, terminated, truncated, _ = simulator.step(action, self._rows(0), index)
+            reward, terminated, truncated, _ = env.step(action, self._rows(0), index)
             self._check_observation(self._rows(0), index)
             score += float(np.float32(reward))  # as rows hold it
             if np.isnan(score):
@@ -235,11 +233,11 @@ class Stepper:
         self._touch(b, episode)
         seed = self._settings.seed(b, episode)
         self._seed_of[b], self._began[b] = seed, RESETTING
-        self._simulators[index].reset(seed, rows, index)
+        self._envs[index].reset(seed, rows, index)
         self._began[b] = self._rows_done
         self._check_observation(rows, index)
 
-    def _phantom(self, index: int, t: int, rows: list[np.ndarray]) -> None:
+    def _reset_step(self, index: int, t: int, rows: list[np.ndarray]) -> None:
         """The step after an episode's last observation: a reset now, or nothing until the pause."""
         slot, b = self._slot, self._first + index
         slot.valid[t, b], slot.reward[t, b] = False, 0.0
@@ -276,7 +274,7 @@ class Stepper:
         self._failed(index, t, ValueError(what))
 
     def _failed(self, index: int, t: int, error: Exception) -> None:
-        """A simulator failed in step `t`: ends the run, or cuts its trajectory off and restarts it."""
+        """An env failed in step `t`: ends the run, or cuts its trajectory off and restarts it."""
         b = self._first + index
         age = int(self._slot.age[t, b])
         if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b]), age):
@@ -286,7 +284,7 @@ class Stepper:
         self.cut_off(b, t)
 
     def _replace(self, index: int, what: str, error: Exception, t: int) -> None:
-        """Ends the run, or puts a new simulator in the place of one that failed; its next episode begins in row `t`."""
+        """Ends the run, or puts a new env in the place of one that failed; its next episode begins in row `t`."""
         episode = int(self._progress[1]) + 1
         self._renew(index, what, error)
         try:
@@ -301,12 +299,12 @@ class Stepper:
         self._close(index)
         self._slot.restarts[self._first + index] += 1
         try:
-            self._simulators[index] = self._make(index)
+            self._envs[index] = self._make(index)
         except Exception as again:
             raise self._error(index, _AGAIN, again) from again
 
     def cut_off(self, b: int, t: int) -> None:
-        """Makes step `t` of simulator `b` a phantom, and step t-1, if of the same episode, the trajectory's end."""
+        """Makes step `t` of env `b` a reset step, and step t-1, if of the same episode, the trajectory's end."""
         slot = self._slot
         slot.valid[t, b], slot.reward[t, b] = False, 0.0
         slot.terminated[t, b] = slot.truncated[t, b] = slot.life_lost[t, b] = False
@@ -320,7 +318,7 @@ class Stepper:
         self._seed_of[b], self._began[b] = seed, RESETTING
         try:
             return replay(
-                self._simulators[index],
+                self._envs[index],
                 seed,
                 self._ticking(b, actions),
                 self._slot.rows(t, self._part),
@@ -330,7 +328,7 @@ class Stepper:
             # Another course of the game may be one in which an action is an error.
             self._close(index)
             try:
-                self._simulators[index] = self._make(index)
+                self._envs[index] = self._make(index)
             except Exception as again:
                 raise self._error(index, "could not be made", again) from again
             return described(error)

@@ -1,21 +1,21 @@
-"""The slot into which simulators write and from which the learner reads: `[T+1, B]`, preallocated, written once.
+"""The slot into which envs write and from which the learner reads: `[T+1, B]`, preallocated, written once.
 
 Row t holds the observation before step t; step t fills row t of everything else and the observation of row t+1. A row
 is all there is to know: stepping is a function from row t to row t+1 (besides what the environments themselves hold).
 
     observation  [T+1, B, ...]   single frames where the network sees a stack: `stack - 1` rows of history come before
     age          [T+1, B] int32  steps since the episode's first observation (0 begins an episode)
-    ended        [T+1, B] bool   the observation is an episode's last: the simulator needs a reset
-    episode      [T+1, B] int64  number of the episode, by simulator
+    ended        [T+1, B] bool   the observation is an episode's last: the env needs a reset
+    episode      [T+1, B] int64  number of the episode, by env
     action       [T, B, ...]     as the policy chose it (see `ActionSpec`)
     reward       [T, B] float32  raw, never clipped
     terminated, truncated, life_lost [T, B] bool
-    cut          [T, B] bool     the simulator was restarted after this step: a trajectory's end, but no game's
-    valid        [T, B] bool     False for the phantom step that resets a simulator: no loss or return may use it
+    cut          [T, B] bool     the env was restarted after this step: a trajectory's end, but no game's
+    valid        [T, B] bool     False for the reset step that resets an env: no loss or return may use it
     version      [T, B] int64    policy version that chose the action
     stacks       [R, B, H, W, K] uint8, where asked for: the stack of frames of row t, at t % R, as networks take it
 
-Stacks are made by whoever makes the row, so that the work is shared out as the simulators are; R is T + 1 while that is
+Stacks are made by whoever makes the row, so that the work is shared out as the envs are; R is T + 1 while that is
 small (then they serve learning, too) and else 2: a row's, while the next is made.
 """
 
@@ -70,7 +70,7 @@ class Rows:
         self.steps, self.width = self.reward.shape
 
     def part(self, part: slice) -> Rows:
-        """The same rows of these simulators alone: views."""
+        """The same rows of these envs alone: views."""
         arrays = {f"observation/{name}": array[:, part] for name, array in self.observation.items()}
         arrays |= {
             name: getattr(self, name)[:, part] for name in (*ROW_FIELDS, "action", "reward", "version")
@@ -88,7 +88,7 @@ class Rows:
 class Trajectory(Rows):
     """See the module's text. `restarts` int64 [B] counts restarts since the start.
 
-    Simulators that are reset in the pause put their observations into `fresh` and their episodes into `fresh_episode`
+    Envs that are reset in the pause put their observations into `fresh` and their episodes into `fresh_episode`
     int64 [B], until the rows may change.
 
     Args:
@@ -134,11 +134,11 @@ class Trajectory(Rows):
         self._name_arrays()
 
     def rows(self, t: int, part: slice) -> list[np.ndarray]:
-        """The observation arrays of row `t`, simulators `part`: views to write to, one a field."""
+        """The observation arrays of row `t`, envs `part`: views to write to, one a field."""
         return [array[self.history + t, part] for array in self.observation.values()]
 
     def stack(self, t: int, part: slice) -> None:
-        """Makes the stacks of row `t`, simulators `part`, from its frames."""
+        """Makes the stacks of row `t`, envs `part`, from its frames."""
         for name, array in self.stacks.items():
             from veldt.envs.stacks import slot_frames, write_stacks
 
@@ -151,7 +151,7 @@ class Trajectory(Rows):
     def carry_over(self, part: slice = slice(None)) -> None:
         """Makes the last row (with its history) the first: the next batch begins where this one ended.
 
-        `part` are the simulators of which it has ended; by default, all.
+        `part` are the envs of which it has ended; by default, all.
         """
         for array in self.observation.values():
             array[: self.history + 1, part] = array[self.steps :, part]
@@ -161,7 +161,7 @@ class Trajectory(Rows):
             array[0, part] = array[self.steps % len(array), part]
 
     def finish_resets(self) -> None:
-        """Puts the observations of simulators that were reset in the pause into the first row."""
+        """Puts the observations of envs that were reset in the pause into the first row."""
         ended = np.flatnonzero(self.ended[0])
         for name, array in self.observation.items():
             array[self.history, ended] = self.fresh[name][ended]

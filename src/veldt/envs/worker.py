@@ -1,4 +1,4 @@
-"""The loop of a simulator process: take the next command of any group, do it, say so."""
+"""The loop of an env process: take the next command of any group, do it, say so."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WorkerArgs:
 def run(
     pipe: Connection, wiring: WorkerArgs, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
 ) -> None:
-    """Entry point of the process. `parts` are its simulators of each group."""
+    """Entry point of the process. `parts` are its envs of each group."""
     leave_signals_to_parent()
     pin(wiring.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -110,7 +110,7 @@ def _answer(steppers: Sequence[Stepper], message: bytes) -> bytes:
 
 def _failure(error: Exception) -> bytes:
     if isinstance(error, EnvError):
-        known = {"simulator": error.simulator, "seed": error.seed, "details": error.details}
+        known = {"env": error.env, "seed": error.seed, "details": error.details}
         return pack({"error": str(error), **known})
     return pack({"error": described(error), "details": traceback.format_exc()})
 

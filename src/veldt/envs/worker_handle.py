@@ -34,13 +34,13 @@ def make_board(workers: int, context: ForkServerContext) -> SharedArrays:
 
 
 class WorkerHandle:
-    """One process, with its simulators of each group.
+    """One process, with its envs of each group.
 
     Args:
         index: its number; row `index` of `board` is its own.
         core: which it is fixed to.
         spin_s: how long it looks for its next command before it sleeps.
-        parts: its simulators of each group.
+        parts: its envs of each group.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class WorkerHandle:
         self._turn, self._trace = 0, -1
         self._go, self._done = context.Semaphore(0), [context.Semaphore(0) for _ in parts]
         wiring = WorkerArgs(index, board, self._go, self._done, core, spin_s)
-        name = f"simulator process {index}"
+        name = f"env process {index}"
         self._child = Child(context, name, worker.run, wiring, settings, slot, parts)
 
     def await_ready(self) -> None:
-        """Waits until all environments are made. SimulatorError if one cannot be."""
+        """Waits until all environments are made. EnvError if one cannot be."""
         message = self._child.receive(_START_DEADLINE + self._settings.simulation.env_timeout)
         if message is None or "error" in (header := unpack(message)[0]):
             raise self.failure(message)
@@ -107,7 +107,7 @@ class WorkerHandle:
         self.post(CALL)
 
     def reply(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Waits for the answer to a call. SimulatorError if it is one, or if the process died or hangs."""
+        """Waits for the answer to a call. EnvError if it is one, or if the process died or hangs."""
         message = self._awaited(self._child.receive)
         if message is None:
             raise self.failure()
@@ -117,11 +117,11 @@ class WorkerHandle:
         return header, arrays
 
     def failure(self, message: bytes | None = None) -> EnvError:
-        """What became of the process, or what it said in `message`, naming environment, simulator and seed."""
+        """What became of the process, or what it said in `message`, naming environment, env and seed."""
         if message is None:
             message = self._child.receive(0.5)
         if message is not None and "error" in (header := unpack(message)[0]):
-            known = {key: header[key] for key in ("simulator", "seed", "details") if key in header}
+            known = {key: header[key] for key in ("env", "seed", "details") if key in header}
             return EnvError(header["error"], **known)
         b, episode = self._progress[:2].tolist()
         command, row = self.pending.get(self._group_of(b), (CALL, 0))
@@ -145,7 +145,7 @@ class WorkerHandle:
         """What `attempt` returns, given a deadline in seconds; nothing (false) if the process died or hangs."""
         before = self._progress.copy()
         while not (result := attempt(self._settings.simulation.env_timeout)):
-            # The deadline is for one simulator: a process still moving through its simulators is slow, not hung.
+            # The deadline is for one env: a process still moving through its envs is slow, not hung.
             now = self._progress.copy()
             if not self.alive or np.array_equal(now, before):
                 break

@@ -1,7 +1,7 @@
-"""Simulators in worker processes: n processes of m simulators each (section 4.1 and figure 1 of Stooke & Abbeel).
+"""Envs in worker processes: n processes of m envs each (section 4.1 and figure 1 of Stooke & Abbeel).
 
 Actions and rows live in shared memory; a semaphore each way says whose turn it is. Each process is fixed to one core
-and steps its simulators one after the other, so that a slow step of one is averaged over m. It serves every group:
+and steps its envs one after the other, so that a slow step of one is averaged over m. It serves every group:
 while one group's actions are computed it steps the other's, so that a core never waits for a hand-over.
 """
 
@@ -29,21 +29,21 @@ _PRELOAD = ["veldt.envs.worker", "gymnasium"]
 
 
 def context_for(settings: StepperSettings) -> ForkServerContext:
-    """The context whose server has the simulator's modules already loaded.
+    """The context whose server has the env's modules already loaded.
 
-    Torch is not among them: simulators do not need it, and a server that loads it keeps every run waiting for a second.
+    Torch is not among them: envs do not need it, and a server that loads it keeps every run waiting for a second.
     """
     atari = ["veldt.envs.atari", "veldt.envs.stacks"]
     return forkserver(_PRELOAD + (atari if settings.source.is_atari else []))
 
 
 class WorkerEnvs:
-    """See `Simulators`.
+    """See `Envs`.
 
     Args:
         cores: the core of each process; its length is the number of processes.
         spin_s: see `WorkerHandle`.
-        actions_until: what simulators are rebuilt from when their process died.
+        actions_until: what envs are rebuilt from when their process died.
         stacks: see `Trajectory`.
     """
 
@@ -60,7 +60,7 @@ class WorkerEnvs:
     ) -> None:
         self._settings, self._spin_s, self._cores = settings, spin_s, list(cores)
         self._context = context_for(settings)
-        width = settings.simulation.num_simulators
+        width = settings.simulation.num_envs
         self.trajectory = Trajectory(spec, steps, width, self._context, stacks)
         self.groups = split(width, groups)
         self._board = make_board(len(self._cores), self._context)
@@ -70,7 +70,7 @@ class WorkerEnvs:
         self._patience = Patience()
         self._restarts_seen = 0
         self._row = [0] * groups  # the row each group is at
-        # (simulator, row) whose process was replaced in this rollout
+        # (env, row) whose process was replaced in this rollout
         self._culprits: set[tuple[int, int]] = set()
         self._workers: list[WorkerHandle] = []
         try:
@@ -81,7 +81,7 @@ class WorkerEnvs:
         except BaseException:
             self.close()
             raise
-        # Which workers have simulators of a group; by index, since a worker may be replaced.
+        # Which workers have envs of a group; by index, since a worker may be replaced.
         self._by_group = [
             [worker.index for worker in self._workers if _width(worker.parts[group])]
             for group in range(groups)
@@ -182,7 +182,7 @@ class WorkerEnvs:
 
     def _restart(self, index: int, failure: EnvError) -> None:
         """Replaces a process that died or hangs, unless its culprit did that before in the same row, or for ever."""
-        b = failure.simulator
+        b = failure.env
         row = self._row[self._group_of(b)]
         age, episode = int(self.trajectory.age[row, b]), int(self.trajectory.episode[row, b])
         if (b, row) in self._culprits or self._patience.is_over(b, episode, age):
@@ -191,8 +191,8 @@ class WorkerEnvs:
         self._recover(index, failure)
 
     def _recover(self, index: int, failure: EnvError) -> None:
-        """Puts a new process in the place of one, its simulators but the culprits back to their rows, and goes on."""
-        dead, slot, culprit = self._workers[index], self.trajectory, failure.simulator
+        """Puts a new process in the place of one, its envs but the culprits back to their rows, and goes on."""
+        dead, slot, culprit = self._workers[index], self.trajectory, failure.env
         dead.end(deadline_s=0.0)
         self._workers[index] = worker = self._start_worker(index, dead.parts)
         worker.await_ready()
@@ -219,10 +219,10 @@ class WorkerEnvs:
 
 
 def deal(groups: Sequence[slice], processes: int) -> list[list[slice]]:
-    """Shares the simulators of each group out among processes: [process][group], contiguous slices.
+    """Shares the envs of each group out among processes: [process][group], contiguous slices.
 
     A group's remainder goes to the processes after those that took the remainder of the group before, so that no
-    process has two simulators more than another, nor none while another has two.
+    process has two envs more than another, nor none while another has two.
     """
     shares: list[list[slice]] = [[] for _ in range(processes)]
     first = 0

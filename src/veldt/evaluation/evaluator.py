@@ -20,7 +20,7 @@ from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.observations import slot_observations
 
 _ROWS = 32  # steps between looks at which games are finished, at most
-_WIDTH = 4  # simulators of an evaluation by steps, where it is not known how long a game can be
+_WIDTH = 4  # envs of an evaluation by steps, where it is not known how long a game can be
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Evaluation:
 def play_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evaluation:
     """Plays `episodes` whole games.
 
-    Which games count is fixed before they are played (the first ones of each simulator): taking whichever finish first
+    Which games count is fixed before they are played (the first ones of each env): taking whichever finish first
     would favour short games.
     """
     return _evaluation(whole_episodes(agent, episodes, seed=seed, greedy=greedy))
 
 
 def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> list[Episode]:
-    """The games of `play_episodes`, in the order of their start; their simulators' seeds are of `run_seed_of(seed)`."""
-    width = min(episodes, agent.config.simulation.num_simulators)
+    """The games of `play_episodes`, in the order of their start; their envs' seeds are of `run_seed_of(seed)`."""
+    width = min(episodes, agent.config.envs.num_envs)
     wanted = [len(range(b, episodes, width)) for b in range(width)]
     with playing(agent, width, seed, greedy) as rows:
         return play_until(rows, episodes, lambda game: game.episode < wanted[game.env_index])
@@ -65,17 +65,17 @@ def play_steps(
 ) -> Evaluation:
     """Plays `steps`, of which the whole games count (Mnih et al. 2015: 125,000 steps, games of at most 27,000).
 
-    So few simulators share the steps that each has room for the longest game: a long game must be as likely to end in
+    So few envs share the steps that each has room for the longest game: a long game must be as likely to end in
     time as a short one. Ends at once, with the games so far, when `stopped` says so. What an environment that fails
     does is the run's `on_env_error`; a game that was cut off does not count.
     """
     longest = agent.config.atari.max_episode_steps if agent.source.is_atari else max(1, steps // _WIDTH)
-    width = max(1, min(steps // longest, agent.config.simulation.num_simulators))
+    width = max(1, min(steps // longest, agent.config.envs.num_envs))
     share = max(1, steps // width)
     # The stretch that comes nearest to filling the share.
     stretch = min(range(min(share, _ROWS // 2), min(share, _ROWS) + 1), key=lambda rows: share % rows)
     played: list[Episode] = []
-    on_error = agent.config.simulation.on_env_error
+    on_error = agent.config.envs.on_env_error
     with playing(agent, width, seed, greedy, stretch, on_error) as rows:
         for _ in range(share // stretch):
             played += next(rows)
@@ -99,15 +99,15 @@ def playing(
     on_error: Literal["stop", "restart"] = "stop",
     prefixes: StartReplayer | None = None,
 ) -> Iterator[Iterator[list[Episode]]]:
-    """Simulators of their own, and the games that end in each next `rows` of theirs.
+    """Envs of their own, and the games that end in each next `rows` of theirs.
 
-    `prefixes` lead the first games of the simulators to their starts; all their games are from their beginning else.
+    `prefixes` lead the first games of the envs to their starts; all their games are from their beginning else.
     """
     config = agent.config
-    trained = config.simulation
+    trained = config.envs
     simulation = EnvConfig(
-        num_simulators=width,
-        simulators=trained.simulators,
+        num_envs=width,
+        env_backend=trained.env_backend,
         processes=min(trained.processes, width),
         alternate="off",
         on_env_error=on_error,
@@ -118,10 +118,10 @@ def playing(
     seeds = () if prefixes is None else prefixes.seeds
     settings = StepperSettings(agent.source, run_seed, simulation, atari, seeds=seeds)
     chosen = plan(agent.source, simulation, atari, 0)
-    simulators = make_vector_envs(settings, agent.spec, rows, chosen, stacks=True)
+    envs = make_vector_envs(settings, agent.spec, rows, chosen, stacks=True)
     try:
-        slot = simulators.trajectory
-        book = EpisodeTracker(width, simulators.start())
+        slot = envs.trajectory
+        book = EpisodeTracker(width, envs.start())
         observations = slot_observations(slot, torch.device("cpu"))
         memories = agent.memories(width)
 
@@ -132,26 +132,26 @@ def playing(
                 noise_TBK = uniform(run_seed, EVALUATION, np.arange(width), step_T, agent.noise)
                 for t in range(rows):
                     if prefixes is not None:
-                        prefixes.check(simulators, t)
-                    for group, part in enumerate(simulators.groups):
+                        prefixes.check(envs, t)
+                    for group, part in enumerate(envs.groups):
                         forward = memories.at(part, slot.age[t, part])
                         slot.action[t, part] = agent.choose(
                             observations.row(t, part), noise_TBK[t, part], greedy, forward
                         )
                         if prefixes is not None:
                             prefixes.override_actions(slot, t, part)
-                        simulators.step(group, t)
-                    for group in range(len(simulators.groups)):
-                        simulators.wait(group, t)
+                        envs.step(group, t)
+                    for group in range(len(envs.groups)):
+                        envs.wait(group, t)
                     if prefixes is not None:
                         prefixes.subtract_rewards(slot, t)
                 yield book.add(slot)
-                simulators.carry_over()
+                envs.carry_over()
                 first_step += rows
 
         yield stretches()
     finally:
-        simulators.close()
+        envs.close()
 
 
 def _in_order(played: list[Episode]) -> list[Episode]:

@@ -27,7 +27,7 @@ def play_starts(agent: Agent, starts: Starts, *, seed: int, greedy: bool) -> Eva
     As van Hasselt et al. (2016, "human starts") play Nair et al.'s: a game may take 30 minutes of the emulator's time
     (`max_episode_steps`), what was played before the start included, and only points after the start count.
     """
-    width = min(len(starts), agent.config.simulation.num_simulators)
+    width = min(len(starts), agent.config.envs.num_envs)
     prefixes = StartReplayer(starts, width)
     with playing(agent, width, seed, greedy, prefixes=prefixes) as rows:
         played = play_until(rows, len(starts), lambda game: prefixes.start_of(game) is not None)
@@ -41,7 +41,7 @@ def record_from(agent: Agent, count: int, path: Path, *, seed: int, greedy: bool
 
     Raises:
         UsageError: the environment is not deterministic.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
     """
     config = agent.config
     games_seed = derive_seed(seed, EVALUATION, _GAMES)
@@ -62,5 +62,5 @@ def record_from(agent: Agent, count: int, path: Path, *, seed: int, greedy: bool
         beginnings,
         made=made,
         versions=versions(),
-        timeout=config.simulation.env_timeout,
+        timeout=config.envs.env_timeout,
     )

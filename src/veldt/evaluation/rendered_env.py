@@ -1,4 +1,4 @@
-"""One simulator whose games somebody looks at."""
+"""One env whose games somebody looks at."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from veldt.runtime.activity import Record
 
 
 class RenderedEnv:
-    """A `Simulator` that renders. Whatever fails in it is a SimulatorError with the environment, the seed and the step.
+    """A `Env` that renders. Whatever fails in it is a EnvError with the environment, the seed and the step.
 
     Raises:
         UsageError: it cannot be made so that it renders.
-        SimulatorError: it failed when it was made.
+        EnvError: it failed when it was made.
     """
 
     def __init__(self, source: EnvSource, atari: AtariConfig) -> None:
@@ -28,44 +28,44 @@ class RenderedEnv:
         self._record = Record(self._name)
         try:
             with self._named("could not be made"):
-                self._simulator = make_step_env(source, atari, render=True)
+                self._env = make_step_env(source, atari, render=True)
         except BaseException:
             self._record.close()
             raise
-        self.spec = self._simulator.spec
+        self.spec = self._env.spec
         self._steps = 0
 
     def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
         self._record.resets(seed)
         with self._named(f"(seed {seed}) failed to reset"):
-            self._simulator.reset(seed, rows, index)
+            self._env.reset(seed, rows, index)
         self._record.steps()
         self._seed, self._steps = seed, 0
 
     def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
         with self._named(f"(seed {self._seed}) failed in step {self._steps}"):
-            result = self._simulator.step(action, rows, index)
+            result = self._env.step(action, rows, index)
         self._steps += 1
         self._record.progress[2] = self._steps
         return result
 
     def save(self) -> bytes | None:
-        return self._simulator.save()
+        return self._env.save()
 
     def restore(self, state: bytes) -> None:
-        self._simulator.restore(state)
+        self._env.restore(state)
 
     def render(self) -> np.ndarray:
         with self._named(f"(seed {self._seed}) could not be drawn before step {self._steps}"):
-            return self._simulator.render()
+            return self._env.render()
 
     def action_names(self) -> list[str]:
-        return self._simulator.action_names()
+        return self._env.action_names()
 
     def close(self) -> None:
         try:
             with self._named("failed when it was closed"):
-                self._simulator.close()
+                self._env.close()
         finally:
             self._record.close()
 

@@ -13,7 +13,7 @@ from veldt.sampling.episodes import Episode
 
 
 class StartReplayer:
-    """Leads the first games of `width` simulators to `starts`, dealt out to them in turn.
+    """Leads the first games of `width` envs to `starts`, dealt out to them in turn.
 
     A prefix is played through the rows of a slot like any other steps: so frames, ages and what a policy with a memory
     has seen at the start are those of the game that led there.
@@ -30,7 +30,7 @@ class StartReplayer:
 
     @property
     def seeds(self) -> tuple[tuple[int, ...], ...]:
-        """Of each simulator's first episodes."""
+        """Of each env's first episodes."""
         return tuple(tuple(start.seed for start in some) for some in self._of)
 
     def emulator(self, atari: AtariConfig) -> AtariConfig:
@@ -42,13 +42,13 @@ class StartReplayer:
         some = self._of[game.env_index]
         return some[game.episode] if game.episode < len(some) else None
 
-    def check(self, simulators: VectorEnvs, t: int) -> None:
+    def check(self, envs: VectorEnvs, t: int) -> None:
         """Compares those places of row `t` that are starts with what was recorded; UsageError where one is another."""
-        slot = simulators.trajectory
+        slot = envs.trajectory
         arrived = np.flatnonzero((slot.age[t] == self._lengths(slot, t)) & ~slot.ended[t])
         if not len(arrived):
             return
-        states = simulators.save()
+        states = envs.save()
         for b in arrived.tolist():
             observation = [row[b] for row in slot.rows(t, slice(0, self._width))]
             there = digest_of(states.get(b), observation, float(self._score_B[b]))
@@ -60,7 +60,7 @@ class StartReplayer:
                 )
 
     def override_actions(self, slot: Trajectory, t: int, part: slice) -> None:
-        """Puts recorded actions into row `t`, simulators `part`, where a start is not reached yet."""
+        """Puts recorded actions into row `t`, envs `part`, where a start is not reached yet."""
         before_B = slot.age[t] < self._lengths(slot, t)
         for b in np.flatnonzero(before_B[part]) + part.start:
             slot.action[t, b] = self._of[b][slot.episode[t, b]].actions[slot.age[t, b]]

@@ -148,14 +148,14 @@ def make_starts(
     versions: Mapping[str, str],
     timeout: float,
 ) -> Starts:
-    """Starts where the `beginnings` of games lead, each of them reached twice: by two simulators, in opposite order.
+    """Starts where the `beginnings` of games lead, each of them reached twice: by two envs, in opposite order.
 
     Args:
         timeout: seconds after which a step or reset counts as hung.
 
     Raises:
         UsageError: the second time it was another place, so that nobody could start there again.
-        SimulatorError: the environment failed.
+        EnvError: the environment failed.
     """
     name, when = f"environment {source.name}", "when its starts were played again"
     what = f"{name} failed {when}"
@@ -210,27 +210,27 @@ def _places(
     source: EnvSource, atari: AtariConfig, beginnings: Sequence[Beginning], record: Record
 ) -> list[str | None]:
     """Where they lead, see `_reached`."""
-    simulator = make_step_env(source, atari)
+    env = make_step_env(source, atari)
     try:
-        return [_reached(simulator, seed, actions, record) for seed, actions in beginnings]
+        return [_reached(env, seed, actions, record) for seed, actions in beginnings]
     finally:
-        simulator.close()
+        env.close()
 
 
-def _reached(simulator: StepEnv, seed: int, actions: np.ndarray, record: Record) -> str | None:
+def _reached(env: StepEnv, seed: int, actions: np.ndarray, record: Record) -> str | None:
     """The digest of where the actions lead; None if the game is over before."""
-    rows = [np.zeros((1, *field.shape), field.dtype) for field in simulator.spec.observation.values()]
+    rows = [np.zeros((1, *field.shape), field.dtype) for field in env.spec.observation.values()]
     record.resets(seed)
-    simulator.reset(seed, rows, 0)
+    env.reset(seed, rows, 0)
     record.steps()
     score = 0.0
-    for action in actions.tolist() if simulator.spec.action.kind == "discrete" else actions:
-        reward, terminated, truncated, _ = simulator.step(action, rows, 0)
+    for action in actions.tolist() if env.spec.action.kind == "discrete" else actions:
+        reward, terminated, truncated, _ = env.step(action, rows, 0)
         record.progress[2] += 1
         score += float(np.float32(reward))  # as rows hold it
         if terminated or truncated:
             return None
-    return digest_of(simulator.save(), [row[0] for row in rows], score)
+    return digest_of(env.save(), [row[0] for row in rows], score)
 
 
 def _takes(spec: ActionSpec, actions: np.ndarray) -> bool:

@@ -34,7 +34,7 @@ class RateLimiterSpec:
     learners: int
     intensity: float
     starts: int
-    batch: int
+    batch_size: int
     slack: float
     acts_on: bool = False
     together: bool = True
@@ -42,17 +42,17 @@ class RateLimiterSpec:
     @classmethod
     def free(cls, actors: int, learners: int, batch: int) -> RateLimiterSpec:
         """Nobody has to keep to anything: steps and updates are only counted."""
-        return cls(actors, learners, intensity=0.0, starts=0, batch=batch, slack=0.0)
+        return cls(actors, learners, intensity=0.0, starts=0, batch_size=batch, slack=0.0)
 
 
 class RateLimiter:
     """Shared by all roles that act or learn; each counts in places of its own. Picklable while a process is started."""
 
     def __init__(self, spec: RateLimiterSpec, context: BaseContext | None) -> None:
-        self.intensity, self.starts, self.batch, self.slack = (
+        self.intensity, self.starts, self.batch_size, self.slack = (
             spec.intensity,
             spec.starts,
-            spec.batch,
+            spec.batch_size,
             spec.slack,
         )
         # A line of the cache for each.
@@ -102,7 +102,7 @@ class RateLimiter:
     @property
     def samples(self) -> int:
         """Samples that have been learned from, or are excused."""
-        return int(self.updates_L.sum()) * self.batch + int(self.waived_L.sum())
+        return int(self.updates_L.sum()) * self.batch_size + int(self.waived_L.sum())
 
     @property
     def due(self) -> float:
@@ -122,13 +122,13 @@ class RateLimiter:
         if self.intensity == 0:
             return self.steps >= self.starts
         if not self._together:
-            return self.samples + self.batch <= self.due
+            return self.samples + self.batch_size <= self.due
         others = len(self.updates_L)
-        done = int(self.updates_L[learner]) * others * self.batch + int(self.waived_L.sum())
-        return done + others * self.batch <= self.due
+        done = int(self.updates_L[learner]) * others * self.batch_size + int(self.waived_L.sum())
+        return done + others * self.batch_size <= self.due
 
 
-def least_slack(*, intensity: float, batch: int, steps_at_once: int, steps_kept_back: int) -> float:
+def least_slack(*, intensity: float, batch_size: int, steps_at_once: int, steps_kept_back: int) -> float:
     """The least `slack` with which neither side can wait for the other for ever.
 
     When all actors have stopped, what is due and stored has to be enough for one more update.
@@ -137,13 +137,13 @@ def least_slack(*, intensity: float, batch: int, steps_at_once: int, steps_kept_
         steps_at_once: steps that actors commit together, all of them.
         steps_kept_back: steps that are counted and cannot be sampled yet, because their returns are not complete.
     """
-    return batch + intensity * (steps_at_once + steps_kept_back)
+    return batch_size + intensity * (steps_at_once + steps_kept_back)
 
 
 def check_slack(given: float, least: float) -> None:
     """UsageError where a given slack would stop both sides."""
     if given < least:
         raise UsageError(
-            f"--insert-slack is {given:g}: acting and learning would wait for each other for ever; it must be at least "
-            f"{least:g} with this batch, intensity and number of simulators (0 chooses)"
+            f"--rate-limit-tolerance is {given:g}: acting and learning would wait for each other for ever; it must be at least "
+            f"{least:g} with this batch, intensity and number of envs (0 chooses)"
         )

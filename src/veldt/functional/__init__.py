@@ -1,1 +1,1 @@
-"""The mathematics, as pure functions on tensors. Shape suffixes: T time, B simulator, N row, A action, D dimension."""
+"""The mathematics, as pure functions on tensors. Shape suffixes: T time, B env, N row, A action, D dimension."""

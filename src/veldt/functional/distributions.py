@@ -1,6 +1,6 @@
 """Policies as distributions over stored actions, with the noise passed in.
 
-A sample is a function of (parameters, uniform noise), so that the noise can belong to a simulator and a step and not to
+A sample is a function of (parameters, uniform noise), so that the noise can belong to an env and a step and not to
 the batch it happened to be computed in.
 """
 

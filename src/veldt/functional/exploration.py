@@ -14,10 +14,10 @@ def annealed(start: float, end: float, steps: int, done: int) -> float:
 
 
 def ladder(base: float, power: float, width: int) -> NDArray[np.float64]:
-    """One ε for each of `width` simulators, float64 [B] (Horgan et al. 2018, section 4: base 0.4, power 7).
+    """One ε for each of `width` envs, float64 [B] (Horgan et al. 2018, section 4: base 0.4, power 7).
 
         ε_i = base^(1 + power i / (width - 1))
 
-    The first is `base` (a single simulator has that), the last base^(1 + power).
+    The first is `base` (a single env has that), the last base^(1 + power).
     """
     return base ** (1.0 + power * np.linspace(0.0, 1.0, width))

@@ -1,4 +1,4 @@
-"""Where batches to learn from come from: the rollout that was just sampled, or a replay memory that it goes into."""
+"""Where batches to learn from come from: the rollout that was just sampled, or a replay buffer that it goes into."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class OnPolicySource:
 
 
 class ReplaySource:
-    """See `BatchSource`: rollouts go into a replay memory, and as many batches come out as the training intensity says.
+    """See `BatchSource`: rollouts go into a replay buffer, and as many batches come out as the training intensity says.
 
     Updates are a function of steps, and not of phases: so many are done that each sampled transition has been used
     `intensity` times on average since learning started.
@@ -168,16 +168,16 @@ class ReplaySource:
         return self._starts
 
     def metrics(self) -> dict[str, float]:
-        learned = (self.updates - self._updates_before) * self._algorithm.batch
-        figures = {
+        learned = (self.updates - self._updates_before) * self._algorithm.batch_size
+        metrics = {
             "replay/transitions": float(len(self.memory)),
             "training_intensity": learned / max(1, self._steps - self._starts_at),
         }
         if self._config.replay == "prioritised":
-            figures |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.memory.dropped)}
+            metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.memory.dropped)}
         if self._algorithm.reward_range is not None:
-            figures["replay/rewards_outside_atoms"] = float(self._outside)
-        return figures
+            metrics["replay/rewards_outside_atoms"] = float(self._outside)
+        return metrics
 
     def counters(self) -> dict[str, Any]:
         return {
@@ -193,7 +193,7 @@ class ReplaySource:
 
     def _due(self, steps: int) -> int:
         used = (steps - self._starts_at) * self._algorithm.intensity
-        return self._updates_before + int(used // self._algorithm.batch)
+        return self._updates_before + int(used // self._algorithm.batch_size)
 
     def _count_outside(self) -> None:
         if self._algorithm.reward_range is None:

@@ -68,13 +68,13 @@ class Learner:
         return self._updated
 
     def update(self, batch: Any, progress: float, learning_rate: float) -> Loss:
-        """One update of the parameters. Nothing is waited for: figures and priorities are tensors on the device."""
+        """One update of the parameters. Nothing is waited for: metrics and priorities are tensors on the device."""
         before = self.version
         loss = self._algorithm.loss(self._forward, batch, progress)
         self._parameters.backward(loss.total)
         gradient_P = self._parameters.gradient
         self._edge.reduce(gradient_P, loss.rows)
-        loss.figures["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.gradient_clip)
+        loss.metrics["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
         self._optimiser.apply(gradient_P, learning_rate, loss)
         self._updates += 1
         # Where a gradient goes elsewhere, nothing may have come back yet.

@@ -1,6 +1,6 @@
 """Batches of the replay edge as a learner takes them: transitions on its device, on an accelerator one ahead.
 
-    replay edge --batch n+1--> side stream ==> device
+    replay edge --batch-size n+1--> side stream ==> device
                     batch n on the device ==> update ==> priorities --> replay edge
 
 What a batch costs to get to an accelerator is so spent while the update before is computed. On the CPU a batch is

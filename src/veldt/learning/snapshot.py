@@ -23,7 +23,7 @@ from veldt.sampling.sampler import Sampler
 
 @dataclass(frozen=True)
 class SnapshotContent:
-    """Groups of arrays, plain values, and a replay memory's new rows. Training leaves all of it as it is."""
+    """Groups of arrays, plain values, and a replay buffer's new rows. Training leaves all of it as it is."""
 
     groups: Groups
     meta: dict[str, Any]
@@ -32,11 +32,11 @@ class SnapshotContent:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The parts that have state. `archive` is None where there is no replay memory, or checkpoints do not hold it."""
+    """The parts that have state. `archive` is None where there is no replay buffer, or checkpoints do not hold it."""
 
     learner: Learner
     sampler: Sampler
-    simulators: VectorEnvs
+    envs: VectorEnvs
     book: EpisodeTracker
     experience: BatchSource
     archive: ReplayArchive | None
@@ -44,11 +44,11 @@ class Snapshot:
     def take(self, states: Mapping[int, bytes]) -> SnapshotContent:
         """A checkpoint's content as it is between two phases.
 
-        Schedules and random numbers are functions of counters, so counters are all that is kept of them. Simulators are
+        Schedules and random numbers are functions of counters, so counters are all that is kept of them. Envs are
         their first row and, where `states` has it, an emulator's state; the others are rebuilt from the actions of
         their episodes.
         """
-        slot = self.simulators.trajectory
+        slot = self.envs.trajectory
         rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
         rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
         if self.sampler.memory_BM.numel():
@@ -59,7 +59,7 @@ class Snapshot:
             "weights": self.learner.weights(),
             "optimiser": self.learner.optimiser_state(),
             "target": self.learner.target_weights(),
-            "simulators": {name: array.copy() for name, array in rows.items()} | emulators,
+            "envs": {name: array.copy() for name, array in rows.items()} | emulators,
             "episodes": episodes,
         }
         meta = {
@@ -82,7 +82,7 @@ class Snapshot:
         self.sampler.phase = meta["phase"]
         self.book.load(groups["episodes"], meta["book"])
         self.experience.load(meta["experience"])
-        return [*self._restore_replay(checkpoint), *self._restore_simulators(groups["simulators"])]
+        return [*self._restore_replay(checkpoint), *self._restore_envs(groups["envs"])]
 
     def _restore_replay(self, checkpoint: Checkpoint) -> list[str]:
         if not isinstance(self.experience, ReplaySource):
@@ -94,12 +94,12 @@ class Snapshot:
         refilled = self.experience.refill(checkpoint.step)
         why = "the checkpoint holds none" if segments is None else "by --checkpoint-replay none"
         return [
-            f"the replay memory is empty ({why}): the policy goes on, and learns again when {refilled:,} steps have "
+            f"the replay buffer is empty ({why}): the policy goes on, and learns again when {refilled:,} steps have "
             "filled it anew"
         ]
 
-    def _restore_simulators(self, saved: Mapping[str, np.ndarray]) -> list[str]:
-        slot = self.simulators.trajectory
+    def _restore_envs(self, saved: Mapping[str, np.ndarray]) -> list[str]:
+        slot = self.envs.trajectory
         try:
             for name, array in slot.observation.items():
                 array[: slot.history + 1] = saved[f"observation/{name}"]
@@ -108,7 +108,7 @@ class Snapshot:
             if self.sampler.memory_BM.numel():
                 self.sampler.memory_BM.copy_(torch.from_numpy(saved["memory"]))
         except (KeyError, ValueError) as error:
-            raise CheckpointError(f"the checkpoint's simulators are not this run's: {error}") from None
+            raise CheckpointError(f"the checkpoint's envs are not this run's: {error}") from None
         unfinished = {}
         for b in range(slot.width):
             state = saved.get(f"state/{b}")
@@ -118,4 +118,4 @@ class Snapshot:
                 actions = self.book.actions(b) if slot.age[0, b] else None
                 none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
                 unfinished[b] = Unfinished(actions=none if actions is None else actions)
-        return self.simulators.rebuild(unfinished)
+        return self.envs.rebuild(unfinished)

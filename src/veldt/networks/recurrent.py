@@ -1,7 +1,7 @@
 """Policy and value with a memory: an LSTM between torso and heads.
 
-A simulator's memory is h and c of the LSTM side by side, float32 [M], M = 2 units. It belongs to the simulator: whoever
-acts keeps it by simulator (`RecurrentState`), and at the first observation of an episode nothing is remembered. Learning goes
+An env's memory is h and c of the LSTM side by side, float32 [M], M = 2 units. It belongs to the env: whoever
+acts keeps it by env (`RecurrentState`), and at the first observation of an episode nothing is remembered. Learning goes
 through the rows of a rollout again, from the memory before the first of them (`RecurrentForward`), so that gradients reach
 back to there and no farther (Mnih et al. 2016, section 5.1.4; Espeholt et al. 2018, section 3.1).
 
@@ -93,7 +93,7 @@ class RecurrentActorCritic(nn.Module):
 
         Args:
             observation: N = T B rows, [N, ...], those of a time side by side.
-            memory_BM: before the first row; None: each row is another simulator's, which remembers nothing.
+            memory_BM: before the first row; None: each row is another env's, which remembers nothing.
             begins_TB: bool, rows that begin an episode; None: none does.
         """
         features_NF = self.torso(observation).float()
@@ -109,7 +109,7 @@ class RecurrentActorCritic(nn.Module):
 
 
 def recurrent_size_of(network: nn.Module) -> int:
-    """Numbers that the network remembers of each simulator: 0 without a memory."""
+    """Numbers that the network remembers of each env: 0 without a memory."""
     return network.memory if isinstance(network, RecurrentActorCritic) else 0
 
 
@@ -136,7 +136,7 @@ class RecurrentForward:
 
 
 class RecurrentState:
-    """What a policy that acts remembers of each of `width` simulators: `state_BM`, float32 [B, size], at first nothing.
+    """What a policy that acts remembers of each of `width` envs: `state_BM`, float32 [B, size], at first nothing.
 
     Args:
         forward: the network's forward pass.
@@ -148,9 +148,9 @@ class RecurrentState:
         self.state_BM = torch.zeros(width, size, device=device)
 
     def at(self, part: slice, age_N: np.ndarray) -> Forward:
-        """The forward pass for one observation of each of the simulators `part`, `age_N` steps into their episodes.
+        """The forward pass for one observation of each of the envs `part`, `age_N` steps into their episodes.
 
-        A call changes what is remembered of these simulators, and of no others.
+        A call changes what is remembered of these envs, and of no others.
         """
         if not self._size:
             return self._forward

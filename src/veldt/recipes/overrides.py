@@ -24,41 +24,41 @@ from veldt.setting_metadata import flag
 if TYPE_CHECKING:
     from torch import nn
 
-SECTIONS = ("run", "learn", "replay", "network", "simulation", "atari", "roles")
+SECTIONS = ("run", "learn", "replay", "network", "envs", "atari", "roles")
 # A lost life is something that only an Atari game reports.
 _REPLAY = {field.name for field in dataclasses.fields(ReplayConfig)} | {"checkpoint_replay"}
 # How simulation and learning take turns in one process.
 _IN_PHASES = {
-    "simulators": "actors have their simulators in their own processes",
+    "env_backend": "actors have their envs in their own processes",
     "processes": "--actors says how many processes act",
-    "alternate": "each actor has one group of simulators",
+    "alternate": "each actor has one group of envs",
     "resets": "actors do not pause for learning",
-    "horizon": "acting and learning do not take turns (--flush says how much an actor hands over at once)",
+    "horizon": "acting and learning do not take turns (--actor-chunk says how much an actor hands over at once)",
 }
 # The same, where agents act.
 _OF_AGENTS = {
-    "simulators": "agents have their simulators in their hosts' processes",
-    "processes": "--hosts says how many processes agents live in",
+    "env_backend": "agents have their envs in their hosts' processes",
+    "processes": "--agent-processes says how many processes agents live in",
     "alternate": "each agent goes on by itself",
     "resets": "agents do not pause for learning",
 }
 _ACTORS = {field.name for cls in (ApexConfig, Ga3cConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
 # What other libraries call it.
 _ELSEWHERE = {
-    "batch_size": "batch",
-    "buffer_size": "replay_size",
-    "ent_coef": "entropy",
+    "batch_size": "batch_size",
+    "buffer_size": "buffer_size",
+    "ent_coef": "ent_coef",
     "env_id": "env",
-    "gamma": "discount",
+    "gamma": "gamma",
     "lr": "learning_rate",
     "num_actors": "actors",
-    "num_envs": "num_simulators",
+    "num_envs": "num_envs",
     "num_learners": "learners",
     "samples_per_insert": "training_intensity",
     "total_timesteps": "steps",
-    "vf_coef": "value_weight",
+    "vf_coef": "vf_coef",
 }
-_ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"life_loss_ends"}
+_ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
 
 
 def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
@@ -99,8 +99,8 @@ def why_no_setting(config: TrainConfig, name: str) -> str | None:
             return f"{flag(name)} is called {flag(called)} here"
         return f"{flag(name)} is called {flag(called)} in veldt, and {why_no_setting(config, called)}"
     if config.replay is None and name in _REPLAY:
-        having = [recipe.name for recipe in RECIPES.values() if recipe.has("replay_size")]
-        why = f"about a replay memory, and {config.algorithm} learns from fresh rollouts and keeps none"
+        having = [recipe.name for recipe in RECIPES.values() if recipe.has("buffer_size")]
+        why = f"about a replay buffer, and {config.algorithm} learns from fresh rollouts and keeps none"
     else:
         having = [recipe.name for recipe in RECIPES.values() if recipe.has(name)]
         if not having:
@@ -140,9 +140,9 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
             f"--anneal-by is for exploration that falls with time, and that of {config.algorithm} does not here: leave "
             "it out"
         )
-    if config.in_one_process and "restarts" in names:
+    if config.in_one_process and "max_restarts" in names:
         raise UsageError(
-            "--restarts would have no effect: a single learner works in this process, and ends with it; leave it out, "
+            "--max-restarts would have no effect: a single learner works in this process, and ends with it; leave it out, "
             "or take more --learners"
         )
     if isinstance(config.roles, ImpalaConfig) and not config.roles.replay_share and "replay_unrolls" in names:
@@ -182,12 +182,12 @@ def refuse_unread_mlp(names: Collection[str], config: TrainConfig, network: nn.M
 
 def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
     """UsageError if `--replay-share` was given, and batches come in pieces so large that it rounds to none of them."""
-    roles, simulators = config.roles, config.simulation.num_simulators
+    roles, envs = config.roles, config.envs.num_envs
     if "replay_share" not in names or not isinstance(roles, ImpalaConfig) or not roles.replay_share:
         return
-    if not roles.drawn_slots(simulators):
+    if not roles.drawn_slots(envs):
         raise UsageError(
-            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(simulators)}"
+            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(envs)}"
         )
 
 

@@ -30,7 +30,7 @@ DEFAULT = "veldt's default"
 _SECTIONS: Mapping[str, type[Any]] = {
     "run": RunConfig,
     "replay": ReplayConfig,
-    "simulation": EnvConfig,
+    "envs": EnvConfig,
     "network": NetworkConfig,
     "atari": AtariConfig,
 }
@@ -157,7 +157,7 @@ def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     """(what, value, unit, from what) of what follows from the settings: how they shape an optimisation phase."""
     if not isinstance(config.learn, OffPolicyConfig):
         return []
-    return config.learn.derived(config.simulation.num_simulators, config.in_phases)
+    return config.learn.derived(config.envs.num_envs, config.in_phases)
 
 
 def _names(cls: type[Any]) -> set[str]:

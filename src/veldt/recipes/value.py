@@ -1,4 +1,4 @@
-"""Recipes that learn from a replay memory."""
+"""Recipes that learn from a replay buffer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from veldt.recipes.recipe import DEFAULT, EVALUATION, SA, Recipe, Settings, Sour
 
 # What Q-learning recipes have in common on Atari.
 _Q_ATARI: Settings = {
-    "num_simulators": Sourced(16, f"{SA}, 5.2: scores hold up to 200 and more"),
+    "num_envs": Sourced(16, f"{SA}, 5.2: scores hold up to 200 and more"),
     "training_intensity": Sourced(8.0, f"{SA}, 5: the reference for DQN and its variants"),
-    "discount": Sourced(0.99, "Mnih et al. 2015"),
-    "replay_size": Sourced(1_000_000, "Mnih et al. 2015"),
+    "gamma": Sourced(0.99, "Mnih et al. 2015"),
+    "buffer_size": Sourced(1_000_000, "Mnih et al. 2015"),
     "network": Sourced("dqn", f"{SA}, A.1: DQN-Net"),
     "clip_rewards": Sourced(True, "Mnih et al. 2015"),
-    "life_loss_ends": Sourced(True, "Mnih et al. 2015; accel_rl"),
+    "terminal_on_life_loss": Sourced(True, "Mnih et al. 2015; accel_rl"),
     **EVALUATION,
     "steps": Sourced(50_000_000, f"{SA}, table 2"),
 }
 _Q_SMALL: Settings = {
     "steps": Sourced(200_000, "measured here"),
-    "num_simulators": Sourced(16, "measured here"),
-    "batch": Sourced(128, "measured here (64 in RL Zoo, dqn CartPole-v1)"),
+    "num_envs": Sourced(16, "measured here"),
+    "batch_size": Sourced(128, "measured here (64 in RL Zoo, dqn CartPole-v1)"),
     "training_intensity": Sourced(32.0, "RL Zoo, dqn CartPole-v1: 128 updates of 64 for 256 steps"),
     "horizon": Sourced(8, "measured here: some updates a phase, as RL Zoo has 128"),
     "learning_starts": Sourced(1_000, "RL Zoo, dqn CartPole-v1"),
@@ -27,14 +27,14 @@ _Q_SMALL: Settings = {
     "scale_learning_rate": Sourced("none", "measured here"),
     "n_step": Sourced(5, "measured here"),
     "double": Sourced(True, "measured here"),
-    "target_every": Sourced(1_000, "measured here"),
+    "target_update_interval": Sourced(1_000, "measured here"),
     "epsilon_end": Sourced(0.04, "RL Zoo, dqn CartPole-v1"),
     "epsilon_steps": Sourced(8_000, "RL Zoo, dqn CartPole-v1: 16% of 50,000 steps"),
     "evaluation_epsilon": Sourced(0.0, DEFAULT),
-    "gradient_clip": Sourced(10.0, "Wang et al. 2016"),
+    "max_grad_norm": Sourced(10.0, "Wang et al. 2016"),
     "clip_rewards": Sourced(False, "RL Zoo: no reward clipping outside Atari"),
     "hidden": Sourced((128, 128), "measured here (256 256 in RL Zoo, dqn CartPole-v1)"),
-    "replay_size": Sourced(100_000, "RL Zoo, dqn CartPole-v1"),
+    "buffer_size": Sourced(100_000, "RL Zoo, dqn CartPole-v1"),
     "checkpoint_every": Sourced(50_000, DEFAULT),
 }
 
@@ -46,8 +46,8 @@ OLD_GRADIENTS: Settings = {
     "n_step": Sourced(10, "measured here"),
     "dueling": Sourced(True, "measured here"),
     "layer_norm": Sourced(True, "measured here: Q-values stay within their bounds"),
-    "target_every": Sourced(800, "measured here: 50 updates of all"),
-    "discount": Sourced(0.98, "measured here"),
+    "target_update_interval": Sourced(800, "measured here: 50 updates of all"),
+    "gamma": Sourced(0.98, "measured here"),
 }
 
 DQN = Recipe(
@@ -57,14 +57,14 @@ DQN = Recipe(
     summary="Deep Q-networks (Mnih et al. 2015), batches of 32 up to 2,048 (Stooke & Abbeel 2018)",
     atari={
         **_Q_ATARI,
-        "batch": Sourced(32, "Mnih et al. 2015 (--batch 512 is the paper's DQN-512)"),
+        "batch_size": Sourced(32, "Mnih et al. 2015 (--batch-size 512 is the paper's DQN-512)"),
         "learning_rate": Sourced(2.5e-4, f"{SA}, A.3: for a batch of 32"),
         "scale_learning_rate": Sourced("paper", f"{SA}, A.3: 2.5, 7.5, 15e-4 for 32, 512, 1,024"),
         "optimiser": Sourced("rmsprop", f"{SA}, appendix D: without momentum, not centred; accel_rl"),
         "rmsprop_decay": Sourced(0.95, "Mnih et al. 2015; accel_rl"),
         "rmsprop_epsilon": Sourced(1e-6, "accel_rl (0.01 for a summed loss in Mnih et al. 2015)"),
         "learning_starts": Sourced(50_000, "Mnih et al. 2015"),
-        "target_every": Sourced(10_000, "dqn_zoo, accel_rl (10,000 updates in Mnih et al. 2015)"),
+        "target_update_interval": Sourced(10_000, "dqn_zoo, accel_rl (10,000 updates in Mnih et al. 2015)"),
         "epsilon_end": Sourced(0.1, "Mnih et al. 2015"),
         "epsilon_steps": Sourced(1_000_000, "Mnih et al. 2015"),
         "evaluation_epsilon": Sourced(0.05, "Mnih et al. 2015"),
@@ -80,18 +80,18 @@ ASYNC_DQN = Recipe(
     atari={
         **DQN.atari,
         "learners": Sourced(4, f"{SA}, 5.3: up to 4 learn well"),
-        "num_simulators": Sourced(64, f"{SA}, 5.2: 16 of each learner"),
-        "batch": Sourced(512, f"{SA}, 5.3"),
+        "num_envs": Sourced(64, f"{SA}, 5.2: 16 of each learner"),
+        "batch_size": Sourced(512, f"{SA}, 5.3"),
     },
     small={
         **_Q_SMALL,
         **OLD_GRADIENTS,
         "steps": Sourced(400_000, "measured here"),
         "learners": Sourced(4, f"{SA}, 5.3: up to 4 learn well"),
-        "num_simulators": Sourced(32, "measured here: 8 of each of 4 learners"),
+        "num_envs": Sourced(32, "measured here: 8 of each of 4 learners"),
         "learning_starts": Sourced(1_024, f"{DEFAULT}: a batch for each of up to 8 learners"),
         "epsilon_end": Sourced(0.02, "measured here (0.04 in RL Zoo, dqn CartPole-v1)"),
-        "replay_size": Sourced(400_000, "measured here: all that was seen, or it forgets how to fail"),
+        "buffer_size": Sourced(400_000, "measured here: all that was seen, or it forgets how to fail"),
     },
 )
 
@@ -102,14 +102,14 @@ C51 = Recipe(
     summary="Categorical DQN (Bellemare et al. 2017), batches of 32 up to 2,048 (Stooke & Abbeel 2018)",
     atari={
         **_Q_ATARI,
-        "batch": Sourced(32, "Bellemare et al. 2017 (--batch 2048 is the paper's CatDQN-2k)"),
+        "batch_size": Sourced(32, "Bellemare et al. 2017 (--batch-size 2048 is the paper's CatDQN-2k)"),
         "learning_rate": Sourced(2.5e-4, "Bellemare et al. 2017, for a batch of 32"),
         "scale_learning_rate": Sourced("paper", f"{SA}, A.3: 4.2e-4 for 256 and above"),
         "optimiser": Sourced("adam", "Bellemare et al. 2017"),
         "adam_epsilon": Sourced(0.01, f"{SA}, A.3: 0.01 / batch"),
         "scale_adam_epsilon": Sourced(True, f"{SA}, A.3"),
         "learning_starts": Sourced(50_000, "dqn_zoo"),
-        "target_every": Sourced(10_000, "dqn_zoo, accel_rl"),
+        "target_update_interval": Sourced(10_000, "dqn_zoo, accel_rl"),
         "epsilon_end": Sourced(0.01, "Bellemare et al. 2017"),
         "epsilon_steps": Sourced(1_000_000, "dqn_zoo"),
         "evaluation_epsilon": Sourced(0.001, "Bellemare et al. 2017"),
@@ -132,7 +132,7 @@ RAINBOW = Recipe(
     summary="ε-Rainbow: double, dueling, prioritised, n-step, categorical (Hessel et al. 2018; Stooke & Abbeel 2018)",
     atari={
         **_Q_ATARI,
-        "batch": Sourced(512, f"{SA}, 5.3 (32 in Hessel et al. 2018)"),
+        "batch_size": Sourced(512, f"{SA}, 5.3 (32 in Hessel et al. 2018)"),
         "learning_rate": Sourced(6.25e-5, "Hessel et al. 2018, table 1"),
         "scale_learning_rate": Sourced("none", f"{SA}, A.3"),
         "optimiser": Sourced("adam", "Hessel et al. 2018, table 1"),
@@ -141,9 +141,9 @@ RAINBOW = Recipe(
         "n_step": Sourced(3, "Hessel et al. 2018, table 1"),
         "double": Sourced(True, "Hessel et al. 2018"),
         "dueling": Sourced(True, "Hessel et al. 2018"),
-        "gradient_clip": Sourced(10.0, "Wang et al. 2016; dqn_zoo"),
+        "max_grad_norm": Sourced(10.0, "Wang et al. 2016; dqn_zoo"),
         "learning_starts": Sourced(20_000, "Hessel et al. 2018, table 1: 80,000 frames"),
-        "target_every": Sourced(8_000, "Hessel et al. 2018, table 1: 32,000 frames"),
+        "target_update_interval": Sourced(8_000, "Hessel et al. 2018, table 1: 32,000 frames"),
         "epsilon_end": Sourced(0.01, "Hessel et al. 2018"),
         "epsilon_steps": Sourced(62_500, "Hessel et al. 2018: 250,000 frames"),
         "evaluation_epsilon": Sourced(0.001, "Hessel et al. 2018"),
@@ -168,18 +168,18 @@ RAINBOW = Recipe(
 
 DDPG_SMALL: Settings = {
     "steps": Sourced(100_000, "measured here"),
-    "num_simulators": Sourced(8, "measured here"),
-    "batch": Sourced(128, "measured here (256 in RL Zoo, ddpg Pendulum-v1)"),
+    "num_envs": Sourced(8, "measured here"),
+    "batch_size": Sourced(128, "measured here (256 in RL Zoo, ddpg Pendulum-v1)"),
     "training_intensity": Sourced(64.0, "measured here: an update each second step (each step in RL Zoo)"),
     "learning_starts": Sourced(2_000, "measured here"),
     "learning_rate": Sourced(1e-3, "RL Zoo, ddpg Pendulum-v1"),
     "actor_learning_rate": Sourced(1e-3, "RL Zoo, ddpg Pendulum-v1"),
-    "discount": Sourced(0.98, "RL Zoo, ddpg Pendulum-v1"),
-    "target_every": Sourced(0, "Lillicrap et al. 2016, section 7: every update"),
-    "target_rate": Sourced(0.005, "RL Zoo (0.001 in Lillicrap et al. 2016)"),
+    "gamma": Sourced(0.98, "RL Zoo, ddpg Pendulum-v1"),
+    "target_update_interval": Sourced(0, "Lillicrap et al. 2016, section 7: every update"),
+    "tau": Sourced(0.005, "RL Zoo (0.001 in Lillicrap et al. 2016)"),
     "exploration_noise": Sourced(0.1, "RL Zoo, ddpg Pendulum-v1"),
     "clip_rewards": Sourced(False, "Lillicrap et al. 2016"),
-    "replay_size": Sourced(200_000, "RL Zoo, ddpg Pendulum-v1"),
+    "buffer_size": Sourced(200_000, "RL Zoo, ddpg Pendulum-v1"),
     "hidden": Sourced((400, 300), "Lillicrap et al. 2016, section 7"),
     "checkpoint_every": Sourced(50_000, DEFAULT),
 }

@@ -1,1 +1,1 @@
-"""The replay memory, of parts: storage (a ring for each simulator), index (uniform or prioritised), n-step return."""
+"""The replay buffer, of parts: storage (a ring for each env), index (uniform or prioritised), n-step return."""

@@ -1,4 +1,4 @@
-"""The replay memory beside the checkpoints: each writes what is new in it, and names what it needs of earlier ones."""
+"""The replay buffer beside the checkpoints: each writes what is new in it, and names what it needs of earlier ones."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ReplayArchive:
             restore_state(self._memory, arrays)
         except (CheckpointError, KeyError, ValueError) as error:
             raise CheckpointError(
-                f"the checkpoint's replay memory cannot be restored ({error}): put its files back, or go on with an "
+                f"the checkpoint's replay buffer cannot be restored ({error}): put its files back, or go on with an "
                 "empty one by --checkpoint-replay none, which fills it anew before learning"
             ) from None
         self._segments = [dict(segment) for segment in segments]
@@ -107,7 +107,7 @@ def refuse_other_segments(meta: Mapping[str, Any]) -> None:
     for shard, segments in {"": meta.get("replay", []), **meta.get("shards", {})}.items():
         if shard and not SHARD.fullmatch(shard):
             raise CheckpointError(
-                f"it names a part of the replay memory {shard!r}, and veldt calls them shard-0 or unit-0 and so on"
+                f"it names a part of the replay buffer {shard!r}, and veldt calls them shard-0 or unit-0 and so on"
             )
         for segment in segments:
             segment_name(segment)

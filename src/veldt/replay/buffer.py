@@ -1,4 +1,4 @@
-"""The replay memory: storage, index and return, put together."""
+"""The replay buffer: storage, index and return, put together."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class ReplaySample:
 
 
 class ReplayBuffer:
-    """What simulators have lived through of late, to be sampled; `len` is how many transitions that is just now.
+    """What envs have lived through of late, to be sampled; `len` is how many transitions that is just now.
 
     `dropped` counts priorities that came too late: their transitions had left the memory. `priority` float64 [B R] are
     raw priorities that came with the rows (NaN: none), once any have.
 
     Args:
-        width: simulators, B.
+        width: envs, B.
         returns: how returns are made.
         threads: for the making of stacks.
     """
@@ -71,11 +71,11 @@ class ReplayBuffer:
 
     @property
     def capacity(self) -> int:
-        """The most transitions there can be: `replay_size`, rounded up to as many for each simulator."""
+        """The most transitions there can be: `buffer_size`, rounded up to as many for each env."""
         return self.ring.width * self.ring.share
 
     def append(self, slot: Rows, priority_TB: np.ndarray | None = None, first: int = 0) -> None:
-        """Takes a full slot of simulators `first` and on, the one that follows what was appended of them before.
+        """Takes a full slot of envs `first` and on, the one that follows what was appended of them before.
 
         Args:
             priority_TB: raw priorities of the slot's steps (of those that are not valid they may be anything); without
@@ -91,7 +91,7 @@ class ReplayBuffer:
         """Draws `count` transitions with replacement, a function of `seed` (64 bits) and of what is in the memory."""
         if count > len(self):
             raise UsageError(
-                f"{count} transitions cannot be sampled from the {len(self)} that the replay memory holds: wait for "
+                f"{count} transitions cannot be sampled from the {len(self)} that the replay buffer holds: wait for "
                 "more, or ask for fewer"
             )
         return self.draw(count, seed)
@@ -107,9 +107,9 @@ class ReplayBuffer:
             ring.valid.reshape(-1),
             ring.rows,
             returns.steps,
-            returns.discount,
+            returns.gamma,
             returns.clip_rewards,
-            returns.life_loss_ends,
+            returns.terminal_on_life_loss,
             position_N,
         )
         observation, next_observation = self._observations.take(position_N, bootstrap_N)

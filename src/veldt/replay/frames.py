@@ -14,7 +14,7 @@ from veldt.replay.settings import is_compressed
 
 
 class Store(Protocol):
-    """One field's observations by position, b R + r mod R for row r of simulator b."""
+    """One field's observations by position, b R + r mod R for row r of env b."""
 
     def write(self, position_M: np.ndarray, source: np.ndarray, source_M: np.ndarray) -> None:
         """Row `source_M[m]` of `source` [S, ...] goes to `position_M[m]`, in order; int64 [M] both."""
@@ -27,7 +27,7 @@ class Store(Protocol):
 
 
 class RawRows:
-    """Rows as they are: `array` [B, R, ...], the rows of a simulator side by side, so that most stacks are one stretch.
+    """Rows as they are: `array` [B, R, ...], the rows of an env side by side, so that most stacks are one stretch.
 
     The operating system hands out the memory when it is first written to.
     """

@@ -1,6 +1,6 @@
 """Names of transitions that outlast them: the position with its generation, r // R, which grows when it is overwritten.
 
-key = (r // R) B R + b R + r mod R     for row r of simulator b
+key = (r // R) B R + b R + r mod R     for row r of env b
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class NStep:
     """How a transition's return is made from the rows that follow it.
 
-    `steps` is n, `discount` is γ; rewards are clipped to [-1, 1] where `clip_rewards`, and a lost life ends the return
-    as a terminal step does where `life_loss_ends`.
+    `steps` is n, `gamma` is γ; rewards are clipped to [-1, 1] where `clip_rewards`, and a lost life ends the return
+    as a terminal step does where `terminal_on_life_loss`.
     """
 
     steps: int
-    discount: float
+    gamma: float
     clip_rewards: bool
-    life_loss_ends: bool
+    terminal_on_life_loss: bool

@@ -8,7 +8,16 @@ import numpy as np
 
 @numba.njit(nogil=True, cache=True)
 def n_step_returns(  # type: ignore[no-untyped-def]
-    reward, terminated, life_lost, valid, rows, steps, discount, clip_rewards, life_loss_ends, position_N
+    reward,
+    terminated,
+    life_lost,
+    valid,
+    rows,
+    steps,
+    discount,
+    clip_rewards,
+    terminal_on_life_loss,
+    position_N,
 ):
     """The sum of the rewards of up to n steps from each row, and where and how much to bootstrap after them.
 
@@ -18,7 +27,7 @@ def n_step_returns(  # type: ignore[no-untyped-def]
     valid (an episode's last observation, after a truncation or a cut) it is γ^m as elsewhere.
 
     Args:
-        reward, terminated, life_lost, valid: float32 and bool [B R], the rings of all simulators one after another.
+        reward, terminated, life_lost, valid: float32 and bool [B R], the rings of all envs one after another.
         rows: R.
         position_N: int64 [N], of valid rows.
 
@@ -40,7 +49,7 @@ def n_step_returns(  # type: ignore[no-untyped-def]
             if clip_rewards:
                 gained = min(max(gained, np.float32(-1.0)), np.float32(1.0))
             total += factor * gained
-            over = terminated[at] or (life_loss_ends and life_lost[at])
+            over = terminated[at] or (terminal_on_life_loss and life_lost[at])
             factor = 0.0 if over else factor * discount
             at = at + 1 if at + 1 < end else end - rows
             if over:

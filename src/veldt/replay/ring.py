@@ -1,11 +1,11 @@
-"""Storage of the replay memory: one ring of rows for each simulator, with its life in it as it was lived.
+"""Storage of the replay buffer: one ring of rows for each env, with its life in it as it was lived.
 
-Row r of simulator b lies at position b R + r mod R. A step is one row: the observation before it and all that came of
+Row r of env b lies at position b R + r mod R. A step is one row: the observation before it and all that came of
 it. An episode that has ended, or was cut off, has one row more, which holds its last observation and is not `valid`;
 an episode that goes on has its newest observation in a row that is not counted yet, and which the next step completes.
 So the observation after a step is always the next row's, and the return of no step runs across an episode's end.
 
-Each simulator counts its own rows, for none are spent on the phantom steps that reset it.
+Each env counts its own rows, for none are spent on the reset steps that reset it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ring:
         history      int             frames before its own in a row's stack
 
     Args:
-        share: rows that can be sampled, of each simulator.
+        share: rows that can be sampled, of each env.
         steps: n of the n-step return.
         compress: whether images are stored compressed.
         threads: for making stacks of frames.
@@ -102,7 +102,7 @@ class Ring:
         return np.maximum(0, self.end - self.share)
 
     def between(self, first_B: np.ndarray, end_B: np.ndarray) -> np.ndarray:
-        """Positions of the valid rows from `first_B` up to `end_B`, int64 [M], simulator by simulator."""
+        """Positions of the valid rows from `first_B` up to `end_B`, int64 [M], env by env."""
         return _between(self.valid, first_B, end_B)
 
     def part(self) -> None:
@@ -110,7 +110,7 @@ class Ring:
         self._parted[:] = True
 
     def append(self, slot: Rows, first: int = 0) -> Change:
-        """Writes a full slot of simulators `first` and on, the one that follows what was appended of them before."""
+        """Writes a full slot of envs `first` and on, the one that follows what was appended of them before."""
         part = slice(first, first + slot.width)
         first_B, end_B = self.first, self.end
         position_M, source_M, age_M, slot_M = _place(

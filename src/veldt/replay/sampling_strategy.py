@@ -1,6 +1,6 @@
 """Which transitions are drawn: all alike, or by priority (Schaul et al. 2016, section 3.3).
 
-Both kinds draw positions of a ring, b R + r mod R for row r of simulator b, and only what is sampleable in it.
+Both kinds draw positions of a ring, b R + r mod R for row r of env b, and only what is sampleable in it.
 """
 
 from __future__ import annotations

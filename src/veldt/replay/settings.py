@@ -1,4 +1,4 @@
-"""Settings of the replay memory: how much it holds, how it is sampled, and what is kept of it."""
+"""Settings of the replay buffer: how much it holds, how it is sampled, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def is_compressed(field: ArraySpec) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """The replay memory of algorithms that learn from past steps."""
+    """The replay buffer of algorithms that learn from past steps."""
 
-    replay_size: Annotated[int, Unit("transitions")] = 1_000_000
-    """Transitions kept, over all simulators; the oldest make room for new ones."""
+    buffer_size: Annotated[int, Unit("transitions")] = 1_000_000
+    """Transitions kept, over all envs; the oldest make room for new ones."""
     replay: Literal["uniform", "prioritised"] = "uniform"
     """How transitions are drawn: all alike, or by how wrong the network last was about them."""
     priority_exponent: Annotated[float, Unit("exponent")] = 0.6
@@ -34,8 +34,8 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
-        if self.replay_size < 1:
-            raise UsageError(f"--replay-size is {self.replay_size}: it must be at least 1")
+        if self.buffer_size < 1:
+            raise UsageError(f"--buffer-size is {self.buffer_size}: it must be at least 1")
         for name in ("priority_exponent", "importance_exponent", "importance_exponent_end"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")

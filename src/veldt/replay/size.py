@@ -1,4 +1,4 @@
-"""How large a replay memory may be: enough for one return, and no more than the machine has."""
+"""How large a replay buffer may be: enough for one return, and no more than the machine has."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _BYTES_OBJECT = 48  # a reference to an empty bytes object, and the object
 
 
 def replay_bytes(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
-    """The memory that a full replay memory takes; the least that it can take, where frames are compressed."""
-    rows = width * ring_rows(spec, math.ceil(config.replay_size / width), returns.steps)
+    """The memory that a full replay buffer takes; the least that it can take, where frames are compressed."""
+    rows = width * ring_rows(spec, math.ceil(config.buffer_size / width), returns.steps)
     compressed = [
         field for field in spec.observation.values() if config.compress_frames and is_compressed(field)
     ]
@@ -27,21 +27,21 @@ def replay_bytes(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep
 
 
 def transitions_each(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
-    """Transitions of each of `width` simulators, rounded up; UsageError where the size cannot be.
+    """Transitions of each of `width` envs, rounded up; UsageError where the size cannot be.
 
     Compressed frames take who knows how much: for these, only what is sure is counted.
     """
-    size, share = config.replay_size, math.ceil(config.replay_size / width)
+    size, share = config.buffer_size, math.ceil(config.buffer_size / width)
     if size < width:
-        raise UsageError(f"--replay-size is {size}: it must be at least 1 for each of the {width} simulators")
+        raise UsageError(f"--buffer-size is {size}: it must be at least 1 for each of the {width} envs")
     if returns.steps > share:
         raise UsageError(
-            f"--replay-size is {size}, {share} for each of the {width} simulators: it must be more than "
+            f"--buffer-size is {size}, {share} for each of the {width} envs: it must be more than "
             f"{width * (returns.steps - 1)} for returns over {returns.steps} steps"
         )
     needed = replay_bytes(spec, width, config, returns)
     per_row = needed / (width * ring_rows(spec, share, returns.steps))
-    check_memory("--replay-size", size, needed, per_row, width * ring_rows(spec, 0, returns.steps))
+    check_memory("--buffer-size", size, needed, per_row, width * ring_rows(spec, 0, returns.steps))
     return share
 
 

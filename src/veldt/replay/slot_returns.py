@@ -23,24 +23,24 @@ class SlotReturns(NamedTuple):
 def slot_returns(slot: Rows, returns: NStep) -> SlotReturns:
     """See `n_step_returns`. Returns that go on after the slot end with it, and bootstrap from its last row."""
 
-    def by_simulator(array_TB: np.ndarray) -> np.ndarray:
+    def by_env(array_TB: np.ndarray) -> np.ndarray:
         """[B (T + 1)], with a last row that is no step."""
         rows = np.zeros((slot.width, slot.steps + 1), array_TB.dtype)
         rows[:, : slot.steps] = array_TB.T
         return rows.reshape(-1)
 
-    valid = by_simulator(slot.valid)
+    valid = by_env(slot.valid)
     position_N = np.flatnonzero(valid)
     reward_N, discount_N, next_N = n_step_returns(
-        by_simulator(slot.reward),
-        by_simulator(slot.terminated),
-        by_simulator(slot.life_lost),
+        by_env(slot.reward),
+        by_env(slot.terminated),
+        by_env(slot.life_lost),
         valid,
         slot.steps + 1,
         returns.steps,
-        returns.discount,
+        returns.gamma,
         returns.clip_rewards,
-        returns.life_loss_ends,
+        returns.terminal_on_life_loss,
         position_N,
     )
     rows_N = [

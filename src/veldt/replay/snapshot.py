@@ -1,4 +1,4 @@
-"""A replay memory as arrays to store and to restore: rows, which never change once written, and the rest."""
+"""A replay buffer as arrays to store and to restore: rows, which never change once written, and the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veldt.replay.sampling_strategy import Prioritised
 
 
 def stored_rows(memory: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
-    """Rows from `since_B` on of each simulator, and its newest observation, as `b/field` in pieces.
+    """Rows from `since_B` on of each env, and its newest observation, as `b/field` in pieces.
 
     Observations are views of the memory, which stay as they are until the ring comes round to them (except where the
     memory is compressed); all else, and the newest observation, which the next step may replace, are copies.

@@ -41,7 +41,7 @@ _TITLES = {
     "q/divergence": ("Divergence", "from the target, nats"),
     "epsilon": ("ε", "probability of a random action"),
     "training_intensity": ("Training intensity", "uses of each step"),
-    "replay/transitions": ("Replay memory", "transitions"),
+    "replay/transitions": ("Replay buffer", "transitions"),
     "replay/beta": ("β", "of importance weights"),
     "replay/dropped_priorities": ("Priorities too late", "dropped so far"),
     "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),

@@ -2,7 +2,7 @@
 
     runs/ppo-cartpole/
       config.json       what was asked for, what it resolved to, command line, versions, hardware
-      summary.json      final figures; absent while the run trains and after a kill
+      summary.json      final metrics; absent while the run trains and after a kill
       events.jsonl      restarts, resumes and warnings, one JSON object a line
       metrics.jsonl     one JSON object an interval; the same scalars under tensorboard/
       episodes.jsonl    every finished training game: seed, score and where its actions are

@@ -110,11 +110,11 @@ class RunDirectory:
         self._write_json(CONFIG, config, "the settings")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write the final figures to summary.json (keys in docs/metrics.md)."""
+        """Write the final metrics to summary.json (keys in docs/metrics.md)."""
         self._write_json(SUMMARY, summary, "the summary")
 
     def read_summary(self) -> dict[str, Any] | None:
-        """The final figures, or None while the run trains and after a kill."""
+        """The final metrics, or None while the run trains and after a kill."""
         return self._read_json(SUMMARY)
 
     def write_event(self, step: int, kind: str, text: str) -> None:

@@ -51,7 +51,7 @@ class EpisodeLog:
     def append(
         self,
         *,
-        simulator: int,
+        env: int,
         episode: int,
         seed: int,
         step: int,
@@ -62,12 +62,12 @@ class EpisodeLog:
     ) -> None:
         """Add a finished game.
 
-        `simulator` and `episode` say whose and which it was, `seed` what its reset was given, `step` the agent steps
+        `env` and `episode` say whose and which it was, `seed` what its reset was given, `step` the agent steps
         of the run at its end, `length` its agent steps, `score` its sum of raw rewards. `actions` is [length, ...];
         integers are stored in the smallest type that holds them, floats as they are. The first `prefix` of them were
         random, played to spread the start states.
         """
-        row: dict[str, Any] = {"simulator": simulator, "episode": episode, "seed": seed, "step": step}
+        row: dict[str, Any] = {"env": env, "episode": episode, "seed": seed, "step": step}
         row |= {"length": length, "score": score, "prefix": prefix, "offset": None}
         stored = smallest(actions)
         offset = self._actions.size + len(self._new_actions)
@@ -116,7 +116,7 @@ class EpisodeLog:
 class EpisodeRecord:
     """A finished game; fields as in `EpisodeLog.append`. `kept` says whether its actions were kept."""
 
-    simulator: int
+    env: int
     episode: int
     seed: int
     step: int
@@ -131,7 +131,7 @@ class EpisodeRecord:
 
     def actions(self) -> np.ndarray:
         """The actions, [length, ...], read now, in the type they are stored in; VeldtError if they are not there."""
-        name = f"episode {self.episode} of simulator {self.simulator}"
+        name = f"episode {self.episode} of env {self.env}"
         if not self.kept:
             raise VeldtError(f"the actions of {name} were not kept: the log had reached its limit")
         dtype = np.dtype(self._dtype).newbyteorder("<")
@@ -157,7 +157,7 @@ def read_episodes(directory: Path) -> list[EpisodeRecord]:
 def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord:
     kept = row["offset"] is not None
     where = (row["offset"], row["dtype"], tuple(row["shape"])) if kept else (0, "uint8", (0,))
-    fields = {key: row[key] for key in ("simulator", "episode", "seed", "step", "length", "score", "prefix")}
+    fields = {key: row[key] for key in ("env", "episode", "seed", "step", "length", "score", "prefix")}
     return EpisodeRecord(**fields, kept=kept, _path=path, _offset=where[0], _dtype=where[1], _shape=where[2])
 
 

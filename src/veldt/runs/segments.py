@@ -36,11 +36,11 @@ class SegmentStore:
 
         VeldtError when the disk refuses, UsageError where the directory is a link.
         """
-        with explained("the replay memory", self.path):
+        with explained("the replay buffer", self.path):
             make_directory(self.path)
             name = f"rows-{self._next_number():06d}.safetensors"
         partial = self.path / f"{name}{_PARTIAL}"
-        with explained("the replay memory", self.path / name):
+        with explained("the replay buffer", self.path / name):
             remove_file(partial)
             try:
                 digest, size = write_tensors(partial, arrays)
@@ -85,6 +85,6 @@ def segment_name(record: Mapping[str, Any]) -> str:
     name = record["file"]
     if not isinstance(name, str) or not SEGMENT.fullmatch(name):
         raise CheckpointError(
-            f"it names a segment of the replay memory {name!r}, and veldt calls them rows-000001.safetensors and so on"
+            f"it names a segment of the replay buffer {name!r}, and veldt calls them rows-000001.safetensors and so on"
         )
     return name

@@ -1,7 +1,7 @@
 """Writing and reading arrays in the safetensors format as a stream, hashed on the way.
 
 The library's own writer wants a second copy of everything (or hides a full disk behind its own error), and its output
-would have to be read again for the checksum; its reader holds a whole file. A replay memory is many gigabytes, so that
+would have to be read again for the checksum; its reader holds a whole file. A replay buffer is many gigabytes, so that
 will not do. The format itself is small: an 8-byte little-endian length, a JSON header, the raw little-endian arrays.
 """
 

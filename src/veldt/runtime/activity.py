@@ -2,7 +2,7 @@
 
 Code that ends its process (`os._exit`, a crash in a native library) leaves nobody who could say so. The command `veldt`
 therefore works in a child of a process that only waits (`cli/guard`), and both share the memory in which this is
-written. Where there is no such process (the Python API, simulator processes, roles), the memory is private, and nobody
+written. Where there is no such process (the Python API, env processes, roles), the memory is private, and nobody
 reads it.
 
 The waiting process imports this file before anything else, and is to stay small: numpy is imported by the other.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SIZE = 1 << 22  # bytes, of which only those that were written to take memory
 
-# What stands in `Episodes.began` while a simulator is in no step.
+# What stands in `Episodes.began` while an env is in no step.
 MAKING, RESETTING, CLOSING = -(1 << 62), -(1 << 62) + 1, -(1 << 62) + 2
 _OUTSIDE_OF_STEPS = {MAKING: "when it was made", RESETTING: "in a reset", CLOSING: "when it was closed"}
 
@@ -41,7 +41,7 @@ _open: list[Record] = []
 class Doing:
     """What a process was doing when it ended: `what`, a sentence's beginning.
 
-    `can_be_apart` is whether simulator processes would have done it instead.
+    `can_be_apart` is whether env processes would have done it instead.
     """
 
     what: str
@@ -49,18 +49,18 @@ class Doing:
 
 
 class Record:
-    """Code of the user's while it is run: an environment, or the simulators of one.
+    """Code of the user's while it is run: an environment, or the envs of one.
 
     Whoever runs it writes `busy[0] = 1` before and 0 after each call, and in between, before each step,
 
-    - `progress` int64 [4]: the simulator, the episode if it begins one, steps of rows, and anything else that is done;
-    - `episodes` int64 [2, width]: the seed of each simulator's episode, and how many steps of rows there were when it
+    - `progress` int64 [4]: the env, the episode if it begins one, steps of rows, and anything else that is done;
+    - `episodes` int64 [2, width]: the seed of each env's episode, and how many steps of rows there were when it
       began (or MAKING, RESETTING, CLOSING): the difference is the step of the episode.
 
     Args:
         subject: what it is, as a sentence begins: "environment CartPole-v1".
         when: what it is run for, as the sentence ends, or "".
-        width: how many simulators.
+        width: how many envs.
         first: the number in the run of the first of them; None if it is one that has none.
         can_be_apart: as in `Doing`.
     """
@@ -97,7 +97,7 @@ class Record:
             _write_word(_INNERMOST, self.begin)
 
     def resets(self, seed: int) -> None:
-        """Of one that is no row of simulators: an episode with this seed begins."""
+        """Of one that is no row of envs: an episode with this seed begins."""
         self.progress[3] += 1
         self.episodes[0, 0], self.episodes[1, 0] = seed, RESETTING
 
@@ -166,12 +166,12 @@ def last(memory: mmap.mmap) -> Doing | None:
         return None
     b, _, steps, _ = words[:_BUSY]
     seed, began = words[_EPISODES + b], words[_EPISODES + words[_WIDTH] + b]
-    number = f", simulator {words[_FIRST] + b}" if words[_FIRST] >= 0 else ""
+    number = f", env {words[_FIRST] + b}" if words[_FIRST] >= 0 else ""
     seeded = f" (seed {seed})" if words[_FIRST] >= 0 or began != MAKING else ""
     when = _text(memory, begin + _WHEN)
     where = _OUTSIDE_OF_STEPS.get(began, f"in step {steps - began - 1}")
     how = when if when and began == MAKING else f"{where} {when}".rstrip()
-    # As `simulators.failures.named` says it.
+    # As `envs.failures.named` says it.
     what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} took its process with it {how}"
     return Doing(what, bool(words[_APART]))
 

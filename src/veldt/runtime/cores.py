@@ -1,6 +1,6 @@
 """Which cores this process may use, and who gets which.
 
-Simulator processes are fixed to one core each (section 4.1 of Stooke & Abbeel): a process that stays put keeps its
+Env processes are fixed to one core each (section 4.1 of Stooke & Abbeel): a process that stays put keeps its
 caches warm. Only the cores the operating system allows this process are ever handed out, so a run inside `taskset`, a
 container or a cluster job stays inside it.
 """
@@ -21,7 +21,7 @@ def allowed_cores() -> list[int]:
 
 
 def worker_cores(processes: int, accelerators: int) -> list[int]:
-    """The core of each of `processes` simulator processes.
+    """The core of each of `processes` env processes.
 
     One core is kept for each accelerator (the process that feeds it must never wait for a core), unless that would
     leave none. With more processes than cores, cores are shared in turn.

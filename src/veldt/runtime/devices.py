@@ -44,7 +44,7 @@ def training_threads(asked: int) -> int:
 def inference_threads(training: int, groups: int, workers: bool) -> int:
     """Threads for inference on the CPU.
 
-    Simulators in processes step one group while another awaits its actions. Inference that took all cores would hold up
+    Envs in processes step one group while another awaits its actions. Inference that took all cores would hold up
     all of them, for the few rows of one group.
     """
     return max(1, training // groups) if workers and groups > 1 else training

@@ -21,8 +21,8 @@ class Supervisor(Supervision):
 
     def begun(self, place: SupervisedRole) -> LocalProcessHandle:
         plan = place.plan
-        fellows = Peers.among(place.number, self.alike(place.number))
-        who = RoleIdentity(plan.name, place.number, place.restart_count, plan.niceness, fellows)
+        peers = Peers.among(place.number, self.alike(place.number))
+        who = RoleIdentity(plan.name, place.number, place.restart_count, plan.niceness, peers)
         arguments = (self._board, who, plan.role, plan.arguments)
         return LocalProcessHandle(
             Child(self._context, plan.name, run_role, *arguments), self._board, place.number

@@ -58,7 +58,7 @@ class ReturnTracker:
 
 
 class EpisodeTracker(ReturnTracker):
-    """Follows every simulator's present episode through the rows of trajectories.
+    """Follows every env's present episode through the rows of trajectories.
 
     `prefixes` are what was played before the first row (start-state decorrelation): part of those games, and of their
     scores.
@@ -81,7 +81,7 @@ class EpisodeTracker(ReturnTracker):
         """Takes a full trajectory; returns the games finished in it, in the order of their steps."""
         finished: list[tuple[int, Episode]] = []
         done_TB = (slot.terminated | slot.truncated) & slot.valid
-        # The last row too: a game that begins there must not inherit the phantom step that reset it.
+        # The last row too: a game that begins there must not inherit the reset step that reset it.
         begins_SB = slot.age == 0
         eventful_B = done_TB.any(0) | begins_SB.any(0) | slot.ended[slot.steps]
         for b in range(slot.width):

@@ -29,7 +29,7 @@ class SlotObservations(ABC):
 
     @abstractmethod
     def row(self, t: int, part: slice) -> Observation:
-        """Observations [N, ...] of row `t`, simulators `part`, as the simulators have just written them.
+        """Observations [N, ...] of row `t`, envs `part`, as the envs have just written them.
 
         In a rollout each row is asked for once, in order; the last one by `last`.
         """
@@ -55,7 +55,7 @@ class SlotObservations(ABC):
 
 
 class OnCPU(SlotObservations):
-    """Everything is a view of the slot, or a stack that the simulators have made; others are made in one pass."""
+    """Everything is a view of the slot, or a stack that the envs have made; others are made in one pass."""
 
     def __init__(self, trajectory: Trajectory) -> None:
         super().__init__(trajectory)

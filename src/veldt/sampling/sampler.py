@@ -4,7 +4,7 @@
     group 1             act | step ........ | act | step ...
 
 While one group steps, the other's actions are computed, so that the quicker of the two is hidden. The exchange is
-exact: which group acts first changes no action, because noise belongs to simulators and steps and not to batches. (A
+exact: which group acts first changes no action, because noise belongs to envs and steps and not to batches. (A
 network's own arithmetic may round differently in batches of another size; the same arrangement repeats bit for bit.)
 """
 
@@ -31,24 +31,24 @@ Act = Callable[[Forward, Observation, Tensor], tuple[Tensor, dict[str, Tensor]]]
 
 
 class Sampler:
-    """Fills trajectory slots by acting in all simulators.
+    """Fills trajectory slots by acting in all envs.
 
     Args:
         forward: the network's forward pass.
         noise: uniform numbers an action takes.
-        memory: numbers the network remembers of each simulator; see `memory_of`.
+        memory: numbers the network remembers of each env; see `memory_of`.
         act: the algorithm's `act`, or another of its functions that acts and has more to remember.
         phase: rollouts done before this run of the process (the noise goes on where it stopped).
         inference: called before each rollout; gives inference its threads.
-        first: the number in the run of the first simulator.
+        first: the number in the run of the first env.
         beat: called before each step of a group.
-        cores: which inference takes in turn. Where simulators are fixed to all of them, inference on one alone would
-            hold up that one's simulators at every step, and all others would wait for them.
+        cores: which inference takes in turn. Where envs are fixed to all of them, inference on one alone would
+            hold up that one's envs at every step, and all others would wait for them.
     """
 
     def __init__(
         self,
-        simulators: VectorEnvs,
+        envs: VectorEnvs,
         algorithm: Algorithm,
         forward: Forward,
         device: torch.device,
@@ -63,9 +63,9 @@ class Sampler:
         first: int = 0,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        self._simulators, self._algorithm, self._forward = simulators, algorithm, forward
+        self._envs, self._algorithm, self._forward = envs, algorithm, forward
         self._policy, self._beat, self._first = act or algorithm.act, beat, first
-        self.trajectory = simulators.trajectory
+        self.trajectory = envs.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
         self._inference, self._cores, self._noise_width = inference, cores, noise
@@ -77,12 +77,12 @@ class Sampler:
 
     @torch.no_grad()
     def sample(self, steps: int | None) -> None:
-        """Fills the slot: T steps of every simulator from where the last rollout ended, after `steps` of training.
+        """Fills the slot: T steps of every env from where the last rollout ended, after `steps` of training.
 
         None: as a trained policy acts in evaluation.
         """
-        trajectory, simulators = self.trajectory, self._simulators
-        groups = range(len(simulators.groups))
+        trajectory, envs = self.trajectory, self._envs
+        groups = range(len(envs.groups))
         with self._clock("infer"):
             self._inference()
             noise_TBK = self._noise(steps)
@@ -95,7 +95,7 @@ class Sampler:
             for t in range(trajectory.steps):
                 for group in groups:
                     with self._clock("simulate"):
-                        simulators.wait(group, t)
+                        envs.wait(group, t)
                     if t + 1 < trajectory.steps:
                         next_core()
                         self._act(group, t + 1, noise_TBK)
@@ -103,18 +103,18 @@ class Sampler:
 
     def start_next_rollout(self) -> None:
         """Makes the slot's last row the first, with what is remembered there: the next rollout begins at it."""
-        self._simulators.carry_over()
+        self._envs.carry_over()
         self.memory_BM = self._memories.state_BM.clone()
 
     def _noise(self, steps: int | None) -> Tensor:
         rows, width = self.trajectory.steps, self.trajectory.width
         step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
-        simulator_B = np.arange(self._first, self._first + width)
-        noise = uniform(self._run_seed, ACTION, simulator_B, step_T, self._noise_width)
+        env_B = np.arange(self._first, self._first + width)
+        noise = uniform(self._run_seed, ACTION, env_B, step_T, self._noise_width)
         return self._algorithm.prepare_noise(torch.from_numpy(noise), steps).to(self._device)
 
     def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
-        part = self._simulators.groups[group]
+        part = self._envs.groups[group]
         self._beat()
         with self._clock("infer"):
             observation = self._observations.row(t, part)
@@ -123,8 +123,8 @@ class Sampler:
             self.trajectory.action[t, part] = check_actions(action)
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
-            self._simulators.step(group, t)
-        for name, values in extras.items():  # after the step has begun: the simulators need not wait for this
+            self._envs.step(group, t)
+        for name, values in extras.items():  # after the step has begun: the envs need not wait for this
             if name not in self._extras:
                 self._extras[name] = self._empty(values)
             self._extras[name][t, part] = values

@@ -31,7 +31,7 @@ def unroll_layouts(spec: EnvSpec, steps: int, width: int, parameters: int, memor
 
 
 def env_axis(name: str) -> int:
-    """Which axis of an unroll's array is the simulators'."""
+    """Which axis of an unroll's array is the envs'."""
     return {"flags": 2, "memory": 0, "last_memory": 0}.get(name, 1)
 
 
@@ -67,7 +67,7 @@ class Unrolls:
         return cls(spec, arrays, device)
 
     def put(self, first: int, slot: Arrays) -> None:
-        """Copies a slot of W simulators into columns `first` to first + W."""
+        """Copies a slot of W envs into columns `first` to first + W."""
         for name, array in self._arrays.items():
             axis, part = env_axis(name), slot[name]
             where = (slice(None),) * axis + (slice(first, first + part.shape[axis]),)

@@ -1,4 +1,4 @@
-"""From an assembly to the system that trains it: its graph, what runs the graph, and the run."""
+"""From an run_plan to the system that trains it: its graph, what runs the graph, and the run."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _GRAPHS: Mapping[System, Callable[..., Graph]] = {
 }
 
 
-def graph_of(assembly: RunPlan) -> Graph:
+def graph_of(run_plan: RunPlan) -> Graph:
     """The roles of a run that begins, and their edges."""
-    return _GRAPHS[assembly.config.system](assembly)
+    return _GRAPHS[run_plan.config.system](run_plan)
 
 
 @contextlib.contextmanager
@@ -81,26 +81,26 @@ def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
 
 
 def run_system(
-    assembly: RunPlan,
+    run_plan: RunPlan,
     directory: RunDirectory,
     progress: Progress,
     checkpoint: Checkpoint | None,
     supervised: Supervised,
 ) -> Outcome:
     """Trains until it is done; `checkpoint` is what it goes on from. An error notes how to go on, if that can be."""
-    config = assembly.config
+    config = run_plan.config
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> DistributedRun:
         return DistributedRun(
-            _GRAPHS[config.system], assembly, directory, progress, checkpoint, supervised, lost
+            _GRAPHS[config.system], run_plan, directory, progress, checkpoint, supervised, lost
         )
 
     try:
         with training_in(str(directory.path)):
             if config.in_one_process:
-                return Synchronous(assembly, directory, progress, checkpoint).run()
+                return Synchronous(run_plan, directory, progress, checkpoint).run()
             if config.system == "synchronous":
-                return run_restarting(begin, checkpoint, directory.path, config.roles.restarts)
+                return run_restarting(begin, checkpoint, directory.path, config.roles.max_restarts)
             return begin(checkpoint).run()
     except VeldtError as error:
         if note := how_to_go_on(directory.path):

@@ -54,7 +54,7 @@ class Progress:
         self._safely(lambda: self._show(row))
 
     def note(self, text: str) -> None:
-        """Print a line above the panel (a restarted simulator, a saved checkpoint)."""
+        """Print a line above the panel (a restarted env, a saved checkpoint)."""
         self._safely(lambda: self._print(text))
 
     def close(self) -> None:

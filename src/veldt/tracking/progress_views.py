@@ -19,7 +19,7 @@ _FAINT = "#5a606b"
 
 
 def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) -> str:
-    """The row as one line of plain text; figures that it lacks are left out."""
+    """The row as one line of plain text; metrics that it lacks are left out."""
     step = formatting.as_float(row.get("step"))
     done = formatting.percent(_done(row, total_steps))
     parts = [f"step {formatting.whole(step)}/{formatting.whole(total_steps)} ({done})"]
@@ -44,9 +44,9 @@ def panel(title: str, row: Mapping[str, Any], total_steps: int, until: float | N
     from rich.text import Text
 
     text = Text("\n", no_wrap=True, overflow="ellipsis").join(
-        (_steps(row, total_steps), _figures(row, until), _stages(row))
+        (_steps(row, total_steps), _metrics(row, until), _stages(row))
     )
-    # Of one width, so that it does not jump as the figures grow; rich narrows it to the terminal.
+    # Of one width, so that it does not jump as the metrics grow; rich narrows it to the terminal.
     return Panel(
         text,
         title=Text(title, "bold default"),
@@ -72,7 +72,7 @@ def _steps(row: Mapping[str, Any], total_steps: int) -> Text:
     return text
 
 
-def _figures(row: Mapping[str, Any], until: float | None) -> Text:
+def _metrics(row: Mapping[str, Any], until: float | None) -> Text:
     from rich.text import Text
 
     text = Text.assemble(("return ", "dim"), (formatting.decimal(row.get("return_mean_100")), "bold green"))

@@ -29,7 +29,7 @@ class EdgeFor:
     name: str
     edge: Edge
     is_source: bool
-    is_target: bool  # of a pace, a role may be both
+    is_target: bool  # of a rate_limiter, a role may be both
     index: int
     others: tuple[str, ...]
 

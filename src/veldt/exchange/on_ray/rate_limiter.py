@@ -1,4 +1,4 @@
-"""The pace edge among hosts: counts travel a few dozen times a second, and allowances keep to the slack all the same.
+"""The rate_limiter edge among hosts: counts travel a few dozen times a second, and allowances keep to the slack all the same.
 
 A count of others that is old is too small. A learner that sees too few steps waits; an actor that saw too few steps of
 others would act too much. So whoever has the counts of all allots what steps the slack leaves: what all actors may make
@@ -71,16 +71,16 @@ class RateLimiterClient(RateLimiter):
 
 
 class RateLimiterServer:
-    """The supervisor's side: the counts of all in `pace`, and who has been allotted what.
+    """The supervisor's side: the counts of all in `rate_limiter`, and who has been allotted what.
 
     Args:
-        pace: in the supervisor's own process.
+        rate_limiter: in the supervisor's own process.
         actors, learners: by number of the role, which it is.
     """
 
-    def __init__(self, pace: RateLimiter, actors: dict[int, int], learners: dict[int, int]) -> None:
-        self._pace, self._actors, self._learners = pace, actors, learners
-        self._allotted_A = np.full(len(pace.steps_A), -1.0)
+    def __init__(self, rate_limiter: RateLimiter, actors: dict[int, int], learners: dict[int, int]) -> None:
+        self._rate_limiter, self._actors, self._learners = rate_limiter, actors, learners
+        self._allotted_A = np.full(len(rate_limiter.steps_A), -1.0)
         self._acting = set[int]()
         self._lock = threading.Lock()
 
@@ -98,32 +98,32 @@ class RateLimiterServer:
         """Takes what a role has counted."""
         with self._lock:
             if (actor := self._actors.get(role)) is not None:
-                self._pace.steps_A[actor] = report.steps
+                self._rate_limiter.steps_A[actor] = report.steps
                 if report.has_acted:
                     self._acting.add(actor)
             if (learner := self._learners.get(role)) is not None:
-                self._pace.updates_L[learner] = report.updates
-                self._pace.waived_L[learner] = report.waived
+                self._rate_limiter.updates_L[learner] = report.updates
+                self._rate_limiter.waived_L[learner] = report.waived
 
     def told(self, role: int) -> RateNews:
         """What a role is to know; an actor is allotted its share of what is left."""
-        pace = self._pace
+        rate_limiter = self._rate_limiter
         with self._lock:
             actor = self._actors.get(role, -1)
             allowance = self._allot(actor) if actor in self._acting else -1.0
-            counts = pace.steps_A.copy(), pace.updates_L.copy(), pace.waived_L.copy()
-            return RateNews(*counts, pace.starts, pace.max_steps, allowance)
+            counts = rate_limiter.steps_A.copy(), rate_limiter.updates_L.copy(), rate_limiter.waived_L.copy()
+            return RateNews(*counts, rate_limiter.starts, rate_limiter.max_steps, allowance)
 
     def _allot(self, actor: int) -> float:
         """How many steps it may have made when it begins to act; all actors' together are what the slack allows."""
-        pace, allotted_A = self._pace, self._allotted_A
-        if pace.intensity == 0:
+        rate_limiter, allotted_A = self._rate_limiter, self._allotted_A
+        if rate_limiter.intensity == 0:
             return np.inf
-        most = pace.starts + (pace.samples + pace.slack) / pace.intensity
-        taken_A = np.maximum(pace.steps_A, allotted_A)
+        most = rate_limiter.starts + (rate_limiter.samples + rate_limiter.slack) / rate_limiter.intensity
+        taken_A = np.maximum(rate_limiter.steps_A, allotted_A)
         left = most - taken_A.sum()
         if left >= 0:
-            share = (most - pace.steps) / len(self._acting)
-            wanted = min(pace.steps_A[actor] + share, taken_A[actor] + left)
+            share = (most - rate_limiter.steps) / len(self._acting)
+            wanted = min(rate_limiter.steps_A[actor] + share, taken_A[actor] + left)
             allotted_A[actor] = max(allotted_A[actor], wanted)
         return float(allotted_A[actor])

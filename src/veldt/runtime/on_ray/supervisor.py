@@ -61,7 +61,7 @@ class RaySupervisor(Supervision):
 
         def start() -> RoleStart:
             return RoleStart(
-                RoleIdentity(plan.name, number, attempt, plan.niceness, self._fellows(number)),
+                RoleIdentity(plan.name, number, attempt, plan.niceness, self._local_peers(number)),
                 plan.role,
                 plan.arguments,
                 {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
@@ -229,7 +229,7 @@ class RaySupervisor(Supervision):
         alike = self.alike(life.number)
         return all(other in self._machines for other in alike if self._plans[other].is_needed)
 
-    def _fellows(self, number: int) -> Peers:
+    def _local_peers(self, number: int) -> Peers:
         """With those that are to be started again; who joins later has others of its kind there already."""
         machine = self._machines[number]
         return Peers.among(

@@ -1,8 +1,8 @@
-"""Ape-X: actors, a replay memory in shards, and a learner that never waits for data (Horgan et al. 2018, figure 1).
+"""Ape-X: actors, a replay buffer in shards, and a learner that never waits for data (Horgan et al. 2018, figure 1).
 
             +--------------------- weights ----------------------+
             v                                                    |
-actors (simulators, policy) ==steps, first priorities==> shards ==batches==> learner
+actors (envs, policy) ==steps, first priorities==> shards ==batches==> learner
                                                            ^                   |
                                                            +--- priorities ----+
 """
@@ -19,13 +19,13 @@ from veldt.systems.roles.replay_learner import run_replay_learner
 from veldt.systems.roles.replay_topology import replay_topology
 
 
-def apex(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def apex(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
 
     UsageError where its sizes cannot work.
     """
-    topology = replay_topology(assembly, run, checkpoint)
-    edges = {"weights": weights_edge(assembly), **topology.edges}
-    learning = [("weights", name, "pace") for name in topology.batches]
-    learner = learners(assembly, run_replay_learner, run, learning)
-    return Graph((learner, topology.replay, topology.actors, *evaluators(assembly, checkpoint)), edges)
+    topology = replay_topology(run_plan, run, checkpoint)
+    edges = {"weights": weights_edge(run_plan), **topology.edges}
+    learning = [("weights", name, "rate_limiter") for name in topology.batches]
+    learner = learners(run_plan, run_replay_learner, run, learning)
+    return Graph((learner, topology.replay, topology.actors, *evaluators(run_plan, checkpoint)), edges)

@@ -1,6 +1,6 @@
 """Asynchronous learners on a central store (Mnih et al. 2016; Stooke & Abbeel, sections 4.3 and 5.2).
 
-    unit: simulators, sampler, experience, learner --gradient--> chunks of the central store: parameters, rule's state
+    unit: envs, sampler, experience, learner --gradient--> chunks of the central store: parameters, rule's state
                                                   <--parameters--
 
 Each unit has batches of its own, and applies what it learns from them to what the others have made of the parameters
@@ -42,21 +42,21 @@ from veldt.systems.roles.sampler_learner import GroupContext
 _MARGIN_S = 60.0  # after which a unit that is silent has surely been killed, and its chunk is free
 
 
-def asynchronous(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
-    config = assembly.config
+    config = run_plan.config
     settings = config.roles
     assert isinstance(settings, AsynchronousConfig)
     count, width = settings.learners, config.phase_width
-    rows = assembly.algorithm().update_rows(width)
-    watching, initial = evaluators(assembly, checkpoint), _initial(assembly, checkpoint)
-    tensors = len(assembly.network()[1].names)
+    rows = run_plan.algorithm().update_rows(width)
+    watching, initial = evaluators(run_plan, checkpoint), _initial(run_plan, checkpoint)
+    tensors = len(run_plan.network()[1].names)
     if settings.chunks > tensors:
         raise UsageError(
             f"--chunks is {settings.chunks:,}, and the network has {tensors} tensors: take fewer chunks"
         )
     edges = {
-        "pace": Edge(
+        "rate_limiter": Edge(
             "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
         ),
         "store": Edge(
@@ -67,26 +67,26 @@ def asynchronous(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpo
         ),
     }
     if watching:
-        edges["weights"] = weights_edge(assembly, "evaluator")
+        edges["weights"] = weights_edge(run_plan, "evaluator")
     learner = Role(
         "learner",
-        f"acts in {width} simulators, learns from batches of its own, and brings its gradients to the store",
+        f"acts in {width} envs, learns from batches of its own, and brings its gradients to the store",
         run_asynchronous_learner,
-        independent_plans(assembly, run, checkpoint),
+        independent_plans(run_plan, run, checkpoint),
         [tuple(edges)] * count,
-        settings.restarts,
+        settings.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
         resumes_from="the central store",
-        gpus=int(assembly.device.type == "cuda"),
+        gpus=int(run_plan.device.type == "cuda"),
     )
     return Graph((learner, *watching), edges)
 
 
-def _initial(assembly: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
+def _initial(run_plan: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
     """What the store begins with: parameters and the rule's state, of a checkpoint if there is one."""
-    parameters = assembly.shared_parameters()
-    state = assembly.algorithm().rule.state(parameters.master)
+    parameters = run_plan.shared_parameters()
+    state = run_plan.algorithm().rule.state(parameters.master)
     if checkpoint is not None:
         load_weights(parameters, checkpoint.groups["weights"])
         load_state(parameters, state, checkpoint.groups["optimiser"])
@@ -98,13 +98,13 @@ def _initial(assembly: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, n
 def run_asynchronous_learner(
     control: Control,
     plan: IndependentPlan,
-    pace: RateLimiter,
+    rate_limiter: RateLimiter,
     store: CentralStore,
     weights: Weights | None = None,
 ) -> None:
     """The role: samples and learns until it is told to stop."""
     may_have_children()
-    _AsynchronousLearner(control, plan, pace, store, weights).run()
+    _AsynchronousLearner(control, plan, rate_limiter, store, weights).run()
 
 
 class _AsynchronousLearner(IndependentSamplerLearner):
@@ -112,13 +112,13 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         self,
         control: Control,
         plan: IndependentPlan,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         store: CentralStore,
         weights: Weights | None,
     ) -> None:
-        rank, settings = plan.rank, plan.assembly.config.roles
+        rank, settings = plan.rank, plan.run_plan.config.roles
         assert isinstance(settings, AsynchronousConfig)
-        self._weights, self._pull_every, self._rows = weights, settings.pull_every, 0
+        self._weights, self._pull_every, self._rows = weights, settings.actor_sync_interval, 0
         self._end = store.end(rank, control.heartbeat)
         self._others = 0  # updates of others that its parameters have
         ties = GroupContext(
@@ -127,7 +127,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
             heartbeat=self._beat,
         )
         self._local_steps = settings.local_steps
-        super().__init__(control, plan, pace, ties)
+        super().__init__(control, plan, rate_limiter, ties)
         self._optimiser.pull()
         self.load_shared_parameters()
 
@@ -138,14 +138,14 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         return self._optimiser
 
     def _count_others(self) -> None:
-        updates_L = self._pace.updates_L
+        updates_L = self._rate_limiter.updates_L
         self._others = int(updates_L.sum() - updates_L[self._rank])
 
     def _beat(self) -> None:
-        """Before each step of a group of simulators."""
+        """Before each step of a group of envs."""
         self._control.heartbeat()
         self._rows += 1
-        if self._pull_every and self._rows % (self._pull_every * len(self._unit.simulators.groups)) == 0:
+        if self._pull_every and self._rows % (self._pull_every * len(self._unit.envs.groups)) == 0:
             self._optimiser.catch_up()
             self._unit.acts_by_newest()
 

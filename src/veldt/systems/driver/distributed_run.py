@@ -1,6 +1,6 @@
 """Runs a graph of roles on this machine: supervises them, records what they say, and keeps checkpoints.
 
-    roles (processes) --games, figures, parts of snapshots--> this process --> the run's directory
+    roles (processes) --games, metrics, parts of snapshots--> this process --> the run's directory
 
 Nothing of acting or learning happens here. The edges between roles carry everything else; see the system's own file.
 """
@@ -72,19 +72,19 @@ class DistributedRun:
     def __init__(
         self,
         make_graph: MakeGraph,
-        assembly: RunPlan,
+        run_plan: RunPlan,
         directory: RunDirectory,
         progress: Progress,
         checkpoint: Checkpoint | None,
         supervised: Supervised = start_local,
         lost: RestartHistory | None = None,
     ) -> None:
-        self._assembly, self._directory, self._config = assembly, directory, assembly.config
+        self._run_plan, self._directory, self._config = run_plan, directory, run_plan.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
-        self._graph = make_graph(assembly, directory.path.absolute(), checkpoint)
+        self._graph = make_graph(run_plan, directory.path.absolute(), checkpoint)
         self._supervisor, edges = supervised(self._graph)
-        self._pace: RateLimiter = edges["pace"]
-        self._pace.max_steps = config.run.steps
+        self._rate_limiter: RateLimiter = edges["rate_limiter"]
+        self._rate_limiter.max_steps = config.run.steps
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]
         self._goes_on_from = [role.resumes_from for role, _ in roles]
@@ -92,11 +92,11 @@ class DistributedRun:
         self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
         self._scores = ReturnTracker()
         self._clock = StageClock()
-        frames = assembly.spec.frames_per_step
+        frames = run_plan.spec.frames_per_step
         counters = meta.get("monitor")
         self._monitor = Monitor(config, directory, self._scores, self._clock, progress, frames, counters)
-        self._figures = RoleMetrics(self._names, self._pace, self._clock)
-        self._representative = assembly.algorithm().scored_envs(config.simulation.num_simulators)
+        self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
+        self._representative = run_plan.algorithm().scored_envs(config.envs.num_envs)
         self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
         self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
         self._writer, self._parts = BackgroundWriter(), CheckpointAssembler(keeping)
@@ -108,7 +108,7 @@ class DistributedRun:
         if checkpoint:
             self._restore(checkpoint)
         if lost:
-            self._figures.role_restarts = lost.restarts
+            self._metrics.role_restarts = lost.restarts
             self._monitor.note(lost.text, "restart")
 
     @property
@@ -119,16 +119,22 @@ class DistributedRun:
     @property
     def role_restarts(self) -> int:
         """How often a role was started again, in the whole run."""
-        return self._figures.role_restarts
+        return self._metrics.role_restarts
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        meta, pace = checkpoint.meta, self._pace
+        meta, rate_limiter = checkpoint.meta, self._rate_limiter
         scores = meta["scores"]
         self._scores.num_episodes = scores["games"]
         self._scores.recent.extend(scores["recent"])
-        pace.steps_A[:], pace.updates_L[:] = meta["pace"]["steps"], meta["pace"]["updates"]
-        pace.waived_L[:], pace.starts = meta["pace"]["excused"], meta["pace"]["starts"]
-        self._figures.load(meta["figures"])
+        rate_limiter.steps_A[:], rate_limiter.updates_L[:] = (
+            meta["rate_limiter"]["steps"],
+            meta["rate_limiter"]["updates"],
+        )
+        rate_limiter.waived_L[:], rate_limiter.starts = (
+            meta["rate_limiter"]["excused"],
+            meta["rate_limiter"]["starts"],
+        )
+        self._metrics.load(meta["metrics"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
         if (
             self._config.replay is not None
@@ -138,10 +144,10 @@ class DistributedRun:
             why = "the checkpoint holds none" if not meta["shards"] else "by --checkpoint-replay none"
             assert isinstance(self._config.learn, OffPolicyConfig)
             waits = self._config.learn.learning_starts
-            pace.starts, pace.waived_L[:] = pace.steps + waits, 0
-            pace.waived_L[0] = -int(pace.updates_L.sum()) * pace.batch
+            rate_limiter.starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
+            rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
             self._monitor.note(
-                f"the replay memory is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
+                f"the replay buffer is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
                 "filled it anew",
                 kind="resume",
             )
@@ -175,17 +181,17 @@ class DistributedRun:
             self._monitor.close()
 
     def _handle_messages(self, messages: list[RoleMessage]) -> None:
-        steps = self._pace.steps - self._monitor.steps
-        self._monitor.count_steps(steps, self._figures.new_reset_steps(), self._figures.env_restarts)
+        steps = self._rate_limiter.steps - self._monitor.steps
+        self._monitor.count_steps(steps, self._metrics.new_reset_steps(), self._metrics.env_restarts)
         for message in messages:
             values, name = message.values, self._names[message.role]
             match message.kind:
                 case "games":
                     self._record_episodes(message)
                 case "actor":
-                    self._figures.actor(message.role, values)
-                case "figures":
-                    self._figures.learner(message.role, values)
+                    self._metrics.actor(message.role, values)
+                case "metrics":
+                    self._metrics.learner(message.role, values)
                     lags = values["lag_min"], values["lag_max"]
                     self._monitor.record_update(values["sums"], values["lag_sum"], values["count"], lags)
                     self._monitor.check_finite()
@@ -199,7 +205,7 @@ class DistributedRun:
                     self._parts.add(message)
                 case "restarted":
                     self._lives[name] += 1
-                    self._figures.role_restarts += 1
+                    self._metrics.role_restarts += 1
                     text = f"the {name} {values['why']}, and was started again"
                     if goes_on_from := self._goes_on_from[message.role]:
                         text += f" from {goes_on_from.format(step=self._kept_step)}"
@@ -209,17 +215,17 @@ class DistributedRun:
 
     def _record_episodes(self, message: RoleMessage) -> None:
         counted = []
-        simulators = self._config.simulation.num_simulators
+        envs = self._config.envs.num_envs
         for game, seed in episodes_of_message(message):
             self._monitor.record_episode(game, seed)
-            is_evaluators = game.env_index >= simulators
+            is_evaluators = game.env_index >= envs
             if is_evaluators or (not self._has_evaluator and game.env_index in self._representative):
                 counted.append(game)
         self._scores.record(counted)
 
     def _log(self, *, force: bool) -> None:
-        figures = self._figures
-        self._monitor.log(figures.learning_rate, figures.updates, figures.row(), force=force)
+        metrics = self._metrics
+        self._monitor.log(metrics.learning_rate, metrics.updates, metrics.row(), force=force)
 
     def _begin_snapshot(self) -> None:
         self._parts.expect(self._supervisor.request_snapshot())
@@ -241,7 +247,7 @@ class DistributedRun:
         parts = self._parts.take()
         self._supervisor.snapshot_done()
         groups, segments = self._groups(parts)
-        pace = self._pace
+        rate_limiter = self._rate_limiter
         # Those that the weights have, which were said before the memory was on the disk.
         updates = {
             part.values["rank"]: part.values["updates"] for part in parts.values() if "updates" in part.values
@@ -257,13 +263,13 @@ class DistributedRun:
             # Where it is resumed, every role lives once more.
             "lives": {name: lives + 1 for name, lives in self._lives.items()},
             "scores": {"games": self._scores.num_episodes, "recent": list(self._scores.recent)},
-            "pace": {
-                "steps": [steps.get(number, int(own)) for number, own in enumerate(pace.steps_A)],
-                "updates": [updates.get(rank, updates[0]) for rank in range(len(pace.updates_L))],
-                "excused": pace.waived_L.tolist(),
-                "starts": int(pace.starts),
+            "rate_limiter": {
+                "steps": [steps.get(number, int(own)) for number, own in enumerate(rate_limiter.steps_A)],
+                "updates": [updates.get(rank, updates[0]) for rank in range(len(rate_limiter.updates_L))],
+                "excused": rate_limiter.waived_L.tolist(),
+                "starts": int(rate_limiter.starts),
             },
-            "figures": self._figures.counters(),
+            "metrics": self._metrics.counters(),
             "shards": segments,
             "units": units,
         }
@@ -294,7 +300,7 @@ class DistributedRun:
 
     def _end(self, reason: str, stop: threading.Event) -> None:
         """The last checkpoint, and then the last evaluation, for which all cores are free."""
-        self._pace.max_steps = 0  # nobody acts while the rest of the checkpoint is awaited
+        self._rate_limiter.max_steps = 0  # nobody acts while the rest of the checkpoint is awaited
         if not self._parts.is_expected:
             self._writer.finish()
             self._begin_snapshot()
@@ -320,9 +326,9 @@ class DistributedRun:
 
     def _evaluate(self, stop: threading.Event) -> None:
         weights = self._groups(self._parts.parts)[0]["weights"]
-        network, parameters = self._assembly.network()
+        network, parameters = self._run_plan.network()
         load_weights(parameters, {name: array.copy() for name, array in weights.items()})
-        agent = self._assembly.agent(network, self._directory.path)
+        agent = self._run_plan.agent(network, self._directory.path)
         steps, seed = self._config.run.evaluate_steps, self._config.run.seed
         result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
         if not stop.is_set():

@@ -21,7 +21,7 @@ from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
 from veldt.tracking.stages import STAGES
 
-_TOLD = 3  # notes of one kind at once; a process that is replaced may have one for each of its simulators
+_TOLD = 3  # notes of one kind at once; a process that is replaced may have one for each of its envs
 
 
 class Monitor:
@@ -42,19 +42,19 @@ class Monitor:
         counters = counters or {}
         self.steps = int(counters.get("steps", 0))
         self._seconds_before = float(counters.get("seconds", 0.0))
-        self._phantoms = int(counters.get("phantom_steps", 0))
-        self._restarts = int(counters.get("simulator_restarts", 0))
+        self._reset_steps = int(counters.get("reset_steps", 0))
+        self._restarts = int(counters.get("env_restarts", 0))
         self.solved_at_seconds: float | None = counters.get("solved_at_seconds")
         clock.seconds.update(counters.get("stages", {}))
         resume_step = self.steps if counters else None
-        self._metrics = MetricsLog(directory.path, resume_step, on_warning=self.note)
+        self._metrics_log = MetricsLog(directory.path, resume_step, on_warning=self.note)
         position = tuple(counters["episode_log"]) if counters else None
         self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_games: list[Episode] = []
         self._stages_logged = self._stage_seconds()
-        self._figures: dict[str, Tensor | float] = {}
+        self._metrics: dict[str, Tensor | float] = {}
         self._figure_count = 0
         self._restarts_here = 0
         self._lag_sum, self._lag_count = (
@@ -69,17 +69,17 @@ class Monitor:
         """Training seconds, those before a resume included."""
         return self._seconds_before + time.perf_counter() - self._began
 
-    def count_steps(self, steps: int, phantoms: int, restarts: int) -> None:
-        """Takes more steps, more phantom steps, and the simulators' restarts since this process began."""
+    def count_steps(self, steps: int, reset_steps: int, restarts: int) -> None:
+        """Takes more steps, more reset steps, and the envs' restarts since this process began."""
         self.steps += steps
-        self._phantoms += phantoms
+        self._reset_steps += reset_steps
         self._restarts_here = restarts
 
     def record_episode(self, game: Episode, seed: int) -> None:
         """Writes down a finished game; `seed` is what its reset was given."""
         self._interval_games.append(game)
         self._episodes.append(
-            simulator=game.env_index,
+            env=game.env_index,
             episode=game.episode,
             seed=seed,
             step=self.steps,
@@ -91,12 +91,12 @@ class Monitor:
 
     def record_update(
         self,
-        figures: Mapping[str, Tensor | float],
+        metrics: Mapping[str, Tensor | float],
         lag: float,
         count: int = 1,
         lag_range: tuple[float, float] | None = None,
     ) -> None:
-        """Takes the figures of an update, or the sums of `count`; they are averaged over the interval, without waiting
+        """Takes the metrics of an update, or the sums of `count`; they are averaged over the interval, without waiting
         for the device.
 
         `lag` is the mean number of updates between the parameters that acted and those that are updated, `lag_range`
@@ -106,31 +106,31 @@ class Monitor:
         self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + count
         self._interval_lag += lag
         self._interval_lags += lag_range or ()
-        for name, value in figures.items():
-            self._figures[name] = self._figures[name] + value if name in self._figures else value
+        for name, value in metrics.items():
+            self._metrics[name] = self._metrics[name] + value if name in self._metrics else value
 
     def log(
         self, learning_rate: float, updates: int, experience: Mapping[str, float], *, force: bool = False
     ) -> None:
-        """Writes a row if the interval is over, and refreshes the display. `experience` has figures of its own."""
+        """Writes a row if the interval is over, and refreshes the display. `experience` has metrics of its own."""
         now = time.perf_counter()
         if not force and now - self._logged_at < self._config.run.log_every:
             return
         row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
         count = max(1, self._figure_count)
-        row |= {name: float(value) / count for name, value in self._figures.items()}
+        row |= {name: float(value) / count for name, value in self._metrics.items()}
         row |= {**experience, **self._evaluation}
-        self._metrics.append(row)
+        self._metrics_log.append(row)
         self.check_finite(row)
         self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
         self._logged_at = self._interval_began = now
         self._interval_steps, self._interval_games = self.steps, []
-        self._figures, self._figure_count = {}, 0
+        self._metrics, self._figure_count = {}, 0
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
 
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
-        """Takes an evaluation's games: a sentence now, figures in the next row."""
+        """Takes an evaluation's games: a sentence now, metrics in the next row."""
         if not result.scores:
             self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
             return
@@ -146,9 +146,9 @@ class Monitor:
             "evaluation/games": float(len(scores)),
         }
 
-    def check_finite(self, figures: Mapping[str, Any] | None = None) -> None:
+    def check_finite(self, metrics: Mapping[str, Any] | None = None) -> None:
         """VeldtError if training has diverged: nothing learned after that is worth a minute or a checkpoint."""
-        loss = float((figures or self._figures).get("loss/total", 0.0))
+        loss = float((metrics or self._metrics).get("loss/total", 0.0))
         if not math.isfinite(loss):
             raise diverged(f"the loss is {loss} at step {self.steps:,}")
 
@@ -172,8 +172,8 @@ class Monitor:
         return {
             "steps": self.steps,
             "seconds": self.seconds,
-            "phantom_steps": self._phantoms,
-            "simulator_restarts": self._restarts + self._restarts_here,
+            "reset_steps": self._reset_steps,
+            "env_restarts": self._restarts + self._restarts_here,
             "solved_at_seconds": self.solved_at_seconds,
             "lag_sum": self._lag_sum,
             "lag_count": self._lag_count,
@@ -182,7 +182,7 @@ class Monitor:
         }
 
     def summary(self, reason: str) -> dict[str, Any]:
-        """Writes and returns the run's headline figures; `reason` is why it stopped (see `Outcome`)."""
+        """Writes and returns the run's headline metrics; `reason` is why it stopped (see `Outcome`)."""
         config, seconds = self._config, self.seconds
         summary = {
             "recipe": config.recipe,
@@ -207,7 +207,7 @@ class Monitor:
         return summary
 
     def close(self) -> None:
-        self._metrics.close()
+        self._metrics_log.close()
         self._episodes.close()
         self._progress.close()
 
@@ -229,8 +229,8 @@ class Monitor:
             "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
             "policy_lag_min": min(self._interval_lags, default=None),
             "policy_lag_max": max(self._interval_lags, default=None),
-            "phantom_steps": self._phantoms,
-            "simulator_restarts": self._restarts + self._restarts_here,
+            "reset_steps": self._reset_steps,
+            "env_restarts": self._restarts + self._restarts_here,
             **stages,
         }
 

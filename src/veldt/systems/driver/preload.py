@@ -1,6 +1,6 @@
 """What the processes of a decoupled system have from the start: imported into the server that they are forked from.
 
-Loading the compiled parts of the replay memory takes each process a second, and a server only once: so they are used
+Loading the compiled parts of the replay buffer takes each process a second, and a server only once: so they are used
 here, on almost nothing. Nothing of torch is: its threads would not survive a fork.
 """
 
@@ -28,7 +28,7 @@ def _use_replay() -> None:
     slot.age[:] = np.arange(_ROWS + 1)[:, None]
     slot.valid[:] = True
     slot_returns(slot, returns)
-    settings = ReplayConfig(replay_size=_ROWS * _WIDTH, replay="prioritised")
+    settings = ReplayConfig(buffer_size=_ROWS * _WIDTH, replay="prioritised")
     for config in (settings, dataclasses.replace(settings, replay="uniform")):
         memory = ReplayBuffer(spec, _WIDTH, config, returns)
         memory.append(slot, np.ones((_ROWS, _WIDTH)))

@@ -31,12 +31,12 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
     books: dict[str, RateLimiterServer] = {}
     for name, edge in graph.edges.items():
         if isinstance(spec := edge.spec, RateLimiterSpec):
-            pace = RateLimiter(spec, context=None)
+            rate_limiter = RateLimiter(spec, context=None)
             actors, learners = (
                 {numbers[key]: key[1] for key in numbers if key[0] == side}
                 for side in (edge.target, edge.source)
             )
-            shared[name], books[name] = pace, RateLimiterServer(pace, actors, learners)
+            shared[name], books[name] = rate_limiter, RateLimiterServer(rate_limiter, actors, learners)
     plans = []
     for role in graph.roles:
         for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
@@ -63,9 +63,11 @@ def _edge_for(graph: Graph, role: Role, index: int, name: str) -> EdgeFor:
         for place, names in enumerate(other.edges)
         if name in names and is_source != (other.name == edge.source)
     ]
-    is_pace = isinstance(edge.spec, RateLimiterSpec)
-    place = index if not is_pace or role.name in (edge.source, edge.target) else -1
-    return EdgeFor(name, edge, is_source, role.name == edge.target, place, () if is_pace else tuple(others))
+    is_rate_limiter = isinstance(edge.spec, RateLimiterSpec)
+    place = index if not is_rate_limiter or role.name in (edge.source, edge.target) else -1
+    return EdgeFor(
+        name, edge, is_source, role.name == edge.target, place, () if is_rate_limiter else tuple(others)
+    )
 
 
 def _check_room(cluster: Cluster, graph: Graph) -> None:

@@ -15,16 +15,16 @@ _ADD_UP = frozenset({"gorila/outliers"})  # what each learner counts of its own,
 
 
 class RoleMetrics:
-    """The newest figures of all roles.
+    """The newest metrics of all roles.
 
     The clock gets the learner's time, which is the run's main line; actors' is given in shares of their own.
     """
 
-    def __init__(self, names: Sequence[str], pace: RateLimiter, clock: StageClock) -> None:
-        self._names, self._pace, self._clock = names, pace, clock
+    def __init__(self, names: Sequence[str], rate_limiter: RateLimiter, clock: StageClock) -> None:
+        self._names, self._rate_limiter, self._clock = names, rate_limiter, clock
         self._actors: dict[int, dict[str, Any]] = {}  # of each, its newest life's
         self._former: list[dict[str, Any]] = []  # the last of lives before
-        self._phantoms_told = 0
+        self._reset_steps_told = 0
         self._learner_seconds: dict[str, float] = {}
         self._experience: dict[int, dict[str, float]] = {}  # of each learner that says any
         self._of_former_lives = dict.fromkeys(_ADD_UP, 0.0)
@@ -57,13 +57,13 @@ class RoleMetrics:
 
     def new_reset_steps(self) -> int:
         """Phantom steps since the last call."""
-        total = self._sum("phantoms")
-        new, self._phantoms_told = total - self._phantoms_told, total
+        total = self._sum("reset_steps")
+        new, self._reset_steps_told = total - self._reset_steps_told, total
         return new
 
     @property
     def env_restarts(self) -> int:
-        return self._sum("simulator_restarts")
+        return self._sum("env_restarts")
 
     def _sum(self, name: str) -> int:
         """Over all lives of all actors."""
@@ -72,8 +72,8 @@ class RoleMetrics:
     def row(self) -> dict[str, float]:
         """What to log besides what every system does."""
         row = {"role_restarts": float(self.role_restarts)}
-        if self._pace.batch:
-            row["training_intensity"] = self._pace.achieved
+        if self._rate_limiter.batch_size:
+            row["training_intensity"] = self._rate_limiter.achieved
         for name in sorted(set().union(*self._experience.values())):
             said = [one[name] for one in self._experience.values() if name in one]
             row[name] = sum(said) + self._of_former_lives[name] if name in _ADD_UP else float(np.mean(said))

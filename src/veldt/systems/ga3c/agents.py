@@ -1,6 +1,6 @@
-"""A host of GA3C's agents: each plays in a simulator of its own, and asks for every action.
+"""A host of GA3C's agents: each plays in an env of its own, and asks for every action.
 
-    model ==answers==> host: agents (simulators) ==requests==> model
+    model ==answers==> host: agents (envs) ==requests==> model
                                                  ==rollouts==> training queue
 
 Agents go on each by itself, as soon as its answer is there (Babaeizadeh et al. 2017, section 2). A rollout is T steps
@@ -64,11 +64,13 @@ class AgentsPlan:
 
 
 def run_agent_host(
-    control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, pace: RateLimiter
+    control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, rate_limiter: RateLimiter
 ) -> None:
     """The role: plays until it is told to stop."""
     torch.set_num_threads(1)
-    agents = AgentHost(control, plan, inference.client(plan.number), slots.producer(plan.number), pace)
+    agents = AgentHost(
+        control, plan, inference.client(plan.number), slots.producer(plan.number), rate_limiter
+    )
     try:
         while not control.stopping:
             control.heartbeat()
@@ -82,23 +84,28 @@ class AgentHost:
     """See the module's text."""
 
     def __init__(
-        self, control: Control, plan: AgentsPlan, inference: InferenceClient, out: SlotOut, pace: RateLimiter
+        self,
+        control: Control,
+        plan: AgentsPlan,
+        inference: InferenceClient,
+        out: SlotOut,
+        rate_limiter: RateLimiter,
     ) -> None:
         self._control, self._plan, self._inference = control, plan, inference
-        self._out, self._pace = out, pace
+        self._out, self._rate_limiter = out, rate_limiter
         config, width, steps = plan.config, plan.width, plan.steps
         self._algorithm = config.make_algorithm(plan.spec.action)
-        self._algorithm.set_env_slice(plan.first, config.simulation.num_simulators)
+        self._algorithm.set_env_slice(plan.first, config.envs.num_envs)
         self._seed = derive_seed(
             config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
         )
-        simulation = dataclasses.replace(config.simulation, num_simulators=width, alternate="off")
+        simulation = dataclasses.replace(config.envs, num_envs=width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
         each_by_itself = Plan("in-process", 0, width, (), "agents")
-        self._simulators = make_vector_envs(settings, plan.spec, steps, each_by_itself, stacks=True)
-        self._slot = slot = self._simulators.trajectory
+        self._envs = make_vector_envs(settings, plan.spec, steps, each_by_itself, stacks=True)
+        self._slot = slot = self._envs.trajectory
         self._columns = [slot.part(slice(b, b + 1)) for b in range(width)]
-        prefixes = self._simulators.start()
+        prefixes = self._envs.start()
         self._books = [EpisodeTracker(1, {0: prefixes[b]}) for b in range(width)]
         self._said = {
             name: np.zeros((steps, width, *layout.shape), layout.dtype)
@@ -112,7 +119,7 @@ class AgentHost:
         self._full: list[int] = []  # agents whose rollouts wait for room in the queue
         self._idle = list(range(width))  # agents that are to begin rollouts when they may
         self._games: list[Episode] = []
-        self._clock, self._phantoms = StageClock(), 0
+        self._clock, self._reset_steps = StageClock(), 0
         self._said_at = self._said_games_at = time.monotonic()
 
     def step(self) -> None:
@@ -131,7 +138,7 @@ class AgentHost:
         self._send_periodically()
 
     def close(self) -> None:
-        self._simulators.close()
+        self._envs.close()
 
     @property
     def _is_blocked(self) -> bool:
@@ -146,7 +153,7 @@ class AgentHost:
 
     def _begin(self) -> None:
         """Asks for the first actions of new rollouts."""
-        if not self._idle or not self._pace.may_act():
+        if not self._idle or not self._rate_limiter.may_act():
             return
         active_W = self._inference.active_W
         begins = [b for b in self._idle if active_W[b]]
@@ -179,7 +186,7 @@ class AgentHost:
             numbers = uniform(
                 self._seed, ACTION, np.array([self._plan.first + b]), step_R, self._plan.noise_width
             )
-            prepared = self._algorithm.prepare_noise(torch.from_numpy(numbers), self._pace.steps)
+            prepared = self._algorithm.prepare_noise(torch.from_numpy(numbers), self._rate_limiter.steps)
             self._noise_RWK[:, b] = prepared[:, 0].numpy()
 
     def _act(self, agent_R: np.ndarray) -> None:
@@ -194,8 +201,8 @@ class AgentHost:
         with self._clock("simulate"):
             begin = time.perf_counter()
             for b, row in zip(agent_R.tolist(), row_R.tolist(), strict=True):
-                self._simulators.step(b, row)
-                self._simulators.wait(b, row)
+                self._envs.step(b, row)
+                self._envs.wait(b, row)
             self._slow = time.perf_counter() - begin > _SLOW_S * len(agent_R)
         self._row_W[agent_R] += 1
         self._step_W[agent_R] += 1
@@ -223,25 +230,25 @@ class AgentHost:
                     np.copyto(arrays["last_memory"], self._memory_WM[part])
                 self._out.commit()
                 steps = int(column.valid.sum())
-                self._pace.steps_A[self._plan.number] += steps
-                self._phantoms += column.valid.size - steps
+                self._rate_limiter.steps_A[self._plan.number] += steps
+                self._reset_steps += column.valid.size - steps
                 self._games += [dataclasses.replace(game, env_index=b) for game in self._books[b].add(column)]
                 self._slot.carry_over(part)
                 self._row_W[b] = 0
                 self._idle.append(b)
 
     def send_metrics(self) -> None:
-        """Says where the time went, which games ended, and what happened to simulators."""
+        """Says where the time went, which games ended, and what happened to envs."""
         self._said_at = time.monotonic()
         self._send_episodes()
-        for text in self._simulators.notes():
+        for text in self._envs.notes():
             self._control.send("note", about="restart", text=text)
         self._control.send(
             "actor",
             attempt=self._control.restart_count,
             seconds=self._clock.seconds,
-            phantoms=self._phantoms,
-            simulator_restarts=int(self._slot.restarts.sum()),
+            reset_steps=self._reset_steps,
+            env_restarts=int(self._slot.restarts.sum()),
         )
 
     def _send_periodically(self) -> None:

@@ -2,7 +2,7 @@
 
      +------- prediction queue -------> predictors --+
      |                                               |
-agents (simulators) <---- answers -------------------+-- model
+agents (envs) <---- answers -------------------+-- model
      |                                               |
      +------- training queue ---------> trainers ----+
 """
@@ -38,15 +38,15 @@ _NICENESS = 10  # of hosts: their agents would only have to wait for the model
 _PUBLISH_EVERY = 16  # updates: only an evaluator reads what is published
 
 
-def ga3c(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
-    config, spec, steps = assembly.config, assembly.spec, assembly.horizon
-    settings, agents = config.roles, config.simulation.num_simulators
+    config, spec, steps = run_plan.config, run_plan.spec, run_plan.horizon
+    settings, agents = config.roles, config.envs.num_envs
     assert isinstance(settings, Ga3cConfig)
-    width, lives = agents // settings.hosts, incarnations_of(checkpoint)
-    network, _ = assembly.network()
-    noise, memory = assembly.algorithm().action_noise(network), recurrent_size_of(network)
-    said = _said(assembly)
+    width, lives = agents // settings.agent_processes, incarnations_of(checkpoint)
+    network, _ = run_plan.network()
+    noise, memory = run_plan.algorithm().action_noise(network), recurrent_size_of(network)
+    said = _said(run_plan)
     slot = row_layouts(spec, steps, 1)
     slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in said.items()}
     if memory:
@@ -58,29 +58,35 @@ def ga3c(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             f"--training-rows is {settings.training_rows:,}, which are {least:,} rollouts of {steps} steps, and "
             f"--training-queue is {queue:,}: trainers would wait for ever; take room for at least as many"
         )
-    depth = max(-(-queue // settings.hosts), least)
-    watching = evaluators(assembly, checkpoint)
+    depth = max(-(-queue // settings.agent_processes), least)
+    watching = evaluators(run_plan, checkpoint)
     edges = {
         "inference": Edge(
             "agents",
             "model",
             f"requests of {agents} agents one by one, answered by up to {settings.prediction_batch} at once",
             InferenceSpec(
-                _requests(assembly, noise, memory), _answers(assembly, said, memory), settings.hosts, width
+                _requests(run_plan, noise, memory),
+                _answers(run_plan, said, memory),
+                settings.agent_processes,
+                width,
             ),
         ),
         "rollouts": Edge(
             "agents",
             "model",
             f"rollouts of {steps} steps with what the policy said, {depth} for each host, full ones block",
-            SlotsSpec(slot, settings.hosts, depth),
+            SlotsSpec(slot, settings.agent_processes, depth),
         ),
-        "pace": Edge(
-            "model", "agents", "counts of steps and updates", RateLimiterSpec.free(settings.hosts, 1, 0)
+        "rate_limiter": Edge(
+            "model",
+            "agents",
+            "counts of steps and updates",
+            RateLimiterSpec.free(settings.agent_processes, 1, 0),
         ),
     }
     if watching:
-        edges["weights"] = weights_edge(assembly, "evaluator", "model")
+        edges["weights"] = weights_edge(run_plan, "evaluator", "model")
     model = Role(
         "model",
         f"{counted(settings.predictors, 'predictor', 'predictors')} and "
@@ -90,29 +96,27 @@ def ga3c(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             ModelPlan(
                 config=config,
                 spec=spec,
-                network=assembly.portable_network,
+                network=run_plan.portable_network,
                 publish_every=_PUBLISH_EVERY,
                 run=run,
                 least=least,
             )
         ],
         [tuple(edges)],
-        settings.restarts,
+        settings.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=1,
         resumes_from="the checkpoint of step {step:,}",
-        gpus=int(assembly.device.type == "cuda"),
+        gpus=int(run_plan.device.type == "cuda"),
     )
     hosts = Role(
         "agents",
-        f"{width} agents, each in a simulator of its own"
-        if width > 1
-        else "an agent in a simulator of its own",
+        f"{width} agents, each in an env of its own" if width > 1 else "an agent in an env of its own",
         run_agent_host,
         [
             AgentsPlan(
                 config,
-                assembly.source,
+                run_plan.source,
                 spec,
                 number=host,
                 first=host * width,
@@ -121,22 +125,22 @@ def ga3c(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
                 actor_outputs=said,
                 noise_width=noise,
                 recurrent=memory,
-                incarnations=lives.get(role_name("agents", host, settings.hosts), 0),
+                incarnations=lives.get(role_name("agents", host, settings.agent_processes), 0),
             )
-            for host in range(settings.hosts)
+            for host in range(settings.agent_processes)
         ],
-        [("inference", "rollouts", "pace")] * settings.hosts,
-        settings.restarts,
-        max(30.0, config.simulation.env_timeout),
+        [("inference", "rollouts", "rate_limiter")] * settings.agent_processes,
+        settings.max_restarts,
+        max(30.0, config.envs.env_timeout),
         niceness=_NICENESS,
     )
     return Graph((model, hosts, *watching), edges)
 
 
-def _requests(assembly: RunPlan, noise: int, memory: int) -> dict[str, Layout]:
+def _requests(run_plan: RunPlan, noise: int, memory: int) -> dict[str, Layout]:
     """What the forward pass takes of one agent; frames come stacked, since the model has seen none of them."""
     layouts = {}
-    for name, field in assembly.spec.observation.items():
+    for name, field in run_plan.spec.observation.items():
         shape = (*field.shape, field.stack) if field.stack > 1 else field.shape
         layouts[f"observation/{name}"] = Layout(shape, field.dtype)
     layouts["noise"] = Layout((noise,), "float32")
@@ -145,24 +149,24 @@ def _requests(assembly: RunPlan, noise: int, memory: int) -> dict[str, Layout]:
     )
 
 
-def _answers(assembly: RunPlan, said: dict[str, Layout], memory: int) -> dict[str, Layout]:
-    action = assembly.spec.action
+def _answers(run_plan: RunPlan, said: dict[str, Layout], memory: int) -> dict[str, Layout]:
+    action = run_plan.spec.action
     layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **said}
     return layouts | ({"memory": Layout((memory,), "float32")} if memory else {})
 
 
 @torch.no_grad()
-def _said(assembly: RunPlan) -> dict[str, Layout]:
+def _said(run_plan: RunPlan) -> dict[str, Layout]:
     """What the algorithm remembers of each action, besides the action: found out by acting once.
 
     But for the value: whoever learns from it some updates later asks for it anew.
     """
-    algorithm, (network, _) = assembly.algorithm(), assembly.network()
+    algorithm, (network, _) = run_plan.algorithm(), run_plan.network()
     assert isinstance(algorithm, OnPolicy)
     noise = algorithm.prepare_noise(torch.full((1, 1, algorithm.action_noise(network)), 0.5), 0)[0]
-    observation = blank_observation(assembly.spec, 1, assembly.device)
+    observation = blank_observation(run_plan.spec, 1, run_plan.device)
     forward = network if not recurrent_size_of(network) else lambda seen: network(seen)[:2]
-    _, said = algorithm.act(forward, observation, noise.to(assembly.device))
+    _, said = algorithm.act(forward, observation, noise.to(run_plan.device))
     return {
         name: Layout(tuple(tensor.shape[1:]), str(tensor.dtype).removeprefix("torch."))
         for name, tensor in said.items()

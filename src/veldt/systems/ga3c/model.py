@@ -58,11 +58,11 @@ def run_model(
     plan: ModelPlan,
     inference: InferenceEdge,
     slots: Slots,
-    pace: RateLimiter,
+    rate_limiter: RateLimiter,
     weights: Weights | None = None,
 ) -> None:
     """The role: answers and learns until it is told to stop."""
-    Model(control, plan, inference, slots, pace, weights).run()
+    Model(control, plan, inference, slots, rate_limiter, weights).run()
 
 
 class Model(LearnerRole):
@@ -74,10 +74,10 @@ class Model(LearnerRole):
         plan: ModelPlan,
         inference: InferenceEdge,
         slots: Slots,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         weights: Weights | None,
     ) -> None:
-        super().__init__(control, plan, weights, pace)
+        super().__init__(control, plan, weights, rate_limiter)
         settings = plan.config.roles
         assert isinstance(settings, Ga3cConfig) and isinstance(self._algorithm, OnPolicy)
         self._on_policy, self._settings = self._algorithm, settings

@@ -43,7 +43,7 @@ class ThreadTuning:
         trainers: WorkerPool,
         kept: Mapping[str, int] | None,
     ) -> None:
-        settings, agents = config.roles, config.simulation.num_simulators
+        settings, agents = config.roles, config.envs.num_envs
         assert isinstance(settings, Ga3cConfig)
         self._control, self._server, self._intake = control, server, intake
         self._predictors, self._trainers = predictors, trainers

@@ -1,10 +1,10 @@
 """Gorila: learners bring gradients to a parameter server in shards (Nair et al. 2015, figure 2).
 
-    bundle: simulators, memory, learner --gradient--> parameter shard 0: parameters, rule's state
+    bundle: envs, memory, learner --gradient--> parameter shard 0: parameters, rule's state
                                         --gradient--> parameter shard 1: ...
                                        <--newest parameters--
 
-Without bundles (--actors), actors, the replay memory and learners come apart as in Ape-X; but each learner draws
+Without bundles (--actors), actors, the replay buffer and learners come apart as in Ape-X; but each learner draws
 batches of its own, and actors take their weights from the shards, too.
 """
 
@@ -34,18 +34,18 @@ from veldt.systems.roles.replay_topology import replay_topology
 _GOES_ON_FROM = "the parameter server"
 
 
-def gorila(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def gorila(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
 
     UsageError where its sizes cannot work.
     """
-    settings = assembly.config.roles
+    settings = run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
-    server = parameter_server(assembly, run, "actor" if settings.actors else "learner")
-    made = (_separate if settings.actors else _colocated)(assembly, run, checkpoint, server)
+    server = parameter_server(run_plan, run, "actor" if settings.actors else "learner")
+    made = (_separate if settings.actors else _colocated)(run_plan, run, checkpoint, server)
     watching = [
-        dataclasses.replace(role, entry=run_gorila_evaluator, edges=[("pace", *server.pulls)])
-        for role in evaluators(assembly, checkpoint)
+        dataclasses.replace(role, entry=run_gorila_evaluator, edges=[("rate_limiter", *server.pulls)])
+        for role in evaluators(run_plan, checkpoint)
     ]
     learner, *acting = made.roles
     roles = (learner, server.role, *acting, *watching)
@@ -53,15 +53,15 @@ def gorila(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
 
 
 def _separate(
-    assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
+    run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
 ) -> Graph:
     """Learners that each draw batches of their own from what actors have stored."""
-    settings = assembly.config.roles
+    settings = run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
-    topology = replay_topology(assembly, run, checkpoint)
-    learning = [(batches, "pace", *server.pushes, *server.pulls) for batches in topology.batches]
+    topology = replay_topology(run_plan, run, checkpoint)
+    learning = [(batches, "rate_limiter", *server.pushes, *server.pulls) for batches in topology.batches]
     learner = dataclasses.replace(
-        learners(assembly, run_gorila_learner, run, learning),
+        learners(run_plan, run_gorila_learner, run, learning),
         is_synchronised=False,
         num_checkpointed=settings.learners,
         resumes_from=_GOES_ON_FROM,
@@ -71,41 +71,45 @@ def _separate(
         topology.actors,
         entry=run_gorila_actor,
         plans=[dataclasses.replace(plan, anneals_by_updates=by_updates) for plan in topology.actors.plans],
-        edges=[(slots, pace, *server.pulls) for _, slots, pace in topology.actors.edges],
+        edges=[(slots, rate_limiter, *server.pulls) for _, slots, rate_limiter in topology.actors.edges],
     )
     return Graph((learner, topology.replay, actor), topology.edges)
 
 
 def _colocated(
-    assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
+    run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
 ) -> Graph:
     """Learners that each act, and keep what they have seen, themselves."""
-    config = assembly.config
+    config = run_plan.config
     count, width = config.roles.learners, config.phase_width
-    rows = assembly.algorithm().update_rows(width)
-    pace = Edge("learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows))
+    rows = run_plan.algorithm().update_rows(width)
+    rate_limiter = Edge(
+        "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
+    )
     learner = Role(
         "learner",
-        f"acts in {width} simulators, keeps what it has seen, and learns from batches of its own",
+        f"acts in {width} envs, keeps what it has seen, and learns from batches of its own",
         run_gorila_worker,
-        independent_plans(assembly, run, checkpoint),
-        [("pace", *server.pushes, *server.pulls)] * count,
-        config.roles.restarts,
+        independent_plans(run_plan, run, checkpoint),
+        [("rate_limiter", *server.pushes, *server.pulls)] * count,
+        config.roles.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
         resumes_from=_GOES_ON_FROM,
-        gpus=int(assembly.device.type == "cuda"),
+        gpus=int(run_plan.device.type == "cuda"),
     )
-    return Graph((learner,), {"pace": pace})
+    return Graph((learner,), {"rate_limiter": rate_limiter})
 
 
 def run_gorila_actor(
-    control: Control, plan: ActorPlan, slots: Slots, pace: RateLimiter, *parts: Weights
+    control: Control, plan: ActorPlan, slots: Slots, rate_limiter: RateLimiter, *parts: Weights
 ) -> None:
     """The role: acts by the shards' newest parameters until it is told to stop."""
-    run_actor(control, plan, ShardedWeights(parts), slots, pace)
+    run_actor(control, plan, ShardedWeights(parts), slots, rate_limiter)
 
 
-def run_gorila_evaluator(control: Control, plan: EvaluatorPlan, pace: RateLimiter, *parts: Weights) -> None:
+def run_gorila_evaluator(
+    control: Control, plan: EvaluatorPlan, rate_limiter: RateLimiter, *parts: Weights
+) -> None:
     """The role: plays by the shards' newest parameters until it is told to stop."""
-    run_evaluator(control, plan, ShardedWeights(parts), pace)
+    run_evaluator(control, plan, ShardedWeights(parts), rate_limiter)

@@ -1,4 +1,4 @@
-"""The learner of Gorila where actors are apart: whole batches of its own from the shards of the replay memory.
+"""The learner of Gorila where actors are apart: whole batches of its own from the shards of the replay buffer.
 
 replay shards ==batches==> learner ==gradient==> parameter shards
                    newest parameters <--+
@@ -26,10 +26,14 @@ from veldt.systems.roles.replay_learner import ReplayLearner
 
 @flush_denormals()
 def run_gorila_learner(
-    control: Control, plan: LearnerPlan, replay: ReplayEnds, pace: RateLimiter, *edges: Slots | Weights
+    control: Control,
+    plan: LearnerPlan,
+    replay: ReplayEnds,
+    rate_limiter: RateLimiter,
+    *edges: Slots | Weights,
 ) -> None:
     """The role: learns until it is told to stop. `edges` are those to all parameter shards, and those from them."""
-    _GorilaLearner(control, plan, replay.client(), pace, edges).run()
+    _GorilaLearner(control, plan, replay.client(), rate_limiter, edges).run()
 
 
 class _GorilaLearner(ReplayLearner):
@@ -40,18 +44,18 @@ class _GorilaLearner(ReplayLearner):
         control: Control,
         plan: LearnerPlan,
         client: ReplayIn,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         edges: Sequence[Slots | Weights],
     ) -> None:
         self._edges = edges
-        super().__init__(control, plan, None, client, pace)
+        super().__init__(control, plan, None, client, rate_limiter)
         self._optimiser.begin()
-        self._learner.updates = int(pace.updates_L[plan.rank])
+        self._learner.updates = int(rate_limiter.updates_L[plan.rank])
         if control.restart_count:  # it goes on from the server alone
             self._learner.renew_target()
 
     def source_metrics(self) -> dict[str, float]:
-        settings, steps = self._plan.config.roles, self._pace.steps
+        settings, steps = self._plan.config.roles, self._rate_limiter.steps
         assert isinstance(settings, GorilaConfig)
         if settings.anneal_by == "updates":
             steps = self._off_policy.annealing_steps(steps, self._learner.version)
@@ -74,7 +78,7 @@ class _GorilaLearner(ReplayLearner):
         )
 
     def _updates_before(self, edge: GradientEdge) -> int:
-        return int(self._pace.updates_L[self._plan.rank])
+        return int(self._rate_limiter.updates_L[self._plan.rank])
 
     def _state(self) -> Groups:
         return {"target": self._learner.target_weights()} if self._plan.rank == 0 else {}

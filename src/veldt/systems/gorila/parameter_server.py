@@ -46,19 +46,19 @@ class ParameterServer:
     whole: Callable[[Groups], Groups]
 
 
-def parameter_server(assembly: RunPlan, run: Path | None, reader: str) -> ParameterServer:
+def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> ParameterServer:
     """As many shards as the configuration says; `reader` is whom its parameters are drawn to go to.
 
     UsageError where the network cannot be shared out so.
     """
-    settings, parameters = assembly.config.roles, assembly.shared_parameters()
+    settings, parameters = run_plan.config.roles, run_plan.shared_parameters()
     assert isinstance(settings, GorilaConfig)
     total, shards = len(parameters.master), settings.parameter_shards
     if shards > total:
         raise UsageError(
             f"--parameter-shards is {shards:,}, and the network has {total:,} parameters: take fewer shards"
         )
-    state = assembly.algorithm().rule.state(parameters.master)
+    state = run_plan.algorithm().rule.state(parameters.master)
     bounds, edges = cut(total, shards), {}
     for shard, (first, end) in enumerate(bounds):
         rule = {
@@ -88,12 +88,12 @@ def parameter_server(assembly: RunPlan, run: Path | None, reader: str) -> Parame
         run_parameter_shard,
         [
             ParameterShardPlan(
-                assembly.config, assembly.spec, assembly.portable_network, shard, first, end, run
+                run_plan.config, run_plan.spec, run_plan.portable_network, shard, first, end, run
             )
             for shard, (first, end) in enumerate(bounds)
         ],
         [tuple(f"{what} {shard}" for what in ("gradients", "part", "state")) for shard in range(shards)],
-        settings.restarts,
+        settings.max_restarts,
         _HUNG_S,
         num_checkpointed=shards,
         resumes_from="what it had published",

@@ -51,7 +51,7 @@ class ServerOptimiser:
     ) -> None:
         self.state: dict[str, Tensor] = {}  # the shards have it
         self._parameters, self._control, self._rank = parameters, control, rank
-        self._fetch_every, self._since_fetch = settings.fetch_every, 0
+        self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
         shards = len(edges) // 2
         gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
@@ -75,7 +75,7 @@ class ServerOptimiser:
 
         VeldtError for a loss or a gradient that is not finite: it would spoil everybody's parameters.
         """
-        value, norm = float(loss.total.detach()), float(loss.figures["gradient_norm"])
+        value, norm = float(loss.total.detach()), float(loss.metrics["gradient_norm"])
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
@@ -99,18 +99,18 @@ class ServerOptimiser:
     def metrics(self) -> dict[str, float]:
         """What to log."""
         counts = self._whole.counts
-        figures = {
+        metrics = {
             "gorila/outlier_share": self._outlying.share,
             "gorila/outliers": float(self._outliers.num_found),
             "gorila/blocked_seconds": self._blocked_s,
         }
         if self._rank == 0:
-            figures |= {
+            metrics |= {
                 "gorila/stale_share": self._stale_ones.share,
                 "gorila/stale": float(counts.stale),
                 "gorila/staleness_mean": counts.staleness / max(1, counts.gradients),
             }
-        return {name: value for name, value in figures.items() if value is not None}
+        return {name: value for name, value in metrics.items() if value is not None}
 
     def _push(self, gradient_P: Tensor, learning_rate: float) -> None:
         if gradient_P is not self._pushed_P:

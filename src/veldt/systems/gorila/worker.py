@@ -1,6 +1,6 @@
 """The bundle of Gorila: an actor, a memory and a learner in one (Nair et al. 2015, section 4).
 
-    unit: simulators, sampler, experience, learner --gradient--> parameter shards
+    unit: envs, sampler, experience, learner --gradient--> parameter shards
                                                   <--newest parameters--
 
 Bundles have nothing in common but the parameters. One that dies takes nothing with it but its games and its memory: it
@@ -28,11 +28,11 @@ from veldt.systems.roles.sampler_learner import GroupContext
 
 @flush_denormals()
 def run_gorila_worker(
-    control: Control, plan: IndependentPlan, pace: RateLimiter, *edges: Slots | Weights
+    control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, *edges: Slots | Weights
 ) -> None:
     """The role: samples and learns until it is told to stop. `edges` are those to all shards, and those from them."""
     may_have_children()
-    _GorilaWorker(control, plan, pace, edges).run()
+    _GorilaWorker(control, plan, rate_limiter, edges).run()
 
 
 class _GorilaWorker(IndependentSamplerLearner):
@@ -40,10 +40,10 @@ class _GorilaWorker(IndependentSamplerLearner):
         self,
         control: Control,
         plan: IndependentPlan,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         edges: Sequence[Slots | Weights],
     ) -> None:
-        settings = plan.assembly.config.roles
+        settings = plan.run_plan.config.roles
         assert isinstance(settings, GorilaConfig)
         self._settings, self._edges, self._acted = settings, edges, 0
         ties = GroupContext(
@@ -52,7 +52,7 @@ class _GorilaWorker(IndependentSamplerLearner):
             heartbeat=self._beat,
             schedule=self._annealing_steps,
         )
-        super().__init__(control, plan, pace, ties)
+        super().__init__(control, plan, rate_limiter, ties)
         self._optimiser.begin()
         self.load_shared_parameters()
 
@@ -67,11 +67,11 @@ class _GorilaWorker(IndependentSamplerLearner):
         return steps
 
     def _beat(self) -> None:
-        """Before each step of a group of simulators."""
+        """Before each step of a group of envs."""
         self._control.heartbeat()
-        slot, groups = self._unit.slot, len(self._unit.simulators.groups)
+        slot, groups = self._unit.slot, len(self._unit.envs.groups)
         self._acted += slot.width
-        if self._acted >= self._settings.pull_every * groups:
+        if self._acted >= self._settings.actor_sync_interval * groups:
             self._acted = 0
             self._optimiser.pull()
             self._unit.acts_by_newest()

@@ -2,7 +2,7 @@
 
 +-------------- weights --------------+
 v                                     |
-actors (simulators, policy) ==unrolls==> learner (V-trace)
+actors (envs, policy) ==unrolls==> learner (V-trace)
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from veldt.systems.roles.graph_parts import actors, evaluators, learners, weight
 _DEPTH = 2  # slots of each actor: one is written while one is learned from; more would only be older
 
 
-def impala(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
-    config, spec, algorithm = assembly.config, assembly.spec, assembly.algorithm()
+    config, spec, algorithm = run_plan.config, run_plan.spec, run_plan.algorithm()
     settings = config.roles
     assert isinstance(settings, ImpalaConfig) and isinstance(algorithm, VTrace)
-    simulators = config.simulation.num_simulators
-    width, steps = simulators // settings.actors, assembly.horizon
-    unrolls = settings.batch_unrolls(simulators)
-    parameters, memory = algorithm.distribution.parameters, recurrent_size_of(assembly.network()[0])
+    envs = config.envs.num_envs
+    width, steps = envs // settings.actors, run_plan.horizon
+    unrolls = settings.batch_unrolls(envs)
+    parameters, memory = algorithm.distribution.parameters, recurrent_size_of(run_plan.network()[0])
     slot = unroll_layouts(spec, steps, width, parameters, memory)
     edges = {
-        "weights": weights_edge(assembly),
-        "pace": Edge(
+        "weights": weights_edge(run_plan),
+        "rate_limiter": Edge(
             "learner",
             "actor",
             "counts of steps and updates",
@@ -45,13 +45,13 @@ def impala(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
                 settings.learners,
                 intensity=0.0,
                 starts=0,
-                batch=steps * unrolls // settings.learners,
+                batch_size=steps * unrolls // settings.learners,
                 slack=0.0,
                 acts_on=settings.learners > 1,
             ),
         ),
     }
-    if settings.drawn_slots(simulators):
+    if settings.drawn_slots(envs):
         each = sum(layout.nbytes for layout in slot.values()) / width * settings.learners
         check_memory("--replay-unrolls", settings.replay_unrolls, settings.replay_unrolls * each, each)
     names = [f"unrolls {rank}" for rank in range(settings.learners)]
@@ -64,14 +64,14 @@ def impala(assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
         )
     share = unrolls // settings.learners
     learner = learners(
-        assembly,
+        run_plan,
         run_impala_learner,
         run,
-        [("weights", name, "pace") for name in names],
+        [("weights", name, "rate_limiter") for name in names],
         lambda **common: ImpalaLearnerPlan(
             **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, memory)
         ),
     )
     # Each learner is sent unrolls of its own: with fewer actors than learners, one of them would wait for ever.
-    acting = actors(assembly, steps, names, checkpoint, least=settings.learners)
-    return Graph((learner, acting, *evaluators(assembly, checkpoint)), edges)
+    acting = actors(run_plan, steps, names, checkpoint, least=settings.learners)
+    return Graph((learner, acting, *evaluators(run_plan, checkpoint)), edges)

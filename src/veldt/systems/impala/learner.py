@@ -31,24 +31,29 @@ class ImpalaLearnerPlan(LearnerPlan):
 
 @flush_denormals()
 def run_impala_learner(
-    control: Control, plan: ImpalaLearnerPlan, weights: Weights, slots: Slots, pace: RateLimiter
+    control: Control, plan: ImpalaLearnerPlan, weights: Weights, slots: Slots, rate_limiter: RateLimiter
 ) -> None:
     """The role: learns until it is told to stop."""
-    _ImpalaLearner(control, plan, weights, slots.consumer(), pace).run()
+    _ImpalaLearner(control, plan, weights, slots.consumer(), rate_limiter).run()
 
 
 class _ImpalaLearner(LearnerRole):
     def __init__(
-        self, control: Control, plan: ImpalaLearnerPlan, weights: Weights, incoming: SlotIn, pace: RateLimiter
+        self,
+        control: Control,
+        plan: ImpalaLearnerPlan,
+        weights: Weights,
+        incoming: SlotIn,
+        rate_limiter: RateLimiter,
     ) -> None:
-        super().__init__(control, plan, weights, pace)
+        super().__init__(control, plan, weights, rate_limiter)
         settings = plan.config.roles
         assert isinstance(settings, ImpalaConfig)
         self._incoming = incoming
         self._batch = Unrolls.allocate(plan.spec, plan.batch, self._device)
         self._width = plan.slot["reward"].shape[1]
         self._columns = plan.batch["reward"].shape[1]
-        self._from_replay = settings.drawn_slots(plan.config.simulation.num_simulators)
+        self._from_replay = settings.drawn_slots(plan.config.envs.num_envs)
         self._old = UnrollReplay(
             plan.slot, settings.replay_unrolls // self._width if self._from_replay else 0
         )

@@ -129,10 +129,10 @@ class RunPlan:
     def _infer_threads(self) -> int:
         return inference_threads(self.config.run.threads, self.plan.groups, self.plan.backend == "workers")
 
-    def simulators(
+    def envs(
         self, settings: StepperSettings, steps: int, actions_until: ActionsUntil = lambda b, t: None
     ) -> VectorEnvs:
-        """The simulators of the plan, with a slot of `steps` rows; see `make_vector_envs`.
+        """The envs of the plan, with a slot of `steps` rows; see `make_vector_envs`.
 
         On the CPU they stack frames; an accelerator does it itself.
         """
@@ -155,15 +155,15 @@ def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory 
     accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
         # Before anything is written or started: the size must fit.
-        transitions_each(spec, config.simulation.num_simulators, config.replay, algorithm.returns)
+        transitions_each(spec, config.envs.num_envs, config.replay, algorithm.returns)
     if isinstance(config.roles, ActorsConfig | Ga3cConfig) and not config.in_phases:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
         config = _shared_out(config, config.roles, accelerators)
         decisions.append(_describe_roles(config, accelerators))
     else:
         units = config.roles.learners
-        width = config.simulation.num_simulators // units
-        one = dataclasses.replace(config.simulation, num_simulators=width)
+        width = config.envs.num_envs // units
+        one = dataclasses.replace(config.envs, num_envs=width)
         chosen = plan(source, one, config.atari, accelerators, units)
         said = _describe_envs(chosen, width, horizon, "this" if config.in_one_process else "its own")
         decisions.append(said if units == 1 else f"{units} learners, each with {said}")
@@ -172,7 +172,7 @@ def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory 
         if units > 1:
             threads = max(1, (len(allowed_cores()) - accelerators) // units)
             config = _replace_run(config, threads=config.run.threads or threads)
-    config = dataclasses.replace(config, simulation=chosen.resolve(config.simulation))
+    config = dataclasses.replace(config, envs=chosen.resolve(config.envs))
     config = _replace_run(config, device=str(device))
     rows = algorithm.update_rows(phase_width) // config.batch_shares
     arithmetic = choose_arithmetic(
@@ -184,21 +184,21 @@ def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory 
     )
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     decisions += arithmetic.reasons
-    assembly = RunPlan(config, source, spec, chosen, device, network, tuple(decisions))
+    run_plan = RunPlan(config, source, spec, chosen, device, network, tuple(decisions))
     if config.roles.learners > 1:
-        assembly.shared_parameters()  # which refuses what could not be shared
-    return assembly
+        run_plan.shared_parameters()  # which refuses what could not be shared
+    return run_plan
 
 
 def _shared_out(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerators: int) -> TrainConfig:
     """With as many processes that act as there are cores, if that is left open, and half of the cores for learning on
     the CPU."""
     cores = max(1, len(allowed_cores()) - accelerators)
-    simulators = config.simulation.num_simulators
-    count = max(n for n in range(1, min(cores, simulators) + 1) if simulators % n == 0)
+    envs = config.envs.num_envs
+    count = max(n for n in range(1, min(cores, envs) + 1) if envs % n == 0)
     shared_out: RolesConfig
     if isinstance(roles, Ga3cConfig):
-        shared_out = dataclasses.replace(roles, hosts=roles.hosts or count)
+        shared_out = dataclasses.replace(roles, agent_processes=roles.agent_processes or count)
     else:
         shared_out = dataclasses.replace(roles, actors=roles.actors or count)
     threads = config.run.threads or (1 if accelerators else max(1, cores // 2))
@@ -207,20 +207,20 @@ def _shared_out(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerat
 
 def _describe_roles(config: TrainConfig, accelerators: int) -> str:
     roles, threads = config.roles, config.run.threads
-    cores, simulators = len(allowed_cores()), config.simulation.num_simulators
+    cores, envs = len(allowed_cores()), config.envs.num_envs
     where = "on the accelerator" if accelerators else f"with {counted(threads, 'thread', 'threads')}"
     if isinstance(roles, Ga3cConfig):
         return (
-            f"{counted(simulators, 'agent', 'agents')} in {counted(roles.hosts, 'process', 'processes')}, a model "
+            f"{counted(envs, 'agent', 'agents')} in {counted(roles.agent_processes, 'process', 'processes')}, a model "
             f"{where} each for {counted(roles.predictors, 'predictor', 'predictors')} and "
             f"{counted(roles.trainers, 'trainer', 'trainers')}, on {counted(cores, 'core', 'cores')}"
         )
     assert isinstance(roles, ActorsConfig)
     actors = roles.actors
-    width = simulators // actors
+    width = envs // actors
     learners = "a learner" if roles.learners == 1 else f"{roles.learners} learners, each"
     return (
-        f"{counted(actors, 'actor', 'actors')} x {counted(width, 'simulator', 'simulators')}, {learners} {where}, on "
+        f"{counted(actors, 'actor', 'actors')} x {counted(width, 'env', 'envs')}, {learners} {where}, on "
         f"{counted(cores, 'core', 'cores')}"
     )
 
@@ -229,24 +229,24 @@ def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, run=dataclasses.replace(config.run, **changes))
 
 
-def _describe_envs(chosen: Plan, simulators: int, horizon: int, whose: str) -> str:
+def _describe_envs(chosen: Plan, envs: int, horizon: int, whose: str) -> str:
     if chosen.backend == "in-process":
-        each = counted(simulators, "simulator", "simulators")
+        each = counted(envs, "env", "envs")
         return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
     groups = "two alternating groups" if chosen.groups == 2 else "one group"
     cores = sorted(set(chosen.cores))
     where = f"{counted(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"
     return (
-        f"{counted(simulators, 'simulator', 'simulators')} x {horizon} steps, in {where} "
+        f"{counted(envs, 'env', 'envs')} x {horizon} steps, in {where} "
         f"{', '.join(map(str, cores))}, {groups} ({chosen.reason})"
     )
 
 
-def _describe_phase(learn: OffPolicyConfig, simulators: int) -> str:
-    updates = learn.updates_per_phase(simulators)
+def _describe_phase(learn: OffPolicyConfig, envs: int) -> str:
+    updates = learn.updates_per_phase(envs)
     return (
-        f"after each {learn.steps_per_phase(simulators) * simulators:,} steps {updates:g} "
-        f"{'update' if updates == 1 else 'updates'} of {learn.batch:,} transitions (each step is used "
+        f"after each {learn.steps_per_phase(envs) * envs:,} steps {updates:g} "
+        f"{'update' if updates == 1 else 'updates'} of {learn.batch_size:,} transitions (each step is used "
         f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate():g}"
     )
 

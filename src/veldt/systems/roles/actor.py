@@ -1,4 +1,4 @@
-"""The actor: simulators and a policy of its own, a little behind the learner's.
+"""The actor: envs and a policy of its own, a little behind the learner's.
 
 weights ==> actor ==slots==> replay shard (Horgan et al. 2018, algorithm 1), or learner (Espeholt et al. 2018, figure 1)
 """
@@ -39,7 +39,7 @@ _SAY_S = 1.0  # seconds between messages about where the time went
 
 @dataclass(frozen=True)
 class ActorPlan:
-    """Simulators `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once.
+    """Envs `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once.
 
     `ring` is its own among those of whom it hands them over to, `incarnations` how often it was started in the run before it
     was resumed: every life plays episodes of its own. `anneals_by_updates` is whether its exploration falls by the
@@ -55,19 +55,21 @@ class ActorPlan:
     first: int
     width: int
     steps: int
-    pull_every: int  # steps of this actor between looks for newer weights
+    actor_sync_interval: int  # steps of this actor between looks for newer weights
     incarnations: int = 0
     anneals_by_updates: bool = False
 
 
-def run_actor(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, pace: RateLimiter) -> None:
+def run_actor(
+    control: Control, plan: ActorPlan, weights: Weights, slots: Slots, rate_limiter: RateLimiter
+) -> None:
     """The role: acts until it is told to stop."""
     torch.set_num_threads(1)
-    actor = _Actor(control, plan, weights, slots.producer(plan.ring), pace)
+    actor = _Actor(control, plan, weights, slots.producer(plan.ring), rate_limiter)
     try:
         while not control.stopping:
             control.heartbeat()
-            if pace.may_act():
+            if rate_limiter.may_act():
                 actor.act()
             else:
                 actor.wait_for_learner()
@@ -78,12 +80,18 @@ def run_actor(control: Control, plan: ActorPlan, weights: Weights, slots: Slots,
 
 class _Actor:
     def __init__(
-        self, control: Control, plan: ActorPlan, weights: Weights, out: SlotOut, pace: RateLimiter
+        self, control: Control, plan: ActorPlan, weights: Weights, out: SlotOut, rate_limiter: RateLimiter
     ) -> None:
-        self._control, self._plan, self._weights, self._out, self._pace = control, plan, weights, out, pace
+        self._control, self._plan, self._weights, self._out, self._rate_limiter = (
+            control,
+            plan,
+            weights,
+            out,
+            rate_limiter,
+        )
         config, spec = plan.config, plan.spec
         algorithm = config.make_algorithm(spec.action)
-        algorithm.set_env_slice(plan.first, config.simulation.num_simulators)
+        algorithm.set_env_slice(plan.first, config.envs.num_envs)
         self._algorithm = algorithm
         self._annotations = actor_extras_for(algorithm)
         network = make_network(config, spec, plan.network)
@@ -93,16 +101,16 @@ class _Actor:
         self._seed = derive_seed(
             config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
         )
-        simulation = dataclasses.replace(config.simulation, num_simulators=plan.width, alternate="off")
+        simulation = dataclasses.replace(config.envs, num_envs=plan.width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
         here = Plan("in-process", 0, 1, (), "an actor's own")
-        self._simulators = make_vector_envs(settings, spec, plan.steps, here, stacks=True)
-        self._slot = self._simulators.trajectory
-        self._book = EpisodeTracker(plan.width, self._simulators.start())
+        self._envs = make_vector_envs(settings, spec, plan.steps, here, stacks=True)
+        self._slot = self._envs.trajectory
+        self._book = EpisodeTracker(plan.width, self._envs.start())
         noise = algorithm.action_noise(network)
-        self._clock, self._phantoms, self._said_at = StageClock(), 0, time.monotonic()
+        self._clock, self._reset_steps, self._said_at = StageClock(), 0, time.monotonic()
         self._sampler = Sampler(
-            self._simulators,
+            self._envs,
             algorithm,
             self._annotations.forward(network),
             torch.device("cpu"),
@@ -113,7 +121,7 @@ class _Actor:
             act=self._annotations.act,
             beat=control.heartbeat,
         )
-        self._version, self._since_pull = -1, plan.pull_every
+        self._version, self._since_pull = -1, plan.actor_sync_interval
 
     def act(self) -> None:
         """One slot: acts, says what of its steps only it can know, and hands it over."""
@@ -133,15 +141,15 @@ class _Actor:
                 np.copyto(arrays[name], array)
             self._out.commit()
         steps = int(slot.valid.sum())
-        self._pace.steps_A[self._plan.number] += steps
+        self._rate_limiter.steps_A[self._plan.number] += steps
         self._since_pull += steps
-        self._phantoms += slot.valid.size - steps
+        self._reset_steps += slot.valid.size - steps
         self._send_episodes()
         self._send_periodically()
         self._sampler.start_next_rollout()
 
     def _annealing_steps(self) -> int:
-        steps = self._pace.steps
+        steps = self._rate_limiter.steps
         if self._plan.anneals_by_updates and isinstance(self._algorithm, OffPolicy):
             return self._algorithm.annealing_steps(steps, self._version)
         return steps
@@ -153,7 +161,7 @@ class _Actor:
         self._send_periodically()
 
     def close(self) -> None:
-        self._simulators.close()
+        self._envs.close()
 
     def _free_slot(self) -> Arrays | None:
         """Where to write to; None when it is time to end."""
@@ -167,7 +175,7 @@ class _Actor:
 
     def _has_weights(self) -> bool:
         """Looks for newer weights when that is due; False while there are none at all."""
-        if self._version >= 0 and self._since_pull < self._plan.pull_every:
+        if self._version >= 0 and self._since_pull < self._plan.actor_sync_interval:
             return True
         self._since_pull = 0
         version = self._weights.pull_if_newer(self._version, self._arrays)
@@ -177,17 +185,17 @@ class _Actor:
         return version >= 0
 
     def send_metrics(self) -> None:
-        """Says where the time went, and what happened to simulators."""
+        """Says where the time went, and what happened to envs."""
         self._said_at = time.monotonic()
-        for text in self._simulators.notes():
+        for text in self._envs.notes():
             self._control.send("note", about="restart", text=text)
         restarts = int(self._slot.restarts.sum())
         self._control.send(
             "actor",
             attempt=self._control.restart_count,
             seconds=self._clock.seconds,
-            phantoms=self._phantoms,
-            simulator_restarts=restarts,
+            reset_steps=self._reset_steps,
+            env_restarts=restarts,
         )
 
     def _send_periodically(self) -> None:

@@ -11,13 +11,13 @@ from veldt.sampling.episodes import Episode
 
 
 def send_episodes(control: Control, games: list[Episode], run_seed: int, first: int) -> None:
-    """Sends games of a role whose simulators begin at `first` of the run and were seeded from `run_seed`."""
+    """Sends games of a role whose envs begin at `first` of the run and were seeded from `run_seed`."""
     control.send(
         "games",
         {"actions": np.concatenate([game.actions for game in games])},
         games=[
             {
-                "simulator": first + game.env_index,
+                "env": first + game.env_index,
                 "episode": game.episode,
                 "seed": episode_seed(run_seed, game.env_index, game.episode),
                 "prefix": game.prefix,
@@ -35,6 +35,6 @@ def episodes_of_message(message: RoleMessage) -> list[tuple[Episode, int]]:
     for values in message.values["games"]:
         begin, end = end, end + values["length"]
         actions = message.arrays["actions"][begin:end]
-        game = Episode(values["simulator"], values["episode"], values["prefix"], values["score"], actions)
+        game = Episode(values["env"], values["episode"], values["prefix"], values["score"], actions)
         games.append((game, values["seed"]))
     return games

@@ -38,7 +38,7 @@ _WAIT_S = 0.1
 
 @dataclass(frozen=True)
 class EvaluatorPlan:
-    """Its `width` simulators are numbered from `first`. `evaluated_at` are the steps of the last evaluation."""
+    """Its `width` envs are numbered from `first`. `evaluated_at` are the steps of the last evaluation."""
 
     config: TrainConfig
     source: EnvSource
@@ -51,7 +51,7 @@ class EvaluatorPlan:
     incarnations: int = 0
 
 
-def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace: RateLimiter) -> None:
+def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_limiter: RateLimiter) -> None:
     """The role: plays as much of the time as its share is, and evaluates by the protocol when that is due."""
     torch.set_num_threads(1)
     policy = _NewestPolicy(plan, weights)
@@ -63,8 +63,8 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, pace:
             if not policy.pull_if_newer():
                 control.sleep(_WAIT_S)
                 continue
-            if every and pace.steps // every > evaluated_at // every:
-                evaluated_at = pace.steps
+            if every and rate_limiter.steps // every > evaluated_at // every:
+                evaluated_at = rate_limiter.steps
                 _evaluate(control, plan, policy, evaluated_at)
             if player is None:
                 control.sleep(_WAIT_S)
@@ -87,7 +87,7 @@ def _rest_until(control: Control, end: float) -> None:
 
 def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step: int) -> None:
     """Plays by the protocol of `veldt evaluate`."""
-    config = dataclasses.replace(plan.config, simulation=_in_process(plan))
+    config = dataclasses.replace(plan.config, envs=_in_process(plan))
     agent = Agent(
         config,
         plan.source,
@@ -110,12 +110,12 @@ def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step
 
 def _in_process(plan: EvaluatorPlan) -> EnvConfig:
     return dataclasses.replace(
-        plan.config.simulation,
-        num_simulators=plan.width,
-        simulators="in-process",
+        plan.config.envs,
+        num_envs=plan.width,
+        env_backend="in-process",
         processes=0,
         alternate="off",
-        decorrelate=0,
+        random_start_steps=0,
     )
 
 
@@ -148,10 +148,10 @@ class _Player:
         self._seed = derive_seed(config.run.seed, EVALUATION, plan.incarnations + control.restart_count)
         settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari, plan.first)
         here = Plan("in-process", 0, 1, (), "an evaluator's own")
-        self._simulators = make_vector_envs(settings, plan.spec, _ROWS, here, stacks=True)
-        self._book = EpisodeTracker(plan.width, self._simulators.start())
+        self._envs = make_vector_envs(settings, plan.spec, _ROWS, here, stacks=True)
+        self._book = EpisodeTracker(plan.width, self._envs.start())
         self._sampler = Sampler(
-            self._simulators,
+            self._envs,
             algorithm,
             policy.network,
             torch.device("cpu"),
@@ -171,4 +171,4 @@ class _Player:
         self._sampler.start_next_rollout()
 
     def close(self) -> None:
-        self._simulators.close()
+        self._envs.close()

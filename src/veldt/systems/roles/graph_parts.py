@@ -25,9 +25,9 @@ _MEET_S = 300.0  # learners wait for each other
 _ACTOR_NICENESS = 10
 
 
-def weights_edge(assembly: RunPlan, target: str = "actor", source: str = "learner") -> Edge:
+def weights_edge(run_plan: RunPlan, target: str = "actor", source: str = "learner") -> Edge:
     """From whoever learns to all who act, of whom `target` is drawn."""
-    layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in assembly.weights().items()}
+    layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in run_plan.weights().items()}
     return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts))
 
 
@@ -37,21 +37,21 @@ def rendezvous_file(run: Path | None) -> Path:
 
 
 def learners(
-    assembly: RunPlan,
+    run_plan: RunPlan,
     entry: Callable[..., None],
     run: Path | None,
     edges: Sequence[Sequence[str]],
     make_plan: Callable[..., LearnerPlan] = LearnerPlan,
 ) -> Role:
     """As many as the configuration says; `make_plan` gets what all learners' plans have by name."""
-    config = assembly.config
+    config = run_plan.config
     assert isinstance(config.roles, ActorsConfig)
     count, threads, meeting = config.roles.learners, config.run.threads, rendezvous_file(run)
     plans = [
         make_plan(
             config=config,
-            spec=assembly.spec,
-            network=assembly.portable_network,
+            spec=run_plan.spec,
+            network=run_plan.portable_network,
             publish_every=config.roles.publish_every,
             run=run,
             rank=rank,
@@ -66,69 +66,69 @@ def learners(
         entry,
         plans,
         edges,
-        config.roles.restarts,
+        config.roles.max_restarts,
         _COMPILE_S if config.run.compile else _UPDATE_S,
         num_checkpointed=1,  # all have the same
         resumes_from="the checkpoint of step {step:,}",
         is_synchronised=True,
         startup_timeout_s=_MEET_S,
-        gpus=int(assembly.device.type == "cuda"),
+        gpus=int(run_plan.device.type == "cuda"),
     )
 
 
 def actors(
-    assembly: RunPlan, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None, least: int = 1
+    run_plan: RunPlan, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None, least: int = 1
 ) -> Role:
     """As many as the configuration says, which hand over `steps` rows at once to the edges `slots` in turn.
 
     The others cannot work without `least` of them.
     """
-    config = assembly.config
+    config = run_plan.config
     assert isinstance(config.roles, ActorsConfig)
-    simulators, count = config.simulation.num_simulators, config.roles.actors
-    width, lives = simulators // count, incarnations_of(checkpoint)
+    envs, count = config.envs.num_envs, config.roles.actors
+    width, lives = envs // count, incarnations_of(checkpoint)
     plans = [
         ActorPlan(
             config,
-            assembly.source,
-            assembly.spec,
-            assembly.portable_network,
+            run_plan.source,
+            run_plan.spec,
+            run_plan.portable_network,
             number=number,
             ring=number // len(slots),
             first=number * width,
             width=width,
             steps=steps,
-            pull_every=config.roles.pull_every,
+            actor_sync_interval=config.roles.actor_sync_interval,
             incarnations=lives.get(role_name("actor", number, count), 0),
         )
         for number in range(count)
     ]
     return Role(
         "actor",
-        f"acts in {width} simulators with a policy of its own",
+        f"acts in {width} envs with a policy of its own",
         run_actor,
         plans,
-        [("weights", slots[number % len(slots)], "pace") for number in range(count)],
-        config.roles.restarts,
-        max(30.0, config.simulation.env_timeout),
+        [("weights", slots[number % len(slots)], "rate_limiter") for number in range(count)],
+        config.roles.max_restarts,
+        max(30.0, config.envs.env_timeout),
         niceness=_ACTOR_NICENESS,
         least=least,
     )
 
 
-def evaluators(assembly: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
+def evaluators(run_plan: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
     """One, if the configuration asks for any evaluation."""
-    config = assembly.config
+    config = run_plan.config
     share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
     if share == 0 and config.run.evaluate_every == 0:
         return ()
     plan = EvaluatorPlan(
         config,
-        assembly.source,
-        assembly.spec,
-        assembly.portable_network,
-        first=config.simulation.num_simulators,
-        width=config.simulation.num_simulators,
+        run_plan.source,
+        run_plan.spec,
+        run_plan.portable_network,
+        first=config.envs.num_envs,
+        width=config.envs.num_envs,
         share=share,
         evaluated_at=checkpoint.meta["evaluated_at"] if checkpoint else 0,
         incarnations=incarnations_of(checkpoint).get("evaluator", 0),
@@ -138,17 +138,17 @@ def evaluators(assembly: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, 
         "plays games by the newest weights",
         run_evaluator,
         [plan],
-        [("weights", "pace")],
-        config.roles.restarts,
-        max(30.0, config.simulation.env_timeout),
+        [("weights", "rate_limiter")],
+        config.roles.max_restarts,
+        max(30.0, config.envs.env_timeout),
         least=0,
     )
     return (role,)
 
 
 def sampler_learner_deadline_s(config: TrainConfig) -> float:
-    """Seconds after which a unit that gives no sign of life counts as hung: it may wait for another's simulators."""
-    return config.simulation.env_timeout + (_COMPILE_S if config.run.compile else _UPDATE_S)
+    """Seconds after which a unit that gives no sign of life counts as hung: it may wait for another's envs."""
+    return config.envs.env_timeout + (_COMPILE_S if config.run.compile else _UPDATE_S)
 
 
 def incarnations_of(checkpoint: Checkpoint | None) -> dict[str, int]:

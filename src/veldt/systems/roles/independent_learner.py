@@ -34,13 +34,13 @@ class IndependentPlan(SamplerLearnerPlan):
 
 
 def independent_plans(
-    assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None
+    run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None
 ) -> list[IndependentPlan]:
     """One for each learner of the run."""
-    count, lives = assembly.config.roles.learners, incarnations_of(checkpoint)
+    count, lives = run_plan.config.roles.learners, incarnations_of(checkpoint)
     return [
         IndependentPlan(
-            assembly=assembly.portable,
+            run_plan=run_plan.portable,
             rank=rank,
             run=run,
             incarnations=lives.get(role_name("learner", rank, count), 0),
@@ -55,9 +55,9 @@ class IndependentSamplerLearner(SamplerLearnerRole):
     own_groups = (*SamplerLearnerRole.own_groups, "target")
 
     def __init__(
-        self, control: Control, plan: IndependentPlan, pace: RateLimiter, ties: GroupContext
+        self, control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, ties: GroupContext
     ) -> None:
-        config, rank = plan.assembly.config, plan.rank
+        config, rank = plan.run_plan.config, plan.rank
         is_first = control.restart_count == 0
         own = state_of_rank(newest_checkpoint(plan.run), plan) if plan.run is not None and is_first else None
         life = plan.incarnations + control.restart_count
@@ -65,7 +65,7 @@ class IndependentSamplerLearner(SamplerLearnerRole):
         units = config.roles.learners
         place = WorkerRank(seed if own is None else own.meta["seed"], rank, units, is_synchronised=False)
         self._goes_on = own is not None
-        super().__init__(control, plan, pace, place, ties, own)
+        super().__init__(control, plan, rate_limiter, place, ties, own)
 
     def load_shared_parameters(self) -> None:
         """Goes on by the parameters of all, which its network has now."""
@@ -73,10 +73,12 @@ class IndependentSamplerLearner(SamplerLearnerRole):
         if not self._goes_on:
             learner.renew_target()
         # Updates that others have made before this moment do not move its target.
-        learner.updates = learner.updates if self._goes_on else int(self._pace.updates_L[self._rank])
+        learner.updates = learner.updates if self._goes_on else int(self._rate_limiter.updates_L[self._rank])
         self._unit.acts_by_newest()
 
     def sync_state(self) -> SyncState:
-        control, pace = self._control, self._pace
-        done = int(pace.steps_A[self._rank])
-        return SyncState(pace.steps, done, control.stopping, pace.may_act(), control.requested_snapshot)
+        control, rate_limiter = self._control, self._rate_limiter
+        done = int(rate_limiter.steps_A[self._rank])
+        return SyncState(
+            rate_limiter.steps, done, control.stopping, rate_limiter.may_act(), control.requested_snapshot
+        )

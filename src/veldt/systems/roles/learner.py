@@ -1,4 +1,4 @@
-"""What learners of decoupled systems share: weights published, figures said, a part of every checkpoint."""
+"""What learners of decoupled systems share: weights published, metrics said, a part of every checkpoint."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class LearnerRole(ABC):
     """
 
     def __init__(
-        self, control: Control, plan: LearnerPlan, weights: Weights | None, pace: RateLimiter
+        self, control: Control, plan: LearnerPlan, weights: Weights | None, rate_limiter: RateLimiter
     ) -> None:
         disable_malloc_trim()
-        self._control, self._plan, self._weights, self._pace = control, plan, weights, pace
+        self._control, self._plan, self._weights, self._rate_limiter = control, plan, weights, rate_limiter
         config = plan.config
         torch.set_num_threads(max(1, config.run.threads))
         self._device = nth_device(config.run.device, plan.rank)
@@ -72,14 +72,14 @@ class LearnerRole(ABC):
         self._target = None if target is None else self._compiled(target)
         edge = self._gradient_edge()
         self._learner = self._make_learner(edge, target_parameters)
-        self._clock, self._figures, self._said_snapshot = StageClock(), UpdateMetrics(), 0
+        self._clock, self._metrics, self._said_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
             groups = checkpoint.groups
             self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
         edge.assert_same_on_all_ranks({**config_digests(config), "weights": weights_digest(self._parameters)})
         self._learner.updates = self._updates_before(edge)
-        pace.updates_L[plan.rank] = self._learner.updates
+        rate_limiter.updates_L[plan.rank] = self._learner.updates
         self._edge, self._shared_progress, self._first_update = edge, 0.0, self._learner.updates
         self._publish()
 
@@ -91,8 +91,8 @@ class LearnerRole(ABC):
                     self._control.heartbeat()
                 self._send_snapshot_part()
                 self.step()
-                self._send_metrics(is_due=self._figures.is_due)
-            self._send_metrics(is_due=self._figures.has_any)
+                self._send_metrics(is_due=self._metrics.is_due)
+            self._send_metrics(is_due=self._metrics.has_any)
         except PeerLostError:
             if not self._control.stopping:  # else another learner has ended already
                 raise
@@ -111,7 +111,7 @@ class LearnerRole(ABC):
 
     @property
     def is_reporter(self) -> bool:
-        """Whether it says figures: those of one of several are those of all."""
+        """Whether it says metrics: those of one of several are those of all."""
         return self._plan.rank == 0
 
     def _make_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
@@ -121,11 +121,11 @@ class LearnerRole(ABC):
         """Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
         none of the versions that are there."""
         lived = 1 if self._control.restart_count else 0
-        return int(edge.all_reduce_max(float(self._pace.updates_L.max()))) + lived
+        return int(edge.all_reduce_max(float(self._rate_limiter.updates_L.max()))) + lived
 
     @property
     def progress(self) -> float:
-        return min(1.0, self._pace.steps / self._plan.config.run.steps)
+        return min(1.0, self._rate_limiter.steps / self._plan.config.run.steps)
 
     def _agreed_progress(self) -> float:
         """As far as the learners have agreed now and then: steps of different sizes would part them for good."""
@@ -144,8 +144,8 @@ class LearnerRole(ABC):
         lag_N = self._learner.version - version_N
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
-        self._figures.add(loss.figures, lag_N, rate)
-        self._pace.updates_L[self._plan.rank] += 1
+        self._metrics.add(loss.metrics, lag_N, rate)
+        self._rate_limiter.updates_L[self._plan.rank] += 1
         return loss
 
     def publish(self) -> None:
@@ -162,8 +162,8 @@ class LearnerRole(ABC):
     def _send_metrics(self, *, is_due: bool) -> None:
         if self.is_reporter and is_due:
             self._control.send(
-                "figures",
-                **self._figures.take(),
+                "metrics",
+                **self._metrics.take(),
                 updates=self._learner.version,
                 seconds=self._clock.seconds,
                 experience=self.source_metrics(),

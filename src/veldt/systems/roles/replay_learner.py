@@ -26,10 +26,10 @@ _SLEEP_S = 0.002  # seconds between looks whether learning may go on
 
 @flush_denormals()
 def run_replay_learner(
-    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, pace: RateLimiter
+    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, rate_limiter: RateLimiter
 ) -> None:
     """The role: learns until it is told to stop."""
-    ReplayLearner(control, plan, weights, edge.client(), pace).run()
+    ReplayLearner(control, plan, weights, edge.client(), rate_limiter).run()
 
 
 class ReplayLearner(LearnerRole):
@@ -41,9 +41,9 @@ class ReplayLearner(LearnerRole):
         plan: LearnerPlan,
         weights: Weights | None,
         client: ReplayIn,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
     ) -> None:
-        super().__init__(control, plan, weights, pace)
+        super().__init__(control, plan, weights, rate_limiter)
         assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None
         self._off_policy, self._replay, self._client = self._algorithm, plan.config.replay, client
         self._is_prioritised = self._replay.replay == "prioritised"
@@ -62,7 +62,7 @@ class ReplayLearner(LearnerRole):
 
     def step(self) -> None:
         self._order()
-        if self._pace.may_learn(self._plan.rank):
+        if self._rate_limiter.may_learn(self._plan.rank):
             self._learn()
         else:  # acting is to catch up first
             with self._clock("wait"):
@@ -108,10 +108,10 @@ class ReplayLearner(LearnerRole):
         Only when it has been so for a while: a shard that begins says what it has read a moment after it is there.
         """
         now = time.monotonic()
-        if self._plan.rank or self._pace.may_act() or not self._client.is_empty:
+        if self._plan.rank or self._rate_limiter.may_act() or not self._client.is_empty:
             self._empty_since = now
         elif now - self._empty_since > _EMPTY_S:
-            self._pace.waive_backlog()
+            self._rate_limiter.waive_backlog()
         if not self._client.rows:  # then there is no batch to wait for, either
             with self._clock("wait"):
                 self._control.sleep(_SLEEP_S)

@@ -38,7 +38,7 @@ _WAIT_S = 0.05  # seconds without a beat, while there is nothing to do
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Shard `number` keeps `width` simulators; those of its k-th actor begin at `first[k]` among them.
+    """Shard `number` keeps `width` envs; those of its k-th actor begin at `first[k]` among them.
 
     `run` is the run's directory, if checkpoints are to hold the memory: its rows go to `replay/shard-<number>` there.
     """
@@ -79,7 +79,7 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnd
     use_batch_scheduler()  # batches are drawn ahead, and actors have a slot to fill while one is stored
     replay = plan.config.replay
     assert replay is not None
-    share = dataclasses.replace(replay, replay_size=max(1, replay.replay_size // plan.shards))
+    share = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
     memory = ReplayBuffer(plan.spec, plan.width, share, plan.returns)
     keeper = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, memory)
     servers, incoming = [edge.server(plan.number) for edge in edges], slots.consumer()

@@ -39,28 +39,28 @@ class ReplayTopology:
     actors: Role
 
 
-def replay_topology(assembly: RunPlan, run: Path | None, checkpoint: Checkpoint | None) -> ReplayTopology:
+def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None) -> ReplayTopology:
     """See `ReplayTopology`; UsageError where its sizes cannot work."""
-    config, spec, algorithm = assembly.config, assembly.spec, assembly.algorithm()
+    config, spec, algorithm = run_plan.config, run_plan.spec, run_plan.algorithm()
     settings = config.roles
     assert isinstance(settings, ApexConfig) and isinstance(algorithm, OffPolicy) and config.replay is not None
-    simulators, count, shards = config.simulation.num_simulators, settings.actors, settings.shards
-    width = simulators // count
+    envs, count, shards = config.envs.num_envs, settings.actors, settings.shards
+    width = envs // count
     rows = settings.rows(width, algorithm.returns.steps)
     members = [range(shard, count, shards) for shard in range(shards)]
     keeps = run if config.run.checkpoint_replay == "full" else None
-    share = algorithm.batch // config.batch_shares
+    share = algorithm.batch_size // config.batch_shares
     least = least_slack(
         intensity=algorithm.intensity,
-        batch=share * settings.learners,
-        steps_at_once=simulators * rows,
-        steps_kept_back=simulators * (algorithm.returns.steps + rows * _DEPTH),
+        batch_size=share * settings.learners,
+        steps_at_once=envs * rows,
+        steps_kept_back=envs * (algorithm.returns.steps + rows * _DEPTH),
     )
-    if settings.insert_slack:
-        check_slack(settings.insert_slack, least)
+    if settings.rate_limit_tolerance:
+        check_slack(settings.rate_limit_tolerance, least)
     slot = row_layouts(spec, rows, width) | {"priority": Layout((rows, width), "float64")}
     edges = {
-        "pace": Edge(
+        "rate_limiter": Edge(
             "learner",
             "actor",
             f"counts of steps and samples: {algorithm.intensity:g} samples for each step",
@@ -70,7 +70,7 @@ def replay_topology(assembly: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 algorithm.intensity,
                 algorithm.learning_starts,
                 share,
-                settings.insert_slack or 2 * least,
+                settings.rate_limit_tolerance or 2 * least,
                 together=settings.together,
             ),
         ),
@@ -97,7 +97,7 @@ def replay_topology(assembly: RunPlan, run: Path | None, checkpoint: Checkpoint 
         )
     replay = Role(
         "replay",
-        f"stores {config.replay.replay_size // shards:,} transitions, draws, renews priorities",
+        f"stores {config.replay.buffer_size // shards:,} transitions, draws, renews priorities",
         run_shard,
         [
             ShardPlan(
@@ -113,10 +113,10 @@ def replay_topology(assembly: RunPlan, run: Path | None, checkpoint: Checkpoint 
             for shard in range(shards)
         ],
         [(f"steps {shard}", *batches) for shard in range(shards)],
-        settings.restarts,
+        settings.max_restarts,
         _HUNG_S,
         num_checkpointed=0 if keeps is None else shards,
         startup_timeout_s=_RESTORE_S,
     )
-    acting = actors(assembly, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
+    acting = actors(run_plan, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
     return ReplayTopology(edges, batches, replay, acting)

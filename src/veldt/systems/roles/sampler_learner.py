@@ -1,12 +1,12 @@
 """The sampler-learner: what the synchronous system is once, and others repeat (Stooke & Abbeel, section 4.2).
 
-    simulators ==rows==> sampler ==slot==> experience ==batches==> learner ==gradient==> others, if there are any
+    envs ==rows==> sampler ==slot==> experience ==batches==> learner ==gradient==> others, if there are any
         ^                   |              (fresh rollouts            |
-        |                   |               or a replay memory)       |
+        |                   |               or a replay buffer)       |
         +------actions------+ <-----------same parameters-------------+
 
 The policy that acts is the one that has just been updated; how old its lessons are is the experience's: one phase for
-rollouts, any age for a replay memory.
+rollouts, any age for a replay buffer.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GroupContext:
         edge: through which gradients go before they are applied.
         optimiser: makes what applies them.
         version_of: how many updates of the same parameters there are, when so many are this unit's own.
-        beat: called before each step of a group of simulators.
+        beat: called before each step of a group of envs.
         schedule: of the steps that all units have done, those that exploration is annealed by.
     """
 
@@ -93,17 +93,17 @@ class SamplerLearner:
     """The parts, wired.
 
     Args:
-        assembly: the run's; its plan of simulators is one unit's.
+        run_plan: the run's; its plan of envs is one unit's.
         place: which of several it is.
         clock: adds up where its time goes.
-        archive: where the replay memory's part of checkpoints is, if they are to hold it.
+        archive: where the replay buffer's part of checkpoints is, if they are to hold it.
         note: tells the user a sentence.
         ties: to other units.
     """
 
     def __init__(
         self,
-        assembly: RunPlan,
+        run_plan: RunPlan,
         place: WorkerRank,
         clock: StageClock,
         archive: Path | None,
@@ -111,48 +111,46 @@ class SamplerLearner:
         ties: GroupContext = GroupContext(),
     ) -> None:
         disable_malloc_trim()
-        config = assembly.config
-        self._config, self._assembly, self._place, self._clock = config, assembly, place, clock
+        config = run_plan.config
+        self._config, self._run_plan, self._place, self._clock = config, run_plan, place, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
-        total = config.simulation.num_simulators
+        total = config.envs.num_envs
         self._width = total // place.world_size
         self._sharing = place.world_size if place.is_synchronised else 1  # units that share a batch
         self.first = place.rank * self._width
-        self.algorithm = assembly.algorithm()
+        self.algorithm = run_plan.algorithm()
         if place.world_size > 1:
             self.algorithm.set_env_slice(self.first, total)
-        self.network, self.parameters = assembly.network()
-        forward = assembly.forward(self.network, note)
-        target, target_parameters = assembly.network() if self.algorithm.target else (None, None)
+        self.network, self.parameters = run_plan.network()
+        forward = run_plan.forward(self.network, note)
+        target, target_parameters = run_plan.network() if self.algorithm.target else (None, None)
         optimiser = ties.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
             self.algorithm, forward, self.parameters, ties.edge, target_parameters, optimiser, ties.version_of
         )
         settings = StepperSettings(
-            assembly.source,
+            run_plan.source,
             place.seed,
-            dataclasses.replace(config.simulation, num_simulators=self._width),
+            dataclasses.replace(config.envs, num_envs=self._width),
             config.atari,
             self.first,
         )
         steps = self.algorithm.horizon(self._width * self._sharing)
-        self.simulators = assembly.simulators(
-            settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t)
-        )
+        self.envs = run_plan.envs(settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t))
         try:
-            self.slot = self.simulators.trajectory
+            self.slot = self.envs.trajectory
             self.episodes = EpisodeTracker(self._width, {})
             self._sampler = Sampler(
-                self.simulators,
+                self.envs,
                 self.algorithm,
                 forward,
-                assembly.device,
+                run_plan.device,
                 place.seed,
                 clock,
                 noise=self.algorithm.action_noise(self.network),
                 memory=recurrent_size_of(self.network),
-                inference=assembly.infer_threads,
-                cores=assembly.inference_cores,
+                inference=run_plan.infer_threads,
+                cores=run_plan.inference_cores,
                 first=self.first,
                 beat=ties.heartbeat,
             )
@@ -161,10 +159,10 @@ class SamplerLearner:
             if isinstance(self._experience, ReplaySource) and archive is not None:
                 self.archive = ReplayArchive(archive, self._experience.memory)
             self.snapshot = Snapshot(
-                self.learner, self._sampler, self.simulators, self.episodes, self._experience, self.archive
+                self.learner, self._sampler, self.envs, self.episodes, self._experience, self.archive
             )
         except BaseException:
-            self.simulators.close()
+            self.envs.close()
             raise
 
     def _make_experience(self, forward: Forward, target: Network | None) -> BatchSource:
@@ -176,22 +174,22 @@ class SamplerLearner:
         return ReplaySource(
             algorithm,
             forward,
-            self._assembly.forward(target, self._note),
+            self._run_plan.forward(target, self._note),
             self.slot,
-            dataclasses.replace(replay, replay_size=replay.replay_size // units),
-            self._assembly.device,
+            dataclasses.replace(replay, buffer_size=replay.buffer_size // units),
+            self._run_plan.device,
             seed,
             self._clock,
             noise=algorithm.update_noise(self.network),
             note=self._note,
-            rows=algorithm.batch // self._sharing,
+            rows=algorithm.batch_size // self._sharing,
             starts=algorithm.learning_starts // (units // self._sharing),
             threads=self._config.run.threads,
             edge=self._edge,
         )
 
     def begin(self, checkpoint: Checkpoint | None, done: int = 0) -> list[str]:
-        """Begins its simulators, or goes on from a checkpoint. Returns sentences about what could not be continued.
+        """Begins its envs, or goes on from a checkpoint. Returns sentences about what could not be continued.
 
         Args:
             done: where there is no checkpoint, the steps that were done before it, if it is not the first.
@@ -200,7 +198,7 @@ class SamplerLearner:
             lost = self.snapshot.restore(checkpoint)
             self.acts_by_newest()
             return lost
-        self.episodes.begins(self.simulators.start())
+        self.episodes.begins(self.envs.start())
         if done and isinstance(self._experience, ReplaySource):
             self._experience.refill(done)
         return []
@@ -221,12 +219,12 @@ class SamplerLearner:
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)
         self._sampler.sample(self._schedule(steps))
-        waits = self._config.simulation.resets == "wait"
+        waits = self._config.envs.resets == "wait"
         if waits:
-            self.simulators.reset_ended()  # goes on in the workers while this process learns
+            self.envs.reset_ended()  # goes on in the workers while this process learns
         made = int(slot.valid.sum())
         rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
-        self._assembly.train_threads()
+        self._run_plan.train_threads()
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
         if isinstance(self._experience, ReplaySource) and self._sharing > 1:
@@ -243,7 +241,7 @@ class SamplerLearner:
         games = self.episodes.add(slot)
         self._sampler.start_next_rollout()
         if waits:
-            self.simulators.finish_resets()
+            self.envs.finish_resets()
         return PhaseCounts(made, slot.valid.size - made, games, rate)
 
     def acts_by_newest(self) -> None:
@@ -252,15 +250,15 @@ class SamplerLearner:
 
     @property
     def restarts(self) -> int:
-        """Of simulators, as the last rollout has it."""
+        """Of envs, as the last rollout has it."""
         return int(self.slot.restarts.sum())
 
     def metrics(self, steps: int) -> dict[str, float]:
         """What to log besides losses, after `steps` of training."""
-        figures = self._experience.metrics()
+        metrics = self._experience.metrics()
         if isinstance(self.algorithm, OffPolicy):
-            figures |= self.algorithm.exploration(self._schedule(steps))
-        return figures
+            metrics |= self.algorithm.exploration(self._schedule(steps))
+        return metrics
 
     def close(self) -> None:
-        self.simulators.close()
+        self.envs.close()

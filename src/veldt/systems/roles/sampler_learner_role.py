@@ -36,17 +36,17 @@ class SamplerLearnerPlan:
     """Unit `rank` of as many as there are learners.
 
     Args:
-        assembly: the run's, with a network that travels.
+        run_plan: the run's, with a network that travels.
         run: the run's directory, whose newest checkpoint it goes on from.
     """
 
-    assembly: RunPlan
+    run_plan: RunPlan
     rank: int
     run: Path | None
 
     @property
     def group(self) -> str:
-        """What its replay memory is called in checkpoints."""
+        """What its replay buffer is called in checkpoints."""
         return f"unit-{self.rank}"
 
 
@@ -69,28 +69,28 @@ class SamplerLearnerRole(ABC):
     `own_groups` are the groups of a unit's snapshot that each has for itself.
     """
 
-    own_groups: tuple[str, ...] = ("simulators", "episodes", "replay")
+    own_groups: tuple[str, ...] = ("envs", "episodes", "replay")
 
     def __init__(
         self,
         control: Control,
         plan: SamplerLearnerPlan,
-        pace: RateLimiter,
+        rate_limiter: RateLimiter,
         place: WorkerRank,
         ties: GroupContext,
         own: Checkpoint | None,
     ) -> None:
-        self._control, self._plan, self._pace, self._rank = control, plan, pace, plan.rank
-        self._place, self._clock, self._figures = place, StageClock(), UpdateMetrics()
-        self._phantoms, self._said_at, self._said_snapshot = 0, time.monotonic(), 0
+        self._control, self._plan, self._rate_limiter, self._rank = control, plan, rate_limiter, plan.rank
+        self._place, self._clock, self._update_metrics = place, StageClock(), UpdateMetrics()
+        self._reset_steps, self._said_at, self._said_snapshot = 0, time.monotonic(), 0
         self._writer = BackgroundWriter()
-        config = plan.assembly.config
+        config = plan.run_plan.config
         keeps = plan.run is not None and config.run.checkpoint_replay == "full"
         archive = RunDirectory(plan.run).replay / plan.group if keeps and plan.run is not None else None
-        assembly = _with_device_and_cores(plan.assembly, plan.rank, control.peers)
-        self._unit = SamplerLearner(assembly, place, self._clock, archive, self._note, ties)
+        run_plan = _with_device_and_cores(plan.run_plan, plan.rank, control.peers)
+        self._unit = SamplerLearner(run_plan, place, self._clock, archive, self._note, ties)
         try:
-            for text in self._unit.begin(own, int(pace.steps_A[plan.rank])):
+            for text in self._unit.begin(own, int(rate_limiter.steps_A[plan.rank])):
                 self._note(text, "resume")
         except BaseException:
             self._unit.close()
@@ -134,19 +134,19 @@ class SamplerLearnerRole(ABC):
         return {}
 
     def _act_and_learn(self, now: SyncState) -> None:
-        unit, pace = self._unit, self._pace
+        unit, rate_limiter = self._unit, self._rate_limiter
 
         def updated(loss: Loss, lag: float, rate: float) -> None:
-            pace.updates_L[self._rank] = unit.learner.updates
-            self._figures.add(loss.figures, np.array([lag]), rate)
+            rate_limiter.updates_L[self._rank] = unit.learner.updates
+            self._update_metrics.add(loss.metrics, np.array([lag]), rate)
             self._control.heartbeat()
 
         phase = unit.run_phase(now.steps, now.done, updated, self._finish_writing)
-        pace.steps_A[self._rank] += phase.steps
-        self._phantoms += phase.reset_steps
+        rate_limiter.steps_A[self._rank] += phase.steps
+        self._reset_steps += phase.reset_steps
         if phase.episodes:
             send_episodes(self._control, phase.episodes, self._place.seed, unit.first)
-        for text in unit.simulators.notes():
+        for text in unit.envs.notes():
             self._note(text, "restart")
         self.after_phase()
 
@@ -157,23 +157,23 @@ class SamplerLearnerRole(ABC):
         self._control.send(
             "actor",
             attempt=self._control.restart_count,
-            phantoms=self._phantoms,
-            simulator_restarts=self._unit.restarts,
+            reset_steps=self._reset_steps,
+            env_restarts=self._unit.restarts,
         )
-        if self._figures.has_any:
+        if self._update_metrics.has_any:
             self._control.send(
-                "figures",
-                **self._figures.take(),
+                "metrics",
+                **self._update_metrics.take(),
                 updates=self._unit.learner.version,
                 seconds=self._clock.seconds,
-                experience=self._unit.metrics(self._pace.steps) | self.exchange_metrics(),
+                experience=self._unit.metrics(self._rate_limiter.steps) | self.exchange_metrics(),
             )
 
     def _say_part(self, now: SyncState) -> None:
-        """Its part of a snapshot, when its replay memory's is on the disk."""
+        """Its part of a snapshot, when its replay buffer's is on the disk."""
         self._say_how_it_goes(is_due=True)  # what comes later is not in the checkpoint
         self.before_snapshot()
-        taken = self._unit.snapshot.take(self._unit.simulators.save())
+        taken = self._unit.snapshot.take(self._unit.envs.save())
         segments: list[dict[str, Any]] = []
         if taken.rows is not None and self._unit.archive is not None:
             write, rows = self._unit.archive.write, taken.rows
@@ -185,7 +185,7 @@ class SamplerLearnerRole(ABC):
         }
         arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
         meta = taken.meta | {"seed": self._place.seed, "steps": now.done}
-        own_steps = int(self._pace.steps_A[self._rank])
+        own_steps = int(self._rate_limiter.steps_A[self._rank])
         replay = {"group": self._plan.group, "segments": segments} if taken.rows is not None else {}
         updates = self._unit.learner.updates
         self._control.send(
@@ -233,10 +233,10 @@ def state_of_rank(checkpoint: Checkpoint | None, plan: SamplerLearnerPlan) -> Ch
     return dataclasses.replace(checkpoint, step=meta["steps"], meta=meta, groups=checkpoint.groups | own)
 
 
-def _with_device_and_cores(assembly: RunPlan, rank: int, fellows: Peers) -> RunPlan:
+def _with_device_and_cores(run_plan: RunPlan, rank: int, peers: Peers) -> RunPlan:
     """With the accelerator of this rank, if there are any, and with its share of the cores of this machine."""
-    device = nth_device(str(assembly.device), rank)
-    take_share_of_cores(fellows.index, fellows.count)
-    chosen = assembly.plan
+    device = nth_device(str(run_plan.device), rank)
+    take_share_of_cores(peers.index, peers.count)
+    chosen = run_plan.plan
     cores = tuple(worker_cores(chosen.processes, int(device.type == "cuda")))
-    return dataclasses.replace(assembly, device=device, plan=dataclasses.replace(chosen, cores=cores))
+    return dataclasses.replace(run_plan, device=device, plan=dataclasses.replace(chosen, cores=cores))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-_SAY_S = 0.5  # seconds between messages with figures
+_SAY_S = 0.5  # seconds between messages with metrics
 
 
 class UpdateMetrics:
@@ -24,9 +24,9 @@ class UpdateMetrics:
         self._count, self._lag_sum, self._rate = 0, 0.0, 0.0
         self._lag_min, self._lag_max = np.inf, -np.inf
 
-    def add(self, figures: Mapping[str, Tensor], lag_N: np.ndarray, rate: float) -> None:
+    def add(self, metrics: Mapping[str, Tensor], lag_N: np.ndarray, rate: float) -> None:
         """Of one update: `lag_N` are the updates since the versions that acted."""
-        for name, value in figures.items():
+        for name, value in metrics.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         self._count, self._rate = self._count + 1, rate
         self._lag_sum += float(lag_N.mean())

@@ -1,6 +1,6 @@
 """The synchronous system of one learner: sample, optimise, sample (Stooke & Abbeel, sections 4.1 and 4.2).
 
-One unit in this process, its simulators in it or beside it, and the run's records and checkpoints around its phases.
+One unit in this process, its envs in it or beside it, and the run's records and checkpoints around its phases.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Synchronous:
     """A run of one unit, in this process. `checkpoint` is where to go on from, or None to begin."""
 
     def __init__(
-        self, assembly: RunPlan, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
+        self, run_plan: RunPlan, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
     ) -> None:
-        self._config = config = assembly.config
-        self._assembly, self._directory = assembly, directory
+        self._config = config = run_plan.config
+        self._run_plan, self._directory = run_plan, directory
         self._clock = StageClock()
         keeps = config.run.checkpoint_replay == "full"
         self._note: Callable[[str], None] = progress.note  # until there is a monitor
         self._unit = unit = SamplerLearner(
-            assembly,
+            run_plan,
             WorkerRank(config.run.seed),
             self._clock,
             directory.replay if keeps else None,
@@ -53,13 +53,13 @@ class Synchronous:
             lost = unit.begin(checkpoint)
             # From here on the run's records are cut back to the checkpoint, and written.
             counters = checkpoint.meta["monitor"] if checkpoint else None
-            frames = assembly.spec.frames_per_step
+            frames = run_plan.spec.frames_per_step
             self._monitor = Monitor(config, directory, unit.episodes, self._clock, progress, frames, counters)
             self._note = self._monitor.note
             if checkpoint:
                 self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
                 self._monitor.notes(lost, kind="resume")
-            self._agent = assembly.agent(unit.network, directory.path)
+            self._agent = run_plan.agent(unit.network, directory.path)
             self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
             self._writer = BackgroundWriter()
             self._begins = checkpoint is None
@@ -88,9 +88,9 @@ class Synchronous:
                     if self._evaluation_is_due(reason):
                         self._or_save(lambda: self._evaluate(stop))
                         reason = reason or self._reason(stop)
-                    figures = self._unit.metrics(self._monitor.steps)
+                    metrics = self._unit.metrics(self._monitor.steps)
                     updates = self._unit.learner.updates
-                    self._monitor.log(learning_rate, updates, figures, force=reason is not None)
+                    self._monitor.log(learning_rate, updates, metrics, force=reason is not None)
                     if reason or self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
                         self._save()
                 self._writer.finish()
@@ -126,14 +126,14 @@ class Synchronous:
         phase = unit.run_phase(
             steps,
             steps,
-            lambda loss, lag, _: self._monitor.record_update(loss.figures, lag),
+            lambda loss, lag, _: self._monitor.record_update(loss.metrics, lag),
             self._writer.finish,
         )
         self._monitor.count_steps(phase.steps, phase.reset_steps, unit.restarts)
         for game in phase.episodes:
             seed = episode_seed(self._config.run.seed, game.env_index, game.episode)
             self._monitor.record_episode(game, seed)
-        self._monitor.notes(unit.simulators.notes(), kind="restart")
+        self._monitor.notes(unit.envs.notes(), kind="restart")
         return phase.learning_rate
 
     def _evaluation_is_due(self, reason: str | None) -> bool:
@@ -147,7 +147,7 @@ class Synchronous:
         """A pause in training, to play by the protocol of `evaluate`; nothing of training is touched."""
         steps, seed = self._config.run.evaluate_steps, self._config.run.seed
         with self._clock("evaluate"):
-            self._assembly.infer_threads()
+            self._run_plan.infer_threads()
             result = play_steps(self._agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
         if not stop.is_set():  # else it is done when the run goes on
             self._evaluated_at = self._monitor.steps
@@ -158,7 +158,7 @@ class Synchronous:
         self._monitor.check_finite()
         self._writer.finish()  # before anything new is taken
         unit = self._unit
-        taken = unit.snapshot.take(unit.simulators.save() if states is None else states)
+        taken = unit.snapshot.take(unit.envs.save() if states is None else states)
         meta = taken.meta | {
             "monitor": self._monitor.counters(),
             "recipe": self._config.recipe,

@@ -1,8 +1,8 @@
 """The synchronous system of several learners: the whole unit, once for each (Stooke & Abbeel, section 4.2).
 
-    unit 0: simulators, sampler, experience, learner --gradient--+
+    unit 0: envs, sampler, experience, learner --gradient--+
                                                                  +--mean--> the same update in all of them
-    unit 1: simulators, sampler, experience, learner --gradient--+
+    unit 1: envs, sampler, experience, learner --gradient--+
 
 A batch is what all have sampled, or drawn, together. So all have the same parameters, bit for bit, and several units
 learn what one of the same size would (but that PPO normalises advantages among a unit's own rows).
@@ -51,28 +51,28 @@ class SynchronousPlan(SamplerLearnerPlan):
 
 
 def several_learners(
-    assembly: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None
+    run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None
 ) -> Graph:
     """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
-    config = assembly.config
+    config = run_plan.config
     count = config.roles.learners
     meeting = rendezvous_file(run)
-    rows = assembly.algorithm().update_rows(config.phase_width) // count
-    watching = evaluators(assembly, checkpoint)
+    rows = run_plan.algorithm().update_rows(config.phase_width) // count
+    watching = evaluators(run_plan, checkpoint)
     edges = {
-        "pace": Edge(
+        "rate_limiter": Edge(
             "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
         ),
     }
     if watching:
-        edges["weights"] = weights_edge(assembly, "evaluator")
+        edges["weights"] = weights_edge(run_plan, "evaluator")
     learner = Role(
         "learner",
-        f"acts in {config.simulation.num_simulators // count} simulators, learns from its part of each batch, and "
+        f"acts in {config.envs.num_envs // count} envs, learns from its part of each batch, and "
         "applies the mean of all gradients",
         run_synchronous_learner,
         [
-            SynchronousPlan(assembly=assembly.portable, rank=rank, run=run, rendezvous_file=meeting)
+            SynchronousPlan(run_plan=run_plan.portable, rank=rank, run=run, rendezvous_file=meeting)
             for rank in range(count)
         ],
         [tuple(edges)] * count,
@@ -81,25 +81,25 @@ def several_learners(
         deadline_s=sampler_learner_deadline_s(config),
         num_checkpointed=count,
         startup_timeout_s=_MEET_S,
-        gpus=int(assembly.device.type == "cuda"),
+        gpus=int(run_plan.device.type == "cuda"),
     )
     return Graph((learner, *watching), edges)
 
 
 @flush_denormals()
 def run_synchronous_learner(
-    control: Control, plan: SynchronousPlan, pace: RateLimiter, weights: Weights | None = None
+    control: Control, plan: SynchronousPlan, rate_limiter: RateLimiter, weights: Weights | None = None
 ) -> None:
     """The role: samples and learns until it is told to stop."""
     may_have_children()
-    _SynchronousLearner(control, plan, pace, weights).run()
+    _SynchronousLearner(control, plan, rate_limiter, weights).run()
 
 
 class _SynchronousLearner(SamplerLearnerRole):
     def __init__(
-        self, control: Control, plan: SynchronousPlan, pace: RateLimiter, weights: Weights | None
+        self, control: Control, plan: SynchronousPlan, rate_limiter: RateLimiter, weights: Weights | None
     ) -> None:
-        config = plan.assembly.config
+        config = plan.run_plan.config
         count = config.roles.learners
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         device = nth_device(config.run.device, plan.rank)
@@ -108,7 +108,7 @@ class _SynchronousLearner(SamplerLearnerRole):
         super().__init__(
             control,
             plan,
-            pace,
+            rate_limiter,
             place,
             GroupContext(self._edge, heartbeat=control.heartbeat),
             state_of_rank(checkpoint, plan),
@@ -120,7 +120,13 @@ class _SynchronousLearner(SamplerLearnerRole):
 
     def sync_state(self) -> SyncState:
         control, number = self._control, self._control.requested_snapshot
-        own = [self._pace.steps_A[self._rank], control.stopping, self._pace.may_act(), number, number**2]
+        own = [
+            self._rate_limiter.steps_A[self._rank],
+            control.stopping,
+            self._rate_limiter.may_act(),
+            number,
+            number**2,
+        ]
         steps, stopping, acting, numbers, squares = self._edge.all_reduce_sum([float(value) for value in own])
         count = self._place.world_size
         # All have seen the same one: of numbers that differ the squares' mean is more than the mean's square.
