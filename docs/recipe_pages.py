@@ -1,8 +1,8 @@
-"""Writes what is generated on the pages of the recipes (docs/recipes): metrics, settings, the index.
+"""Writes the generated parts of the recipes' pages (docs/recipes): figures, settings, the index.
 
     python docs/recipe_pages.py
 
-What stands between `<!-- generated: NAME -->` and `<!-- end -->` is replaced; all else on a page is written by hand.
+The text between `<!-- generated: NAME -->` and `<!-- end -->` is replaced; the rest of a page is written by hand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAGES = Path(__file__).parent / "recipes"
 INDEX = PAGES / "README.md"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# One of each system, which its recipes share. (docs/architecture.md has them too, some side by side.)
+# One figure for each system, shown on the pages of its recipes.
 FIGURES: Mapping[str, str] = {
     "synchronous": """
            +----------------- weights (sample, learn, sample ...) -----------------+
@@ -28,29 +28,29 @@ FIGURES: Mapping[str, str] = {
         sampler ==rows==> fresh rollout, or replay buffer ==batches==> learner 0 --+
          |   ^                                                             |
  actions |   | rows        envs in two groups:                gradient, mean   (--learners N: each with
-         v   |             one steps while actions                         |          envs and sampler)
-       envs          of the other are computed                   learner 1 ...
+         v   |             one steps while actions                         |    its own envs and sampler)
+       envs                of the other are computed             learner 1 ...
 """,
     "asynchronous": """
-        unit 0 --gradient--> +---------+
-        unit 1 --gradient--> | chunk 0 |        unit: envs, sampler, rollout or replay buffer, learner
-        ...   <--parameters- | chunk 1 |        store: parameters and the rule's state, a lock for each chunk
-                             | chunk 2 |
-                             +---------+
+        learner 0 --gradient--> +---------+
+        learner 1 --gradient--> | chunk 0 |     learner: envs, sampler, rollout or replay buffer, updates
+        ...      <--parameters- | chunk 1 |     store: parameters and the rule's state, a lock for each chunk
+                                | chunk 2 |
+                                +---------+
 """,
     "ga3c": """
-           +------ prediction queue -----> predictors --+
+           +---- prediction requests ----> predictors --+
            |                                            |
-        agents <--------- answers ----------------------+-- model (one network)
+        agents <--------- actions ----------------------+-- model (one network)
            |                                            |
-           +------- training queue ------> trainers ----+       tuner: how many of each
+           +------- rollouts ------------> trainers ----+       tuner: how many threads of each
 """,
     "gorila": """
-bundle 0: envs, memory, learner ==gradient, version==> ring 0 --+
-                                                                      +==> parameter shard 0: parameters, rule's state
-bundle 1: envs, memory, learner ==gradient, version==> ring 1 --+              |
-   ^                                                                                 |
-   +-------------------------- part 0 (newest wins) ---------------------------------+   ... so each other shard
+bundle 0: envs, replay buffer, learner ==gradient, version==> ring 0 --+
+                                                                       +==> parameter shard 0: parameters,
+bundle 1: envs, replay buffer, learner ==gradient, version==> ring 1 --+              |        rule's state
+   ^                                                                                  |
+   +--------------------------- part 0 (newest wins) ---------------------------------+   ... and each other shard
 
 --actors N:
 actors ==slots==> replay shards ==rows of batches==> learners ==gradient, version==> parameter shards
@@ -62,13 +62,13 @@ actors ==slots==> replay shards ==rows of batches==> learners ==gradient, versio
            v                                                                     |
         actors ==slots, first priorities==> replay shards ==rows of batches==> learner
            |                                  ^                                  |
-           |                                  +------- orders, priorities -------+
-           +------------------ rate_limiter (steps due, samples done) -------------------+
+           |                                  +--- sample requests, priorities --+
+           +--------------- rate limiter (steps due, samples done) --------------+
 """,
     "impala": """
-           +------- weights -------+                evaluator (if asked for): plays by the newest weights;
-           v                       |                its games are the run's score
-        actors ==unrolls==> learner (V-trace, and old unrolls of its own)
+           +------- weights -------+                evaluator (with --evaluator-share): plays with the newest
+           v                       |                weights; its episodes are the run's score
+        actors ==unrolls==> learner (V-trace, and earlier unrolls with --replay-share)
 """,
 }
 
@@ -78,7 +78,7 @@ def figure(recipe: Recipe) -> str:
 
 
 def settings(recipe: Recipe) -> str:
-    """What the recipe itself sets: a column for each of its variants, where there are two."""
+    """Returns the table of the recipe's settings, with a column for each of its variants, where there are two."""
     kinds = {"Atari": _shown(recipe, "ALE/Pong-v5"), "small environments": _shown(recipe, "CartPole-v1")}
     if recipe.atari == recipe.small:
         kinds = {"value": kinds["small environments"]}
@@ -103,7 +103,7 @@ def settings(recipe: Recipe) -> str:
 
 
 def _shown(recipe: Recipe, env: str) -> dict[str, tuple[str, str, str]]:
-    """By name, (value, unit, source) of each setting that the recipe has for `env`."""
+    """Returns, by name, (value, unit, source) of each setting that the recipe has for `env`."""
     own = recipe.settings(env)
     rows = recipe.table(recipe.config(env))
     return {name: (value, unit, source) for name, value, unit, source in rows if name in own}
@@ -135,7 +135,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def written(page: Path) -> str:
-    """The page's text as it has to be, with all that is generated as it is now."""
+    """Returns the page's text with its generated parts up to date."""
 
     def part(found: re.Match[str]) -> str:
         name = found[2]
