@@ -51,7 +51,7 @@ def heard(supervisor: Any, seconds: float) -> list[Any]:
     """What roles say meanwhile."""
     messages, end = [], time.monotonic() + seconds
     while time.monotonic() < end:
-        messages += supervisor.look(0.05)
+        messages += supervisor.poll(0.05)
     return messages
 
 
@@ -61,7 +61,7 @@ def tuned(env: str, interval_s: float, intervals: int) -> Setting:
         for message in heard(supervisor, interval_s * (intervals + 0.5)):
             if message.kind == "note":
                 print(f"  {message.values['text']}", flush=True)
-        supervisor.want_snapshot()
+        supervisor.request_snapshot()
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
             for message in heard(supervisor, 0.1):

@@ -135,7 +135,7 @@ def _processes() -> list[psutil.Process]:
 def _look_until(supervisor: Any, holds: Any) -> None:
     end = time.monotonic() + 120
     while not holds():
-        supervisor.look(0.05)
+        supervisor.poll(0.05)
         if time.monotonic() > end:
             raise SystemExit("nothing happens")
 
@@ -143,7 +143,7 @@ def _look_until(supervisor: Any, holds: Any) -> None:
 def _look_for(supervisor: Any, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        supervisor.look(0.1)
+        supervisor.poll(0.1)
 
 
 def _timed(work: Any) -> float:

@@ -109,7 +109,8 @@ def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
     """
     settings = (
         "--network dqn --preprocessing 84x84 --num-envs 16 --horizon 4 --batch-size 32 --training-intensity 8 "
-        "--optimiser adam --learning-rate 1e-4 --target-update-interval 1000 --buffer-size 100000 --learning-starts 1000 "
+        "--optimiser adam --learning-rate 1e-4 --target-update-interval 1000 --buffer-size 100000 "
+        "--learning-starts 1000 "
         "--epsilon-steps 1000 --epsilon-end 0.01 --evaluate-every 0 --checkpoint-replay none --log-every 0.5"
     )
     steps = str(2_000 + seconds * 250)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -34,3 +40,54 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def warm_forkserver() -> None:
     """Env processes start from one server with the emulator loaded, whichever test comes first."""
     forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`os.fsync` guards against power cuts, which no test causes, and would be most of the time that tests take."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+SmallDisk = Callable[[int], AbstractContextManager[Path]]
+
+
+@pytest.fixture(params=["mounted", "imitated"])
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> SmallDisk:
+    """A function: room in bytes -> context manager of a directory that has about that much room."""
+    return lambda room: (_mounted if request.param == "mounted" else _imitated)(tmp_path / "disk", room)
+
+
+@contextlib.contextmanager
+def _mounted(place: Path, room: int) -> Iterator[Path]:
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={room}", "none", str(place)]
+    try:
+        may_mount = (
+            os.geteuid() == 0 and subprocess.run(command, check=False, capture_output=True).returncode == 0
+        )
+    except OSError:
+        may_mount = False
+    if not may_mount:
+        pytest.skip("this process may not mount a file system")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@contextlib.contextmanager
+def _imitated(place: Path, room: int) -> Iterator[Path]:
+    place.mkdir()
+    left, write = room, os.write
+
+    def limited(descriptor: int, data: bytes | memoryview) -> int:
+        nonlocal left
+        if left <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        # The last write that fits is cut short, as on a real disk.
+        taken = write(descriptor, bytes(data)[:left])
+        left -= taken
+        return taken
+
+    with mock.patch("os.write", limited):
+        yield place

@@ -1,4 +1,4 @@
-"""veldt: any deep-RL algorithm on any arrangement of envs, inference, replay and learners.
+"""veldt: deep-RL algorithms on any combination of envs, inference, replay and learners.
 
 >>> import veldt
 >>> run = veldt.train("ppo", env="CartPole-v1", until=475)
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Every process of a run imports this package first, and torch loads OpenMP.
+# Every process of a run imports this package first; torch loads OpenMP later.
 openmp.limit_spinning()
 
 _HOME = {
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: env processes import this package too, and must not pay for torch.
+    # Lazy import: env processes import this package too and must not load torch.
     if name in _HOME:
         import importlib
 

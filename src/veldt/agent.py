@@ -1,4 +1,4 @@
-"""A trained policy that acts: what `veldt.load` returns."""
+"""A trained policy that chooses actions: `veldt.load` returns it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from veldt.runtime.devices import one_thread
 
 
 def make_network(config: TrainConfig, spec: EnvSpec, network: str | TorsoFactory | None = None) -> Network:
-    """The network of a run, with its initial weights (a function of the run's seed)."""
+    """Returns the network of a run with its initial weights, which are a function of the run's seed."""
     algorithm = config.make_algorithm(spec.action)
     chosen = config.network.network if network is None else network
-    # An orthogonal matrix comes out differently with another number of threads.
+    # The orthogonal initialisation gives other numbers with another number of threads.
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
         build = functools.partial(
@@ -38,11 +38,11 @@ def make_network(config: TrainConfig, spec: EnvSpec, network: str | TorsoFactory
 
 
 class Agent:
-    """Acts in one environment: one observation, one action.
+    """Chooses one action for one observation of one env.
 
-    `act` takes an observation as the run's environment gives it: for a Gymnasium environment exactly its observation,
-    for Atari the stacked frames, uint8 [stack, H, W] (`make_env()` gives an environment that returns these). A policy
-    with an LSTM remembers the observations it was asked about: `reset()` says that an episode begins.
+    `act` takes an observation as the run's env returns it: for a Gymnasium env the observation itself, for Atari the
+    stacked frames, uint8 [stack, H, W] (`make_env()` returns an env with these observations). A policy with an LSTM
+    keeps a recurrent state from call to call: call `reset()` when an episode begins.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class Agent:
         self._memories: RecurrentState | None = None
 
     def reset(self) -> None:
-        """The next observation is an episode's first: what was observed before is forgotten (by an LSTM)."""
+        """Clears the recurrent state (of an LSTM): the next observation is the first of an episode."""
         self._age = 0
 
     def act(self, observation: Any, *, greedy: bool = False) -> Any:
-        """The action for one observation, in the environment's own terms.
+        """Returns the action for one observation, as the env's action space defines it.
 
         Args:
-            observation: as the environment's observation space declares it, without a batch axis.
-            greedy: the likeliest action instead of a draw from the policy. Draws repeat for the same run and the same
-                sequence of calls.
+            observation: as the env's observation space defines it, without a batch axis.
+            greedy: take the most likely action instead of a sample from the policy. The same run and the same sequence
+                of calls give the same samples.
 
         Raises:
-            ValueError: the observation has not the declared shape.
+            ValueError: the observation does not have the shape that the space defines.
         """
         fields = self._encode(observation)
         inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
@@ -93,9 +93,9 @@ class Agent:
     def choose(
         self, observation: Observation, noise_NK: np.ndarray, greedy: bool, forward: Forward
     ) -> np.ndarray:
-        """Stored actions [N, ...] for a batch of network inputs [N, ...] on any device and uniform noise [N, noise].
+        """Returns stored actions [N, ...] for network inputs [N, ...] on any device and uniform noise [N, noise].
 
-        `forward` is of `memories`, for the envs whose observations these are.
+        `forward` comes from `memories` and must be the one for the envs of these observations.
         """
         if isinstance(observation, dict):
             observation = {name: array.to(self._device) for name, array in observation.items()}
@@ -109,16 +109,16 @@ class Agent:
         return action.cpu().numpy()
 
     def memories(self, width: int) -> RecurrentState:
-        """What the policy remembers of each of `width` envs, as yet nothing."""
+        """Returns the recurrent state for `width` envs, cleared."""
         return RecurrentState(self._network, recurrent_size_of(self._network), width, self._device)
 
     @property
     def noise(self) -> int:
-        """Uniform numbers that one action takes."""
+        """Number of uniform random numbers that one action needs."""
         return self._algorithm.action_noise(self._network)
 
     def make_env(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
-        """An environment as the agent was trained in, whose observations `act` takes."""
+        """Returns an env like those of training; `act` takes its observations."""
         if self.source.is_atari:
             from veldt.envs.gymnasium_atari import AtariEnv
 

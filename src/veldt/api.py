@@ -1,4 +1,4 @@
-"""The public Python face: train, resume, evaluate, record_starts, load, recipes."""
+"""The public Python API: train, resume, evaluate, record_starts, load, list_recipes."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ PROTOCOLS = ("games", "atari", "human-starts")
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has stopped.
+    """The result of a training run that has stopped.
 
-    `path` is its directory. `reason` is why it stopped: "steps" (all done), "until" (the score was reached) or
-    "interrupted". `until` is the score it was to reach (None: none was asked for); whoever needs it reached looks at
-    `reason`. `summary` has the metrics of summary.json (docs/metrics.md).
+    `path` is the run directory. `reason` is why the run stopped: "steps" (all steps are done), "until" (the target
+    return was reached) or "interrupted". `until` is the target return (None: no target); check `reason` to see whether
+    it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
     """
 
     path: Path
@@ -78,38 +78,42 @@ def train(
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
-    """Trains until its steps are done or its score is reached, and returns the run.
+    """Trains until all steps are done or the target return is reached.
 
     Args:
-        recipe: "ppo", "rainbow", "ga3c", "gorila", "apex-dqn", "impala" and more; `veldt recipes` lists them all.
-        env: a Gymnasium id, "module:function", or a callable returning an environment.
-        env_kwargs: JSON values, passed to whatever makes the environment.
-        network: a name, "module:function", or a callable from an observation's shape to an `nn.Module` that maps
-            observations [N, ...] to float32 features [N, F].
-        algorithm: another than the recipe's own, in its system: "c51" in "apex-dqn", say.
-        run_dir: the directory to make for the run; default `runs/<recipe>-<env>-<seed>`.
-        cluster: where the processes of a decoupled recipe live: "local" starts a Ray on this machine, "HOST:PORT" joins
-            one; by default they are processes of this machine, without Ray. No part of the run's settings.
+        recipe: "ppo", "rainbow", "ga3c", "gorila", "apex-dqn", "impala" or another; `veldt recipes` lists all.
+        env: a Gymnasium id, "module:function", or a callable that returns an env.
+        env_kwargs: keyword arguments for the function that makes the env; JSON values.
+        network: a name, "module:function", or a callable that takes an observation's shape and returns an `nn.Module`
+            from observations [N, ...] to float32 features [N, F].
+        algorithm: replaces the recipe's algorithm and keeps its system, for example "c51" in "apex-dqn".
+        run_dir: the run directory to create; default `runs/<recipe>-<env>-<seed>`.
+        cluster: where the processes of a distributed recipe run: "local" starts Ray on this machine, "HOST:PORT" joins
+            a Ray cluster; by default they run on this machine without Ray. It is not stored in the run's settings.
         quiet: shows no progress.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
 
+    Returns:
+        The run, after it has stopped.
+
     Raises:
-        UsageError: something asked for cannot be done as asked, or would have no effect; nothing was written.
-        EnvError: the environment failed.
-        VeldtError: training diverged, or the disk refused; checkpoints already written are whole.
+        UsageError: an argument is invalid, settings are incompatible, or a setting would have no effect; nothing was
+            written.
+        EnvError: the env failed.
+        VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
     source = resolve(env, env_kwargs)
     if isinstance(network, str):
         settings["network"] = network
     config = with_settings(find(recipe).config(source.name, algorithm), settings)
     config = dataclasses.replace(config, env_kwargs=dict(env_kwargs or {}))
-    own = None if network is None or isinstance(network, str) else network
-    if own is not None and not callable(own):
+    user_network = None if network is None or isinstance(network, str) else network
+    if user_network is not None and not callable(user_network):
         raise UsageError(
-            f"network is {own!r}: it must be a name, 'module:function' or a callable from a shape"
+            f"network is {user_network!r}: it must be a name, 'module:function' or a callable from a shape"
         )
-    refuse_unread(settings, config, source, own is not None or is_own(config.network.network))
-    return train_config(config, source, own, run_dir, quiet, given=settings, cluster=cluster)
+    refuse_unread(settings, config, source, user_network is not None or is_own(config.network.network))
+    return train_config(config, source, user_network, run_dir, quiet, given=settings, cluster=cluster)
 
 
 @flush_denormals()
@@ -123,12 +127,12 @@ def train_config(
     given: Mapping[str, Any] | None = None,
     cluster: str | None = None,
 ) -> Run:
-    """Trains as a whole configuration says.
+    """Trains with a complete configuration.
 
     Args:
-        source, network: where they are not named by the configuration.
+        source, network: the env and the network, if the configuration does not name them.
         run_dir, quiet, cluster: as for `train`.
-        given: settings by name that the user gave, rather than the recipe; they are recorded as such.
+        given: settings by name that come from the user and not from the recipe; the run records them as such.
 
     Raises:
         VeldtError: as for `train`.
@@ -140,7 +144,7 @@ def train_config(
     refuse_unread_compression(given, run_plan.spec)
     refuse_unread_share(given, run_plan.config)
     if not config.in_one_process:
-        graph_of(run_plan)  # what does not fit together is refused before anything is written
+        graph_of(run_plan)  # raises for incompatible parts before anything is written
     resolved, recorded = to_dict(run_plan.config), dict(given)
     if network is not None:
         recorded["network"] = resolved["network"]["network"] = name_of(network)
@@ -174,21 +178,25 @@ def resume(
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
-    """Goes on from a run's newest whole checkpoint, on the CPU bit for bit as if it had never stopped.
+    """Continues a run from its newest complete checkpoint; on the CPU bit-identical to a run that never stopped.
 
     Args:
-        run: its directory.
-        env, network, trust: as for `load`; what is used is remembered as your own code.
-        cluster: as for `train`, wherever the run was trained before.
+        run: the run directory.
+        env, network, trust: as for `load`; code that is used here counts as trusted from now on.
+        cluster: as for `train`, independent of where the run was trained before.
         quiet: shows no progress.
-        settings: changes to how long it runs (`steps`, `until`), how it is recorded (`checkpoint_every`,
-            `keep_checkpoints`, `checkpoint_replay`, `log_every`) and evaluated (`evaluate_every`, `evaluate_steps`).
+        settings: changes to how long the run trains (`steps`, `until`), what it records (`checkpoint_every`,
+            `keep_checkpoints`, `checkpoint_replay`, `log_every`) and how it evaluates (`evaluate_every`,
+            `evaluate_steps`).
+
+    Returns:
+        The run, after it has stopped again.
 
     Raises:
-        UsageError: there is no such run, another process trains it, something cannot change, or a file of the run is a
-            link.
-        CheckpointError: no checkpoint is whole, or the newest is of another recipe.
-        EnvError: the environment failed.
+        UsageError: the run does not exist, another process trains it, a setting cannot change, or one of its files is
+            a link.
+        CheckpointError: no checkpoint is complete, or the newest one belongs to another recipe.
+        EnvError: the env failed.
     """
     directory = RunDirectory.open(Path(run))
     if fixed := sorted(set(settings) - set(RESUMABLE)):
@@ -197,22 +205,22 @@ def resume(
             "start a new run instead"
         )
     refuse_links(directory.path)
-    # The lock comes first: whoever trains in it now goes on writing checkpoints.
+    # Take the lock first: a process that still trains this run keeps writing checkpoints.
     with directory.lock():
-        before = from_dict(directory.read_config()["resolved"])
-        config = with_settings(before, settings)
+        previous = from_dict(directory.read_config()["resolved"])
+        config = with_settings(previous, settings)
         notes: list[str] = []
         checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
         _check_recipe(checkpoint, config)
         _check_segments(checkpoint)
-        if before.run.steps != config.run.steps < checkpoint.step:
+        if previous.run.steps != config.run.steps < checkpoint.step:
             raise UsageError(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
         run_plan = make_run_plan(chosen.config, chosen.source, chosen.network)
         with runtime(config, cluster) as supervised, _progress(run_plan.config, quiet) as progress:
-            directory.change_config("run", settings)  # for the next time that it is resumed
+            directory.change_config("run", settings)  # the next resume reads them
             for note in notes:
                 progress.note(note)
             _remember(chosen.source, chosen.network or chosen.config.network.network, progress)
@@ -229,28 +237,28 @@ def load(
     trust: bool = False,
     device: str = "cpu",
 ) -> Agent:
-    """The policy of a run's newest whole checkpoint.
+    """Returns the policy of a run's newest complete checkpoint.
 
     Args:
-        run: its directory.
-        best: the checkpoint with the best mean return of 100 games instead (the newest if none has 100 games).
-        env, network: instead of what the run names; needed again where they were callables that cannot be imported by
-            name. Another environment than the run's, given by its name, is made without the run's `env_kwargs`.
-        trust: imports what the run names as "module:function", though you have not trained with it on this machine: it
-            can do all that you can. A run of yours needs no trust.
+        run: the run directory.
+        best: use the checkpoint with the best mean return over 100 episodes (the newest if none has 100 episodes).
+        env, network: replace those of the run. They are required if the run used callables that cannot be imported by
+            name. A different env given by name is made without the run's `env_kwargs`.
+        trust: import the code that the run names as "module:function" even if you have not trained with it on this
+            machine. Such code can do everything that you can. Your own runs do not need it.
         device: where the policy computes: "auto", "cpu", "cuda" or "cuda:N".
 
     Raises:
-        UsageError: there is no such run or device; `env` or `network` is needed; or the run names code that you have
-            neither named nor trained with (the sentence says in which file it is).
-        CheckpointError: no checkpoint is whole, or it is of another recipe.
-        EnvError: the environment, of which one is made for its spaces, failed.
+        UsageError: the run or the device does not exist; `env` or `network` is required; or the run names code that you
+            have neither named nor trained with (the message names the file).
+        CheckpointError: no checkpoint is complete, or it belongs to another recipe.
+        EnvError: the env failed (one is made to read its spaces).
     """
     return _load(run, best, Choice(env, network, trust), device, "load(run, {})")
 
 
 def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -> Agent:
-    """`call` as for `admit`."""
+    """See `load`; `call` as for `admit`."""
     target = choose_device(device)
     directory = RunDirectory.open(Path(run))
     chosen = admit(directory.path, from_dict(directory.read_config()["resolved"]), choice, call)
@@ -290,25 +298,25 @@ def evaluate(
     network: Network | None = None,
     trust: bool = False,
 ) -> Evaluation:
-    """Plays games with a run's policy and returns their raw scores and their lengths (agent steps).
+    """Plays episodes with a run's policy. Returns their raw returns and their lengths in agent steps.
 
     Args:
-        run: a run's directory, or what `load` returned, which stays on its device.
-        episodes: games to play, at least 1; 30 if not given.
-        protocol: "games" plays `episodes`; "atari" plays the run's `evaluate_steps` (125,000 unless it says otherwise),
-            of which the whole games count, as published scores of value-learning agents are made; "human-starts" plays
-            a game from each of `starts`, of which only what comes after the start counts (Nair et al. 2015). "games" if
-            not given, or "human-starts" with `starts`.
-        starts: a file that `record_starts` made.
-        seed: 0 or more; fixes the games.
-        greedy: the best action instead of exploring as the algorithm does in evaluation.
-        best: as for `load`; an agent is what it is.
+        run: the run directory, or an agent from `load`, which stays on its device.
+        episodes: number of episodes, at least 1; default 30.
+        protocol: "games" plays `episodes`. "atari" plays the run's `evaluate_steps` (default 125,000) and counts the
+            episodes that end within them, as in published results of value-based agents. "human-starts" plays one
+            episode from each of `starts` and counts only what follows the start (Nair et al. 2015). Default: "games",
+            or "human-starts" if `starts` is given.
+        starts: a file written by `record_starts`.
+        seed: 0 or more; determines the episodes.
+        greedy: take the best action instead of exploring as the algorithm does in evaluation.
+        best: as for `load`; without effect on an agent.
         env, network, trust: as for `load`.
 
     Raises:
-        UsageError: a number is out of its range, an agent is given with another environment, or as for `load`.
+        UsageError: a number is out of range, an agent is given together with an env, or as for `load`.
         CheckpointError: as for `load`.
-        EnvError: the environment failed.
+        EnvError: the env failed.
     """
     protocol = protocol or ("games" if starts is None else "human-starts")
     if protocol not in PROTOCOLS:
@@ -350,24 +358,23 @@ def record_starts(
     network: Network | None = None,
     trust: bool = False,
 ) -> Starts:
-    """Plays whole games with a run's policy and writes a random point of each to a file, for `evaluate` to start from.
+    """Plays episodes with a run's policy and writes a random step of each to a file, as starts for `evaluate`.
 
     Args:
         run: as for `evaluate`.
-        starts: how many, at least 1.
-        out: the new file; starts.safetensors in the run's directory if not given.
-        seed, greedy, best, env, network, trust: as for `evaluate`; the games are others than those that an evaluation
-            plays.
+        starts: number of starts, at least 1.
+        out: the file to create; default starts.safetensors in the run directory.
+        seed, greedy, best, env, network, trust: as for `evaluate`. The episodes differ from those that `evaluate` plays
+            with the same seed.
 
     Returns:
-        What is in the file, its `path` included.
+        The content of the file, including its `path`.
 
     Raises:
-        UsageError: a number is out of its range, the file exists, the environment is not deterministic, or as for
-            `load`.
+        UsageError: a number is out of range, the file exists, the env is not deterministic, or as for `load`.
         CheckpointError: as for `load`.
-        EnvError: the environment failed.
-        VeldtError: the disk refuses.
+        EnvError: the env failed.
+        VeldtError: the file could not be written.
     """
     check_numbers(starts, seed)
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(Path(run)).path
@@ -380,12 +387,12 @@ def record_starts(
 
 
 def list_recipes() -> dict[str, str]:
-    """Names and one-line summaries of all recipes."""
+    """Returns the name and a one-line summary of each recipe."""
     return {name: recipe.summary for name, recipe in RECIPES.items()}
 
 
 def drawn(config: TrainConfig) -> list[str]:
-    """Lines of text: the roles that a run of `config` has, and the edges between them."""
+    """Returns lines of text that show the roles of a run with `config` and the edges between them."""
     run_plan = make_run_plan(config, resolve(config.env, config.env_kwargs))
     return list(run_plan.decisions) if config.in_one_process else graph_of(run_plan).drawn()
 

@@ -1,4 +1,4 @@
-"""Errors a user sees: one clear sentence that says the cause, the value got, what is allowed and how to mend it.
+"""Errors that a user sees: one clear sentence with the cause, the value got, what is allowed and how to mend it.
 
 The command line prints the sentence on stderr and exits with `exit_code`; a traceback is shown only with `--debug`.
 """
@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-_ALIKE = 0.65  # of 1, how much of two names has to be the same for one to be taken for the other
+_ALIKE = 0.65  # minimum similarity (of 1) of two names for one to be suggested for the other
 
 
 class VeldtError(Exception):
@@ -22,7 +22,7 @@ class VeldtError(Exception):
 
 
 class UsageError(VeldtError):
-    """What was asked for cannot be done as asked (exit code 2)."""
+    """The request cannot be fulfilled as given (exit code 2)."""
 
     exit_code = 2
 
@@ -30,8 +30,8 @@ class UsageError(VeldtError):
 class EnvError(VeldtError):
     """An environment raised, returned something invalid, hung, or its process died.
 
-    `env` is its index in the run, `seed` the seed of the episode it was playing, and `details` the
-    traceback from the process in which it ran ("" where there is none).
+    `env` is the env's index in the run, `seed` the seed of its current episode, and `details` the traceback from
+    the process in which it ran ("" where there is none).
     """
 
     def __init__(self, message: str, *, env: int = -1, seed: int = -1, details: str = "") -> None:
@@ -40,7 +40,7 @@ class EnvError(VeldtError):
 
 
 class NetworkError(VeldtError):
-    """The user's own network raised, when it was made or tried out; `details` is the traceback."""
+    """The user's own network raised when it was built or tried out; `details` is the traceback."""
 
     def __init__(self, message: str, *, details: str = "") -> None:
         super().__init__(message)
@@ -48,9 +48,9 @@ class NetworkError(VeldtError):
 
 
 class RoleError(VeldtError):
-    """A part of a run that works in a process of its own failed for good; `details` is its traceback, or "".
+    """A role of a run, in a process of its own, failed for good; `details` is its traceback, or "".
 
-    `is_final` is whether it would fail again, should the run go on from where it was.
+    `is_final` is whether the same error would occur again if the run were resumed.
     """
 
     def __init__(self, message: str, *, details: str = "", is_final: bool = True) -> None:
@@ -59,21 +59,21 @@ class RoleError(VeldtError):
 
 
 class PeerLostError(RuntimeError):
-    """A process that this one works with has gone, or did not come in time: the failure is not this one's own."""
+    """A peer process has died, or did not connect in time: the cause of the failure is not in this process."""
 
 
 class CheckpointError(VeldtError):
-    """A checkpoint is missing, truncated, altered, or belongs to something else."""
+    """A checkpoint is missing, truncated, altered, or belongs to another run."""
 
 
 class Escaped(Exception):
-    """Stands for what the user's code raised that is no Exception: SystemExit, say, which would end veldt."""
+    """Replaces what the user's code raised if that is not an Exception: SystemExit, for example, would end veldt."""
 
 
 def contained(error: BaseException) -> NoReturn:
-    """Raises what the user's code has raised so that handlers of Exception see it, whatever it was.
+    """Raises an error of the user's code in a form that `except Exception` catches.
 
-    KeyboardInterrupt stays what it is: veldt's own handlers raise it, wherever the process is, to end it.
+    KeyboardInterrupt stays as it is: veldt's own signal handlers raise it, at any point, to end the process.
     """
     if isinstance(error, (Exception, KeyboardInterrupt, GeneratorExit)):
         raise error
@@ -81,15 +81,15 @@ def contained(error: BaseException) -> NoReturn:
 
 
 def described(error: BaseException) -> str:
-    """The kind of an error of the user's code, and what it says, if anything."""
+    """Returns the type and, if any, the message of an error of the user's code."""
     if isinstance(error, Escaped):
         return str(error)
-    said = str(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = str(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def diverged(what: str, lower: str = "--learning-rate or --max-grad-norm") -> VeldtError:
-    """Training that has diverged: `what` shows it (a sentence's beginning), and which settings to lower."""
+    """Returns the error for diverged training: `what` (a sentence's beginning) shows it; `lower` are the settings."""
     return VeldtError(
         f"{what}: training has diverged; lower {lower}, or look for extreme observations or rewards (earlier "
         "checkpoints are intact)"
@@ -98,7 +98,7 @@ def diverged(what: str, lower: str = "--learning-rate or --max-grad-norm") -> Ve
 
 @contextlib.contextmanager
 def as_error(kind: type[EnvError] | type[NetworkError], what: str) -> Iterator[None]:
-    """Errors of the user's own code become one of `kind`: `what` failed (a sentence's beginning), and how."""
+    """Converts errors of the user's own code to `kind`; `what` failed (a sentence's beginning), and the reason."""
     try:
         yield
     except (VeldtError, KeyboardInterrupt, GeneratorExit):
@@ -109,10 +109,10 @@ def as_error(kind: type[EnvError] | type[NetworkError], what: str) -> Iterator[N
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the known name closest to `name`, or an empty string where none is close.
+    """Returns ` (did you mean 'x'?)` with the known name closest to `name`, or "" if none is close.
 
-    Dashes, a namespace or directory (`ALE/`), a version (`-v5`) and case do not make names alike or different; among
-    names alike without them, the closest with them is taken.
+    Dashes, a namespace or directory (`ALE/`), a version (`-v5`) and case are ignored in the comparison; among equally
+    close names, the whole name decides.
     """
     wanted, ranked = _core(name), []
     for other in known:
@@ -124,6 +124,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _core(name: str) -> str:
-    """The part of a name that tells it from others."""
+    """Returns a name without dashes at its ends, namespace and version, in lower case."""
     last = name.strip("-").rpartition("/")[2] or name
     return re.sub(r"-v\d+$", "", last).lower()

@@ -1,4 +1,4 @@
-"""Numbers as people read them: 12.3M, 17m 20s, 1.4 GB. Anything missing or not finite is an en dash."""
+"""Formats numbers for people: 12.3M, 17m 20s, 1.4 GB. A value that is missing or not finite becomes an en dash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MISSING = "–"
 
 
 def as_float(value: Any) -> float:
-    """`value` as a float; NaN where it is None, text or anything else that is no number."""
+    """Returns `value` as a float; NaN if it is None, text or anything else that is not a number."""
     if isinstance(value, str) or value is None:
         return math.nan
     try:
@@ -19,7 +19,7 @@ def as_float(value: Any) -> float:
 
 
 def count(value: Any) -> str:
-    """A count to three metrics with its scale (`950`, `12.3k`, `4.1M`, `2B`)."""
+    """Formats a count to three digits with its scale (`950`, `12.3k`, `4.1M`, `2B`)."""
     number = as_float(value)
     if not math.isfinite(number):
         return MISSING
@@ -31,13 +31,13 @@ def count(value: Any) -> str:
 
 
 def whole(value: Any) -> str:
-    """A count with every digit (`1,234,567`)."""
+    """Formats a count with every digit (`1,234,567`)."""
     number = as_float(value)
     return f"{number:,.0f}" if math.isfinite(number) else MISSING
 
 
 def decimal(value: Any) -> str:
-    """A score or a loss to three or four metrics (`1,234`, `187.3`, `1.52`, `0.0125`)."""
+    """Formats a return or a loss to three or four digits (`1,234`, `187.3`, `1.52`, `0.0125`)."""
     number = as_float(value)
     if not math.isfinite(number):
         return MISSING
@@ -49,13 +49,13 @@ def decimal(value: Any) -> str:
 
 
 def percent(share: Any) -> str:
-    """A share of 0..1 in whole per cent."""
+    """Formats a fraction in 0..1 as a whole percentage."""
     number = as_float(share)
     return f"{100 * number:.0f}%" if math.isfinite(number) else MISSING
 
 
 def duration(seconds: Any) -> str:
-    """Seconds in the two largest units that matter (`4.2s`, `17m 20s`, `2h 05m`, `3d 04h`)."""
+    """Formats seconds in their two largest units (`4.2s`, `17m 20s`, `2h 05m`, `3d 04h`)."""
     number = as_float(seconds)
     if not math.isfinite(number) or number < 0:
         return MISSING
@@ -72,7 +72,7 @@ def duration(seconds: Any) -> str:
 
 
 def size(number_of_bytes: int) -> str:
-    """Bytes in decimal units (`812 B`, `14.2 MB`, `2.1 GB`)."""
+    """Formats bytes in decimal units (`812 B`, `14.2 MB`, `2.1 GB`)."""
     number = float(number_of_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if number < 999.5:

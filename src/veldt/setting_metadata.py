@@ -1,4 +1,4 @@
-"""What every setting carries besides its value and its help: a unit, and a check of values that are names."""
+"""Metadata of settings besides value and help: the unit, and a check of the value against its declared type."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Unit:
 
 
 def flag(name: str) -> str:
-    """How a setting is called on the command line."""
+    """Returns the command-line flag of a setting."""
     return "--" + name.replace("_", "-")
 
 
 def check_values(config: Any) -> None:
-    """UsageError where a field holds what its declaration does not allow: an unknown name, a fraction, NaN."""
+    """UsageError if a field holds a value that its declaration does not allow: an unknown name, a fraction, NaN."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         hint, value = hints[field.name], getattr(config, field.name)

@@ -27,11 +27,11 @@ def test_as_the_learner_would(make: Any, config: Any, atoms: tuple[int, ...]) ->
     algorithm, drawn = make(config, DISCRETE), transitions(rng, ROWS)
     network = table(rng, ROWS, *atoms)
     explored = torch.where(torch.arange(ROWS) % 2 == 0, drawn.action, -1)
-    action, here = algorithm.assess(network, drawn.observation, explored[:, None].float())
+    action, here = algorithm.act_with_values(network, drawn.observation, explored[:, None].float())
     greedy, _ = algorithm.act(network, drawn.observation, torch.full((ROWS, 1), -1.0))
     assert torch.equal(action, torch.where(explored >= 0, explored, greedy))
     drawn = dataclasses.replace(drawn, action=action)
-    _, there = algorithm.assess(network, drawn.next_observation, torch.full((ROWS, 1), -1.0))
+    _, there = algorithm.act_with_values(network, drawn.next_observation, torch.full((ROWS, 1), -1.0))
     own = algorithm.first_priorities(here["taken"], drawn.reward, drawn.discount, there["best"])
     batch = algorithm.targets(network, network, drawn)
     learners = algorithm.loss(network.learning(), batch, 0.0).priority

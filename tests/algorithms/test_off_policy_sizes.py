@@ -26,7 +26,7 @@ PONG = "ALE/Pong-v5"
 BOX = ActionSpec("box", low=(-1.0,), high=(1.0,), env_shape=(1,), env_dtype="float32")
 
 
-@given(batch_size=POWERS, intensity=st.sampled_from([0.5, 1, 2, 4, 8, 16, 32, 256]), envs=st.integers(1, 600))
+@given(batch=POWERS, intensity=st.sampled_from([0.5, 1, 2, 4, 8, 16, 32, 256]), envs=st.integers(1, 600))
 def test_a_phase_is_as_few_steps_as_one_update_needs(batch: int, intensity: float, envs: int) -> None:
     config = DQNConfig(batch_size=batch, training_intensity=intensity)
     steps = config.steps_per_phase(envs)
@@ -45,7 +45,7 @@ def test_a_horizon_that_is_given_is_kept(horizon: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "batch_size", "intensity", "updates"),
+    ("every", "batch", "intensity", "updates"),
     [
         (10_000, 32, 8.0, 2500),  # Mnih et al. 2015: an update every 4 steps
         (10_000, 512, 8.0, 156),
@@ -138,7 +138,7 @@ def test_settings_reach_the_algorithm(make: Any) -> None:
         target_update_interval=160,
         tau=0.25,
     )
-    assert (own.batch, own.intensity, own.learning_starts, own.max_grad_norm) == (48, 3.0, 777, 5.0)
+    assert (own.batch_size, own.intensity, own.learning_starts, own.max_grad_norm) == (48, 3.0, 777, 5.0)
     assert own.returns == NStep(4, 0.9, clip_rewards=False, terminal_on_life_loss=False)
     assert own.target == TargetUpdate(10, 0.25)
     assert own.update_rows(16) == 48

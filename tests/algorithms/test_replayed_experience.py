@@ -74,7 +74,7 @@ def in_row(batch: QLearningBatch) -> np.ndarray:
     width=st.integers(1, 5),
     length=st.integers(1, 12),
     n_step=st.integers(1, 4),
-    batch_size=st.integers(1, 40),
+    batch=st.integers(1, 40),
     intensity=st.sampled_from([0.25, 1.0, 3.5, 8.0, 64.0]),
     starts=st.integers(1, 60),
     phases=st.integers(1, 25),

@@ -47,12 +47,12 @@ SETTINGS = {
     "--buffer-size 5": "--buffer-size is about a replay buffer, and ppo learns from fresh rollouts and keeps none",
     "--samples-per-insert 4": "--samples-per-insert is called --training-intensity in veldt, and "
     "--training-intensity is none of ppo's settings: take a recipe that has it (dqn, async-dqn, c51,",
-    "--gamma 0.9": f"--gamma is called --gamma here {SEE}",
+    "--discount 0.9": f"--discount is called --gamma here {SEE}",
     "--checkpoint-replay none": "--checkpoint-replay is about a replay buffer, and ppo learns from fresh rollouts",
     "--foo": f"no flag --foo {SEE}",
     "more": "'more' is one argument too many",
     "--num-envs 0": "--num-envs is 0: it must be at least 1",
-    "--num_envs=0": "--num-envs is 0: it must be at least 1",
+    "--num-envs=0": "--num-envs is 0: it must be at least 1",
     "--until -1e3 --steps 0": "--steps is 0",  # the number before it was understood
     "--until None --steps 0": "--steps is 0",
     "--batch-size 100": "--batch-size 100 does not divide into --minibatches",
@@ -111,7 +111,9 @@ WORDS = {
     "train apex-ddpg --env Pendulum-v1 --samples-per-insert 4": "is called --training-intensity here (see",
     "train apex-dqn --env CartPole-v1 --algorithm ddpg --double": "--double is none of apex-dqn's settings with "
     "--algorithm ddpg: take a recipe that has it (dqn,",
-    "train a2c --env CartPole-v1 --batch-size 3": "--batch-size is none of a2c's settings: take a recipe that has it (ppo, appo,",
+    "train a2c --env CartPole-v1 --batch-size 3": (
+        "--batch-size is none of a2c's settings: take a recipe that has it (ppo, appo,"
+    ),
     "train a2c --env ALE/Pong-v5 --hidden 8 --env-backend in-process": "--hidden is 8, and no part of this network is",
     "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",
     "bench sampling --seconds 1 --seconds 2": "--seconds: given twice",

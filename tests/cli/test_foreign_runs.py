@@ -16,6 +16,7 @@ import pytest
 
 import veldt
 from veldt.cli import main
+from veldt.user_code import trusted
 
 COMMAND = {"env": "os:system", "env_kwargs": {"command": "touch pwned"}}
 VERBS = ["evaluate", "resume", "watch", "record-starts", "record-starts --play"]
@@ -40,7 +41,7 @@ def fresh(
     """Each test is as a process of its own, of a user who has trained with nothing, in a directory of its own."""
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(trust, "_of_this_process", set())
+    monkeypatch.setattr(trusted, "_of_this_process", set())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     yield monkeypatch
@@ -50,7 +51,7 @@ def fresh(
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows is as in another process."""
-    monkeypatch.setattr(trust, "_of_this_process", set())
+    monkeypatch.setattr(trusted, "_of_this_process", set())
     sys.modules.pop("mine", None)
     sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
 

@@ -92,8 +92,8 @@ class Running:
         )
         if rate_limiter is None:
             return f"heard {heard}"
-        counts = f"steps {rate_limiter.steps_A}, updates {rate_limiter.updates_L}, excused {rate_limiter.excused_L}, due {rate_limiter.due:g}"
-        return f"{counts}, done {rate_limiter.samples}, most {rate_limiter.most}; heard {heard}"
+        counts = f"steps {rate_limiter.steps_A}, updates {rate_limiter.updates_L}, due {rate_limiter.due:g}"
+        return f"{counts}, done {rate_limiter.samples}, at most {rate_limiter.max_steps}; heard {heard}"
 
     def of(self, kind: str) -> list[RoleMessage]:
         return [message for message in self.heard if message.kind == kind]
@@ -136,9 +136,9 @@ def training(nodes: Nodes) -> Iterator[Running]:
 
 
 def plan(
-    role: Callable[..., None], *arguments: Any, restarts: int = 0, deadline_s: float = 30.0
+    role: Callable[..., None], *arguments: Any, max_restarts: int = 0, deadline_s: float = 30.0
 ) -> HostedPlan:
-    return HostedPlan(role.__name__, role, arguments, restarts, deadline_s)
+    return HostedPlan(role.__name__, role, arguments, max_restarts, deadline_s)
 
 
 def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
@@ -196,7 +196,7 @@ def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "max_restarts", "message", "line"),
+    ("role", "restarts", "message", "line"),
     [
         (fails, 0, r"^the fails failed \(ValueError: two and two are five\)$", "raise"),
         (fails, 2, r"five\) once more, after 2 restarts", "raise"),

@@ -96,7 +96,7 @@ def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
     # Games that were broken off are none.
     assert all(np.isfinite(slot["observation/"]).all() for slot in slots)
     total = sum(game_count(slot) for slot in slots)
-    assert book.games == total
+    assert book.num_episodes == total
 
 
 def game_count(slot: dict[str, np.ndarray]) -> int:
@@ -120,7 +120,7 @@ def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str
     first = [slot["observation/"][slot["age"] == 0][:, 0] for slot in slots]
     assert episode_seed(RUN_SEED, culprit, 2) % 2**20 in np.concatenate(first)
     # No game was broken off, so all of them are there.
-    assert book.games == undisturbed_book.games and not any(slot["cut"].any() for slot in slots)
+    assert book.num_episodes == undisturbed_book.num_episodes and not any(slot["cut"].any() for slot in slots)
 
 
 @pytest.mark.timeout(60)

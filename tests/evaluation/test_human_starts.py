@@ -76,7 +76,7 @@ def test_games_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Sta
 @pytest.mark.parametrize("envs", ["in-process", "workers"])
 def test_the_same_seed_gives_the_same_games(run: Path, starts: Starts, envs: str) -> None:
     agent = veldt.load(run)
-    simulation = dataclasses.replace(agent.config.envs, envs=envs)
+    simulation = dataclasses.replace(agent.config.envs, env_backend=envs)
     agent.config = dataclasses.replace(agent.config, envs=simulation)
     one = veldt.evaluate(agent, starts=starts.path, seed=1)
     assert one == veldt.evaluate(run, starts=str(starts.path), protocol="human-starts", seed=1)

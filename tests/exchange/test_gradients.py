@@ -21,7 +21,7 @@ gradient_P = torch.arange(3.0) * (rank + 1)
 edge.reduce(gradient_P)
 print(gradient_P.tolist())
 try:
-    edge.agree({"settings": -(2**62), "weights": weights})
+    edge.assert_same_on_all_ranks({"settings": -(2**62), "weights": weights})
 except UsageError as error:
     print(error)
 """

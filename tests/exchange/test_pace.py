@@ -13,8 +13,8 @@ from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec, check_slac
 @settings(max_examples=60, deadline=None)
 @given(
     intensity=st.floats(0.1, 40.0),
-    batch_size=st.integers(1, 600),
-    actor_chunk=st.integers(1, 200),
+    batch=st.integers(1, 600),
+    flush=st.integers(1, 200),
     actors=st.integers(1, 5),
     kept_back=st.integers(0, 100),
     starts=st.integers(0, 1000),

@@ -21,7 +21,7 @@ import sys, time
 from pathlib import Path
 from veldt.runs.directory import RunDirectory
 with RunDirectory(Path(sys.argv[1])).lock():
-    print("held", actor_chunk=True)
+    print("held", flush=True)
     time.sleep(60)
 """
 

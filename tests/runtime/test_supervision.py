@@ -19,7 +19,7 @@ class Played:
     """A life that says what it is given to say."""
 
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
-        self.says, self.is_alive, self.beats, self.waits = list(says), alive, 0, False
+        self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
 
     def heard(self) -> list[bytes]:
         says, self.says = self.says, []
@@ -54,8 +54,8 @@ class Plays(Supervision):
         pass
 
 
-def plan(name: str, *, restarts: int = 3, deadline_s: float = 30.0, group: str = "") -> RolePlan:
-    return RolePlan(name, print, (), restarts, deadline_s, group=group)
+def plan(name: str, *, max_restarts: int = 3, deadline_s: float = 30.0, group: str = "") -> RolePlan:
+    return RolePlan(name, print, (), max_restarts, deadline_s, group=group)
 
 
 def failed(error: str, *, is_final: bool, is_echo: bool = False) -> bytes:

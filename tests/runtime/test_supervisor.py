@@ -95,8 +95,10 @@ def begins_slowly(control: Control) -> None:
     time.sleep(1000)
 
 
-def plan(role: Callable[..., None], *arguments: Any, restarts: int = 0, deadline_s: float = 30.0) -> RolePlan:
-    return RolePlan(role.__name__, role, arguments, restarts, deadline_s)
+def plan(
+    role: Callable[..., None], *arguments: Any, max_restarts: int = 0, deadline_s: float = 30.0
+) -> RolePlan:
+    return RolePlan(role.__name__, role, arguments, max_restarts, deadline_s)
 
 
 def test_roles_are_heard_and_end_when_asked() -> None:

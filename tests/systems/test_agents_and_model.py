@@ -29,18 +29,18 @@ AGENTS, STEPS = 6, 5
 class Alone:
     """A control without a supervisor."""
 
-    attempt, stopping, snapshot = 0, False, 0
+    restart_count, stopping, requested_snapshot = 0, False, 0
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Any, dict[str, Any]]] = []
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         pass
 
     def sleep(self, seconds: float) -> None:
         pass
 
-    def say(self, kind: str, arrays: Any = None, **values: Any) -> None:
+    def send(self, kind: str, arrays: Any = None, **values: Any) -> None:
         self.said.append((kind, arrays, values))
 
 

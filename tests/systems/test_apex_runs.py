@@ -172,8 +172,8 @@ def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, t
 CODE = """
 from veldt.cli import main
 main(["train", "apex-dqn", "--env", "CartPole-v1", "--run-dir", "run", "--actors", "2", "--num-envs", "4",
-      "--batch-size", "16", "--learning-starts", "100", "--hidden", "16", "--steps", "10**9".replace("10**9", "1000000000"),
-      "--buffer-size", "5000", "--checkpoint-every", "500"])
+      "--batch-size", "16", "--learning-starts", "100", "--hidden", "16", "--steps", "10**9".replace("10**9",
+      "1000000000"), "--buffer-size", "5000", "--checkpoint-every", "500"])
 """
 
 

@@ -87,7 +87,7 @@ class Others(NoAllReduce):
     def __init__(self, largest: float) -> None:
         self._largest = largest
 
-    def largest(self, value: float) -> float:
+    def all_reduce_max(self, value: float) -> float:
         return max(value, self._largest)
 
 

@@ -287,7 +287,7 @@ def test_catching_up_brings_what_is_new_and_takes_what_others_made() -> None:
 
 def test_a_rate_of_ones_own_for_some_parameters() -> None:
     class Slow(Ruled):
-        def rate_scale(self, name: str) -> float:
+        def lr_multiplier(self, name: str) -> float:
             return 0.25 if name == "bias" else 1.0
 
     network, other = nn.Linear(4, 3), nn.Linear(4, 3)

@@ -1,4 +1,4 @@
-"""Training with an environment that fails: the error reaches the caller, or the step_env is restarted and counted."""
+"""Training with an environment that fails: the error reaches the caller, or the env is restarted and counted."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ CASES = [
     ("hang", WORKERS),
     ("kill", WORKERS),
 ]
-IDS = [f"{how}, {where['envs']}" for how, where in CASES]
+IDS = [f"{how}, {where['env_backend']}" for how, where in CASES]
 
 
 def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **settings: Any) -> veldt.Run:
-    seeds = [episode_seed(SEED, step_env, episode) for step_env, episode in culprits]
+    seeds = [episode_seed(SEED, env_index, episode) for env_index, episode in culprits]
     env = functools.partial(Failing, how, seeds, at)
     timeout = 1.0 if how == "hang" else 20.0
     return veldt.train(
@@ -54,8 +54,8 @@ def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **setti
 def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(veldt.EnvError) as caught:
         train(how, tmp_path / "run", [(2, 1)], 3, **where)
-    assert caught.value.step_env == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
-    assert "environments:<Failing>, step_env 2 " in str(caught.value)
+    assert caught.value.env == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
+    assert "environments:<Failing>, env 2 " in str(caught.value)
     if how in ("raise", "hang"):
         assert "in _spoil" in caught.value.details
     # The run is not locked and not finished.

@@ -57,7 +57,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("actors", "learners", "unrolls", "batch_size"), [(2, 1, 6, 8), (2, 2, 6, 8), (4, 2, 0, 8), (8, 1, 3, 3)]
+    ("actors", "learners", "unrolls", "batch"), [(2, 1, 6, 8), (2, 2, 6, 8), (4, 2, 0, 8), (8, 1, 3, 3)]
 )
 def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls: int, batch: int) -> None:
     settings = ImpalaConfig(actors=actors, learners=learners, unrolls=unrolls)

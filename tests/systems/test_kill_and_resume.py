@@ -19,7 +19,7 @@ KILLED = """
 import os, signal
 import veldt
 import veldt.runs.episodes
-from veldt.systems.sampler import Sampler
+from veldt.sampling.sampler import Sampler
 
 veldt.runs.episodes._BUFFERED_BYTES = 1  # so that games are listed that the resumed run plays again
 

@@ -110,7 +110,7 @@ def test_a_gradient_older_than_the_threshold_is_dropped_and_counted() -> None:
 class Beats:
     """A role's control, which is told to stop after so many beats."""
 
-    attempt, snapshot = 0, 0
+    restart_count, requested_snapshot = 0, 0
 
     def __init__(self, beats: int) -> None:
         self._left = beats
@@ -119,7 +119,7 @@ class Beats:
     def stopping(self) -> bool:
         return self._left <= 0
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         self._left -= 1
 
 
@@ -193,7 +193,7 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
             return published
 
     class Control:
-        attempt = 0
+        restart_count = 0
 
     plan = ParameterShardPlan(config, run_plan.spec, None, 0, 0, len(own.master), tmp_path)
     rule = {name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.master).items()}

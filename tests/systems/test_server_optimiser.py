@@ -27,20 +27,20 @@ SHARDS, DEPTH = 3, 2
 
 
 class StubControl:
-    attempt, snapshot, stopping = 0, 0, False
+    restart_count, requested_snapshot, stopping = 0, 0, False
 
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
         self.beats = 0
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         self.beats += 1
         self.stopping = self.beats > 3
 
     def sleep(self, seconds: float) -> None:
         pass
 
-    def say(self, kind: str, arrays: Any = None, **values: Any) -> None:
+    def send(self, kind: str, arrays: Any = None, **values: Any) -> None:
         self.said.append(values)
 
 

@@ -45,7 +45,7 @@ def test_only_while_a_run_trains(fails: bool, tmp_path: Path, monkeypatch: pytes
 
 _ALL_THREADS = """
 import torch, veldt, veldt.api
-from veldt.systems.learner import Learner
+from veldt.learning.learner import Learner
 
 update, assemble = Learner.update, veldt.api.assemble
 

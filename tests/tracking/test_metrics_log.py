@@ -23,7 +23,7 @@ from veldt.tracking.tensorboard_file import EventFile
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from veldt.runs.metrics import MetricsLog
+from veldt.tracking.metrics import MetricsLog
 log = MetricsLog(Path(sys.argv[1]))
 for step in range(100):
     log.append({"step": step, "loss/total": 0.5})

@@ -22,7 +22,7 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 BROKEN = """
 import sys
-from veldt.runs.progress import Progress
+from veldt.tracking.progress import Progress
 stream = getattr(sys, sys.argv[1])
 shown = Progress("run", 100, stream=stream)
 for step in range(3):

@@ -1,1 +1,1 @@
-"""What is learned: the network's heads, how to act, the loss. No process, queue, device or shared memory."""
+"""Algorithms: the network's heads, how to act, and the loss. No process, queue, device or shared memory."""

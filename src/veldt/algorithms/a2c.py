@@ -26,7 +26,7 @@ class A2CConfig(RMSPropConfig, PolicyGradientConfig):
     horizon: Annotated[int, Unit("steps")] = 5
     """Steps each env makes between updates."""
     scale_learning_rate: Literal["sqrt", "none"] = "sqrt"
-    """How the step size grows with the batch, from the one given for a batch of 80."""
+    """How the learning rate scales with the batch; --learning-rate is for a batch of 80."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,11 +35,11 @@ class A2CConfig(RMSPropConfig, PolicyGradientConfig):
         self.check_rmsprop()
 
 
-_REFERENCE_BATCH = 80  # 16 envs of 5 steps, for which the learning rate is given
+_REFERENCE_BATCH = 80  # 16 envs with 5 steps each; the learning rate is given for this batch
 
 
 class A2C(PolicyGradient):
-    """One update per rollout, on all of it."""
+    """One update per rollout, on all of its rows."""
 
     name, recurrent = "a2c", True
 

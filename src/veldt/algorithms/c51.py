@@ -1,4 +1,4 @@
-"""Categorical DQN (Bellemare et al. 2017), and with everything switched on Rainbow (Hessel et al. 2018)."""
+"""Categorical DQN (Bellemare et al. 2017), and Rainbow (Hessel et al. 2018), which is C51 with all extensions on."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class C51Config(QLearningConfig):
     """Settings of Categorical DQN."""
 
     atoms: Annotated[int, Unit("atoms")] = 51
-    """Values that a return can have, evenly spaced."""
+    """Number of atoms: the possible values of a return, evenly spaced."""
     value_min: Annotated[float, Unit("return")] = -10.0
-    """The lowest."""
+    """Lowest atom."""
     value_max: Annotated[float, Unit("return")] = 10.0
-    """The highest."""
+    """Highest atom."""
     # Stooke & Abbeel, A.3: 4.2 x 10^-4 for batches of 256 and above, from the published 2.5 x 10^-4.
     _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0), (256, 1.68))
 
@@ -43,19 +43,19 @@ class C51Config(QLearningConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RainbowConfig(C51Config):
-    """Settings of Rainbow, by default with ε-greedy exploration in place of noisy layers."""
+    """Settings of Rainbow; by default with ε-greedy exploration instead of noisy layers."""
 
     n_step: Annotated[int, Unit("steps")] = 3
-    """Rewards in a return before it goes on with the target network's value."""
+    """Number of rewards in an n-step return, before the target network's value."""
     double: bool = True
-    """Double Q-learning: the learning network chooses the next action, the target network values it."""
+    """Double Q-learning: the online network selects the next action, the target network evaluates it."""
     dueling: bool = True
-    """Separate streams for the state's value and the actions' advantages."""
+    """Dueling network: separate streams for the state value and the advantages."""
     _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0),)  # Stooke & Abbeel, A.3: not scaled
 
 
 class C51(QLearning):
-    """Learns the distribution of returns over fixed atoms, by cross-entropy with the projected target."""
+    """Learns the distribution of returns on fixed atoms, with the cross-entropy to the projected target."""
 
     name = "c51"
     _config: C51Config
@@ -82,7 +82,7 @@ class C51(QLearning):
         return categorical_td_loss(taken_N, self._target(reward_N, discount_N, best_N))[1]
 
     def _target(self, reward_N: Tensor, discount_N: Tensor, logits_NZ: Tensor) -> Tensor:
-        """The distribution of returns after `reward_N`, [N, Z]."""
+        """The distribution of r + discount z on the support, [N, Z]."""
         support_Z = self._support(logits_NZ)
         shifted_NZ = reward_N[:, None] + discount_N[:, None] * support_Z
         return project(logits_NZ.softmax(-1), support_Z, shifted_NZ)

@@ -1,4 +1,4 @@
-"""Deep deterministic policy gradient (Lillicrap et al. 2016), for actions that are real numbers."""
+"""Deep deterministic policy gradient (Lillicrap et al. 2016), for continuous actions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class DDPGConfig(OffPolicyConfig):
     """Settings of DDPG."""
 
     actor_learning_rate: Annotated[float, Unit("per update")] = 1e-4
-    """Step size of the actor; --learning-rate is the critic's."""
+    """Learning rate of the actor; --learning-rate is the critic's."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
     """ε of Adam."""
     exploration_noise: Annotated[float, Unit("action range / 2")] = 0.1
-    """Standard deviation of the normal noise on actions in training."""
+    """Standard deviation of the Gaussian action noise in training."""
     action_gradient_clip: Annotated[float, Unit("dQ/da")] = 0.0
-    """Limit of each element of the critic's gradient by the action (1 in Ape-X DPG); 0 means none."""
+    """Limit on each element of the critic's gradient with respect to the action (1 in Ape-X DPG); 0 means no limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,15 +74,16 @@ class DDPG(ReplayAlgorithm):
         return 0
 
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
-        """[..., 2 D]: what is added to the policy's action, and what the policy's action is multiplied by."""
+        """[..., 2 D]: the noise to add to the policy's action, and the factor on the policy's action."""
         if steps is None:
-            added, kept = torch.zeros_like(uniform), torch.ones_like(uniform)
-        elif steps < self._config.learning_starts:  # any action: an untrained policy would keep to one corner
-            added, kept = 2.0 * uniform - 1.0, torch.zeros_like(uniform)
+            added, policy_factor = torch.zeros_like(uniform), torch.ones_like(uniform)
+        elif steps < self._config.learning_starts:
+            # Uniform actions: an untrained policy would stay in one corner.
+            added, policy_factor = 2.0 * uniform - 1.0, torch.zeros_like(uniform)
         else:
             added = self._config.exploration_noise * torch.special.ndtri(uniform)
-            kept = torch.ones_like(uniform)
-        return torch.cat([added, kept], -1)
+            policy_factor = torch.ones_like(uniform)
+        return torch.cat([added, policy_factor], -1)
 
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
@@ -117,8 +118,8 @@ class DDPG(ReplayAlgorithm):
         error_N = batch.target - q_N
         critic_loss = (batch.weight * error_N.square()).mean()
         action_ND = forward(batch.observation)
-        # The deterministic policy gradient (equation 6), with dQ/da as a constant: so nothing of the actor's objective
-        # reaches the critic's parameters.
+        # The deterministic policy gradient (equation 6) with dQ/da as a constant, so that the actor's loss has no
+        # gradient for the critic's parameters.
         at_ND = action_ND.detach().requires_grad_()
         value_N = forward(batch.observation, at_ND)
         (slope_ND,) = torch.autograd.grad(value_N.sum(), at_ND)
@@ -136,6 +137,6 @@ class DDPG(ReplayAlgorithm):
 
 
 def _explored(action_ND: Tensor, noise: Tensor) -> Tensor:
-    """The policy's action with prepared noise."""
+    """The policy's action with the prepared noise applied."""
     added_ND, kept_ND = noise.chunk(2, -1)
     return (kept_ND * action_ND + added_ND).clamp(-1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Deep Q-networks (Mnih et al. 2015); double (van Hasselt et al. 2016) and dueling (Wang et al. 2016) are switches."""
+"""Deep Q-networks (Mnih et al. 2015), optionally double (van Hasselt et al. 2016) and dueling (Wang et al. 2016)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DQNConfig(QLearningConfig):
 
 
 class DQN(QLearning):
-    """Regresses Q(s, a) on the n-step return, by the Huber loss."""
+    """Regresses Q(s, a) on the n-step return with the Huber loss."""
 
     name = "dqn"
 

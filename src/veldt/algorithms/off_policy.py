@@ -1,4 +1,4 @@
-"""What algorithms that learn from a replay buffer share: how much they learn from each datum, and from what return."""
+"""Settings and base class of the algorithms that learn from a replay buffer."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from veldt.setting_metadata import Unit, check_values, flag
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig:
-    """Settings that they all have."""
+    """Settings of all off-policy algorithms."""
 
     batch_size: Annotated[int, Unit("transitions")] = 32
-    """Transitions of an update."""
+    """Transitions per update."""
     training_intensity: Annotated[float, Unit("uses")] = 8.0
-    """Times each sampled transition is used in updates, on average. The number of updates follows from it."""
+    """Average number of times each sampled transition is used in updates. It determines the number of updates."""
     horizon: Annotated[int, Unit("steps")] = 0
-    """Steps each env makes between optimisation phases; 0 takes as few as one update needs."""
+    """Steps each env makes between optimisation phases; 0 means the fewest that one update needs."""
     learning_starts: Annotated[int, Unit("steps")] = 50_000
-    """Steps that are only sampled, at the start."""
+    """Steps that are sampled before the first update."""
     learning_rate: Annotated[float, Unit("per update")] = 2.5e-4
-    """Step size."""
+    """Learning rate."""
     gamma: Annotated[float, Unit("per step")] = 0.99
-    """γ."""
+    """Discount factor γ."""
     n_step: Annotated[int, Unit("steps")] = 1
-    """Rewards in a return before it goes on with the target network's value."""
+    """Number of rewards in an n-step return, before the target network's value."""
     target_update_interval: Annotated[int, Unit("steps")] = 10_000
-    """Agent steps between moves of the target network; 0 is every update."""
+    """Agent steps between updates of the target network; 0 means after every update."""
     tau: Annotated[float, Unit("fraction")] = 1.0
-    """How far the target network moves towards the learning one: 1 is a copy, less is Polyak averaging."""
+    """Fraction by which the target network moves to the online network: 1 is a copy, less is Polyak averaging."""
     max_grad_norm: Annotated[float, Unit("norm")] = 0.0
-    """Largest norm of the gradient; 0 means no limit."""
+    """Upper limit of the gradient's norm; 0 means no limit."""
     clip_rewards: bool = True
-    """Learn from rewards clipped to [-1, 1]; scores are always raw."""
+    """Learn from rewards clipped to [-1, 1]; reported returns are always raw."""
     terminal_on_life_loss: bool = True
-    """Learn from a lost life as from an episode's end (without resetting the game)."""
+    """Learn from a lost life as from a termination (without a reset of the env)."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -61,25 +61,26 @@ class OffPolicyConfig:
             raise UsageError(f"--tau is {self.tau}: it must be in (0, 1]")
 
     def steps_per_phase(self, num_envs: int) -> int:
-        """Steps each env makes between optimisation phases: as few as one update needs, if not given."""
+        """Steps of each env between optimisation phases; if not set, the fewest that one update needs."""
         return self.horizon or math.ceil(self.batch_size / (self.training_intensity * num_envs))
 
     def updates_per_phase(self, num_envs: int) -> float:
-        """Updates of an optimisation phase, on average."""
+        """Updates per optimisation phase, on average."""
         steps = self.steps_per_phase(num_envs) * num_envs
         return steps * self.training_intensity / self.batch_size
 
     @property
     def target_updates(self) -> int:
-        """Updates between moves of the target network."""
+        """Number of updates between updates of the target network."""
         return max(1, round(self.target_update_interval * self.training_intensity / self.batch_size))
 
     def derived(self, num_envs: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
-        """What follows from the settings, for `veldt recipes`: name, value, unit, from what.
+        """Derived values for `veldt recipes`: name, value, unit and the settings they come from.
 
         Args:
-            in_phases: whether acting and learning take turns.
+            in_phases: whether acting and learning alternate.
         """
+        """The learning rate for this batch size."""
         phases = [
             (
                 "steps per phase",
@@ -110,12 +111,12 @@ class OffPolicyConfig:
         return self.learning_rate
 
     def unread(self) -> dict[str, str]:
-        """Settings without effect beside the others, and why."""
+        """Settings that have no effect with the other settings, and why."""
         return {}
 
 
 class ReplayAlgorithm(OffPolicy):
-    """See `OffPolicy`: the members that are only settings."""
+    """See `OffPolicy`: implements the members that follow from settings alone."""
 
     def __init__(self, config: OffPolicyConfig, rule: UpdateRule) -> None:
         self._config, self.rule = config, rule
@@ -137,5 +138,5 @@ class ReplayAlgorithm(OffPolicy):
     def first_priorities(
         self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
     ) -> Tensor:
-        """The size of the error, of those that regress on values."""
+        """The absolute error, for algorithms that regress on values."""
         return (reward_N + discount_N * best_N - taken_N).abs()

@@ -1,4 +1,4 @@
-"""What A2C, PPO and V-trace share: acting from a stochastic policy, and what a rollout's ends and rewards mean."""
+"""Base of A2C, PPO and V-trace: acting with a stochastic policy, and the rewards and episode ends of a rollout."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from veldt.setting_metadata import Unit, check_values, flag
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradientConfig:
-    """Settings that they all have."""
+    """Settings of all policy-gradient algorithms."""
 
     learning_rate: Annotated[float, Unit("per update")] = 7e-4
-    """Step size."""
+    """Learning rate."""
     anneal_learning_rate: bool = False
-    """Lower the step size linearly to 0 over the run's steps."""
+    """Lower the learning rate linearly to 0 over the run's steps."""
     gamma: Annotated[float, Unit("per step")] = 0.99
-    """γ."""
+    """Discount factor γ."""
     gae_lambda: Annotated[float, Unit("per step")] = 1.0
     """λ of generalised advantage estimation; 1 is the n-step return."""
     ent_coef: Annotated[float, Unit("per nat")] = 0.01
-    """Weight of the policy's entropy in the loss."""
+    """Coefficient of the policy's entropy in the loss."""
     vf_coef: Annotated[float, Unit("weight")] = 0.25
-    """Weight of the mean squared error of the value (0.25 is A3C's ½ · ½)."""
+    """Coefficient of the value's mean squared error in the loss (0.25 is A3C's ½ · ½)."""
     max_grad_norm: Annotated[float, Unit("norm")] = 0.5
-    """Largest norm of the gradient; 0 means no limit."""
+    """Upper limit of the gradient's norm; 0 means no limit."""
     clip_rewards: bool = True
-    """Learn from rewards clipped to [-1, 1]; scores are always raw."""
+    """Learn from rewards clipped to [-1, 1]; reported returns are always raw."""
     terminal_on_life_loss: bool = True
-    """Learn from a lost life as from an episode's end (without resetting the game)."""
+    """Learn from a lost life as from a termination (without a reset of the env)."""
     shared: bool = True
-    """Policy and value stand on one torso."""
+    """Policy and value share one torso."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -58,7 +58,7 @@ class PolicyGradientConfig:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
 
     def unread(self) -> dict[str, str]:
-        """Settings without effect beside the others, and why."""
+        """Settings that have no effect with the other settings, and why."""
         return {}
 
 
@@ -94,12 +94,12 @@ class PolicyGradient(OnPolicy):
         return self._config.learning_rate * ((1.0 - progress) if self._config.anneal_learning_rate else 1.0)
 
     def entropy(self, parameters_NP: Tensor, valid: ValidRows) -> Tensor:
-        """Mean entropy of the policy over valid rows, []; with a gradient only where it has a weight in the loss."""
+        """Mean entropy of the policy over valid rows, []; it has a gradient only if its coefficient is not 0."""
         with torch.set_grad_enabled(self._config.ent_coef > 0):
             return valid.mean(self.distribution.entropy(parameters_NP))
 
     def learning_signals(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
-        """Rewards as they are learned from, discounts and traces (see `functional.returns`), float32 [T, B] each."""
+        """Rewards to learn from, discounts and traces (see `functional.returns`), float32 [T, B] each."""
         config = self._config
         reward_TB = rollout.reward.clamp(-1.0, 1.0) if config.clip_rewards else rollout.reward
         terminal_TB = (
@@ -110,10 +110,11 @@ class PolicyGradient(OnPolicy):
 
     @torch.no_grad()
     def targets(self, forward: Forward, rollout: Rollout) -> Batch:
-        """Advantages and value targets of all T B rows, from the values the policy had while it acted.
+        """Computes advantages and value targets of all T B rows, from the values that the actor computed.
 
-        A rollout without them was acted by other parameters. All of its values are then of the present ones: of two
-        ages, an advantage would have in it by how much values have moved in between, the same for whatever was done.
+        A rollout without values was sampled with other parameters. Then all values are recomputed with the present
+        parameters: with values of two versions, every advantage would contain the change of V between the versions,
+        whatever the action was.
         """
         if (value_TB := rollout.extras.get("value")) is None:
             forward = unroll_forward(forward, rollout.memory)

@@ -27,19 +27,19 @@ class PPOConfig(PolicyGradientConfig):
     gae_lambda: Annotated[float, Unit("per step")] = 0.95
     """λ of generalised advantage estimation."""
     batch_size: Annotated[int, Unit("steps")] = 1024
-    """Steps of all envs together between optimisation phases; the horizon is this over their number."""
+    """Rollout size: steps of all envs together between optimisation phases; the horizon is this divided by num_envs."""
     epochs: Annotated[int, Unit("passes")] = 4
-    """Passes over the batch in each optimisation phase."""
+    """Passes over the rollout in each optimisation phase."""
     minibatches: Annotated[int, Unit("updates")] = 4
-    """Updates in each pass."""
+    """Minibatches (updates) in each pass."""
     clip: Annotated[float, Unit("ratio")] = 0.1
-    """ε of the clipped objective."""
+    """Clip range ε of the objective."""
     anneal_clip: bool = False
-    """Lower ε linearly to 0 over the run's steps."""
+    """Lower the clip range linearly to 0 over the run's steps."""
     clip_values: bool = True
-    """Keep a value within ε of its old value (in OpenAI's ppo2, not in the paper)."""
+    """Clip the value to within ε of its old value (in OpenAI's ppo2, not in the paper)."""
     normalise_advantages: bool = True
-    """Advantages of each minibatch to zero mean and unit variance."""
+    """Normalise the advantages of each minibatch to mean 0 and variance 1."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-5
     """ε of Adam."""
 
@@ -47,7 +47,7 @@ class PPOConfig(PolicyGradientConfig):
         super().__post_init__()
         for name in ("batch_size", "epochs", "minibatches"):
             if getattr(self, name) < 1:
-                raise UsageError(f"--{name} is {getattr(self, name)}: it must be at least 1")
+                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         if self.batch_size % self.minibatches:
             raise UsageError(
                 f"--batch-size {self.batch_size} does not divide into --minibatches {self.minibatches}: "
@@ -59,7 +59,7 @@ class PPOConfig(PolicyGradientConfig):
 
 
 class PPO(PolicyGradient):
-    """Several passes over each rollout in shuffled minibatches."""
+    """Several passes over each rollout, in shuffled minibatches."""
 
     name = "ppo"
 
@@ -93,7 +93,7 @@ class PPO(PolicyGradient):
         valid = ValidRows(batch.valid)
         parameters_NP, value_N = forward(batch.observation())
         log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
-        # Nothing keeps the ratio of a row that no loss uses near 1, and an infinite one has no gradient to mask.
+        # The ratio of a masked row can be infinite, and masking its loss afterwards would give a NaN gradient.
         log_ratio_N = valid.masked(log_ratio_N)
         advantage_N = valid.normalise(batch.advantage) if config.normalise_advantages else batch.advantage
         policy_loss = valid.mean(clipped_surrogate(log_ratio_N, advantage_N, clip))

@@ -1,4 +1,4 @@
-"""What DQN and Categorical DQN share: acting ε-greedily on Q, and the network that says it."""
+"""Base of DQN and Categorical DQN: ε-greedy actions, and the network that computes Q."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ _LADDER_POWER = 7.0  # Horgan et al. 2018, section 4.1
 
 @dataclass(frozen=True, kw_only=True)
 class QLearningConfig(OffPolicyConfig):
-    """Settings that both algorithms have."""
+    """Settings of DQN and Categorical DQN."""
 
     scale_learning_rate: Literal["paper", "none"] = "paper"
-    """How the step size grows with the batch, from the one given for a batch of 32: as Stooke & Abbeel, A.3."""
+    """How the learning rate scales with the batch; --learning-rate is for a batch of 32 (Stooke & Abbeel, A.3)."""
     optimiser: Literal["adam", "rmsprop", "adagrad"] = "adam"
     """The update rule."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
     """ε of Adam."""
     scale_adam_epsilon: bool = False
-    """Divide Adam's ε by the batch (Stooke & Abbeel, A.3)."""
+    """Divide Adam's ε by the batch size (Stooke & Abbeel, A.3)."""
     rmsprop_decay: Annotated[float, Unit("per update")] = 0.95
     """Decay of RMSProp's mean square."""
     rmsprop_epsilon: Annotated[float, Unit("gradient²")] = 1e-6
     """ε of RMSProp, inside the square root."""
     adagrad_initial: Annotated[float, Unit("gradient²")] = 0.0
-    """Where AdaGrad's sum of squared gradients begins: more makes the first steps smaller."""
+    """Initial value of AdaGrad's sum of squared gradients; a larger one makes the first steps smaller."""
     double: bool = False
-    """Double Q-learning: the learning network chooses the next action, the target network values it."""
+    """Double Q-learning: the online network selects the next action, the target network evaluates it."""
     dueling: bool = False
-    """Separate streams for the state's value and the actions' advantages."""
+    """Dueling network: separate streams for the state value and the advantages."""
     noisy: bool = False
-    """Noisy layers explore (Fortunato et al. 2018), and ε in training is 0, as in Rainbow."""
+    """Explore with noisy layers (Fortunato et al. 2018); ε in training is then 0, as in Rainbow."""
     noisy_sigma: Annotated[float, Unit("σ₀")] = 0.5
-    """How noisy those layers are at the start."""
+    """Initial σ₀ of the noisy layers."""
     exploration: Literal["annealed", "ladder"] = "annealed"
-    """ε falls from --epsilon-start to --epsilon-end for all alike, or each env has its own, fixed (Ape-X)."""
+    """ε falls from --epsilon-start to --epsilon-end for all envs, or each env has its own fixed ε (ladder, Ape-X)."""
     ladder_epsilon: Annotated[float, Unit("probability")] = 0.4
-    """ε of the first env on the ladder; that of the last is this to the power of 8."""
+    """ε of the ladder's first env; the last env has this to the power of 8."""
     epsilon_start: Annotated[float, Unit("probability")] = 1.0
-    """ε at the start."""
+    """Initial ε."""
     epsilon_end: Annotated[float, Unit("probability")] = 0.1
-    """ε after --epsilon-steps."""
+    """Final ε, after --epsilon-steps."""
     epsilon_steps: Annotated[int, Unit("steps")] = 1_000_000
-    """Agent steps over which ε falls, once learning has started (as in dqn_zoo and Dopamine)."""
+    """Agent steps over which ε falls, from the start of learning (as in dqn_zoo and Dopamine)."""
     evaluation_epsilon: Annotated[float, Unit("probability")] = 0.05
-    """ε in evaluation; 0 means none."""
+    """ε in evaluation; 0 means no random actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +79,7 @@ class QLearningConfig(OffPolicyConfig):
         if not 0 <= self.rmsprop_decay < 1:
             raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
 
-    # (batch, step size relative to that of batch 32): between, the logarithms are on a line; outside, the nearest.
+    # (batch size, learning rate relative to batch 32): linear between points in logarithms, constant outside.
     _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0),)
 
     def scaled_learning_rate(self) -> float:
@@ -111,12 +111,12 @@ class QLearningConfig(OffPolicyConfig):
             unread["scale_learning_rate"] = (
                 "the paper does not scale this algorithm's step size with the batch"
             )
-        own = {
+        settings_by_rule = {
             "adam": ("adam_epsilon", "scale_adam_epsilon"),
             "rmsprop": ("rmsprop_decay", "rmsprop_epsilon"),
             "adagrad": ("adagrad_initial",),
         }
-        for rule, names in own.items():
+        for rule, names in settings_by_rule.items():
             if rule != self.optimiser:
                 unread |= dict.fromkeys(names, f"--optimiser is {self.optimiser}")
         if self.exploration == "ladder":
@@ -133,7 +133,7 @@ class QLearningConfig(OffPolicyConfig):
 
 
 class QLearning(ReplayAlgorithm):
-    """See `OffPolicy`. A discrete action is the one with the largest Q, or, with probability ε, any."""
+    """See `OffPolicy`. Takes the discrete action with the largest Q, or, with probability ε, a random one."""
 
     _config: QLearningConfig
     atoms = 1
@@ -162,11 +162,11 @@ class QLearning(ReplayAlgorithm):
 
     @abstractmethod
     def values(self, output: Any) -> Tensor:
-        """Q of every action, [N, A], from the network's output."""
+        """Returns Q of every action, [N, A], from the network's output."""
 
     @abstractmethod
     def bellman_target(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
-        """What is regressed on, from the target network's output and the values that choose the next action."""
+        """Returns the target, from the target network's output and the values that select the next action."""
 
     @torch.no_grad()
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
@@ -186,19 +186,19 @@ class QLearning(ReplayAlgorithm):
         return int(network.noise_width)  # type: ignore[arg-type]
 
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
-        """[..., 1 + K]: a random action where one is to be taken (else -1), and normal noise for noisy layers."""
+        """[..., 1 + K]: the random action of rows that explore (else -1), and normal noise for noisy layers."""
         explore, choice = uniform[..., 0], uniform[..., 1]
         any_action = (choice * self._actions).floor().clamp(max=self._actions - 1)
         epsilon_B = self._epsilon(uniform.shape[-2], steps).to(uniform)
         first = torch.where(explore < epsilon_B, any_action, -torch.ones_like(any_action))
         layers = torch.special.ndtri(uniform[..., 2:])
         if steps is None:
-            layers = torch.zeros_like(layers)  # the layers' means
+            layers = torch.zeros_like(layers)  # zero noise: the layers use their means
         return torch.cat([first.unsqueeze(-1), layers], -1)
 
     @abstractmethod
     def gather_action(self, output: Any, action_N: Tensor) -> Tensor:
-        """What the network's output says of one action in each row, [N, ...]."""
+        """Returns the part of the network's output that belongs to each row's action, [N, ...]."""
 
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
@@ -218,7 +218,7 @@ class QLearning(ReplayAlgorithm):
     def _explored(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, Tensor, Any]:
-        """The action taken, the best one, and the network's output."""
+        """Returns the action taken, the best action, and the network's output."""
         given_N = noise[..., 0].long()
         output = forward(observation, noise[..., 1:]) if noise.shape[-1] > 1 else forward(observation)
         best_N = self.values(output).argmax(-1)
@@ -254,7 +254,7 @@ class QLearning(ReplayAlgorithm):
 
 
 def shared_noise(noise_1K: Tensor) -> tuple[Tensor, ...]:
-    """What a network's forward pass takes besides observations: one noise for all rows, if it has noisy layers."""
+    """Extra inputs of a network's forward pass: one noise vector for all rows, if the network has noisy layers."""
     return (noise_1K,) if noise_1K.shape[-1] else ()
 
 

@@ -1,4 +1,4 @@
-"""What an algorithm is given to learn from, and what it makes of it."""
+"""The input of on-policy algorithms: rollouts, and the batches made from them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Observation = Tensor | dict[str, Tensor]
 
 
 class Observations(Protocol):
-    """The observations of a rollout, assembled (stacked, moved to the device) only when they are asked for."""
+    """The observations of a rollout, assembled (stacked, moved to the device) only on request."""
 
     def rows(self, index_N: Tensor | None) -> Observation:
-        """Observations of rows n = t B + b, int64 [N]; None means all T B of them in order."""
+        """Observations of rows n = t B + b, int64 [N]; None means all T B rows in order."""
 
     def last(self) -> Observation:
         """The B observations after the last step."""
@@ -25,11 +25,11 @@ class Observations(Protocol):
 
 @dataclass(frozen=True)
 class RecurrentRollout:
-    """What a policy with an LSTM remembered while it acted; see `networks.recurrent`.
+    """The recurrent states of a policy with an LSTM during a rollout; see `networks.recurrent`.
 
-    `first_BM` and `last_BM`, float32, are before the first row and before the one after the last step; `begins_SB`,
-    bool [T+1, B], are the observations that begin an episode, at which all is forgotten. Whoever learns with other
-    parameters than those that acted goes through all rows again, and has no use for `last_BM`.
+    `first_BM`, float32, is the state before the first row; `last_BM`, float32, the state before the observation after
+    the last step. `begins_SB`, bool [T+1, B], marks observations that begin an episode, where the state is cleared. A
+    learner whose parameters differ from the actor's recomputes all rows and does not use `last_BM`.
     """
 
     first_BM: Tensor
@@ -38,12 +38,12 @@ class RecurrentRollout:
 
 
 def unroll_forward(forward: Forward, memory: RecurrentRollout | None) -> Forward:
-    """The forward pass for the T B rows of a rollout, and then for the B after them, in this order."""
+    """The forward pass for the T B rows of a rollout and then, in a second call, for the B rows after them."""
     return forward if memory is None else RecurrentForward(forward, memory.first_BM, memory.begins_SB)
 
 
 def bootstrap_forward(forward: Forward, memory: RecurrentRollout | None) -> Forward:
-    """The forward pass for the B rows after a rollout that has just been sampled."""
+    """The forward pass for the B rows after a rollout, with the parameters that sampled it."""
     if memory is None or memory.last_BM is None:
         return forward
     return RecurrentForward(forward, memory.last_BM, memory.begins_SB[-1:])
@@ -62,14 +62,14 @@ class Rollout:
     cut: Tensor
     valid: Tensor
     extras: Mapping[str, Tensor]  # what `act` returned besides actions
-    memory: RecurrentRollout | None = None  # of a network that has one
+    memory: RecurrentRollout | None = None  # recurrent states, if the network has an LSTM
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows to learn from, with targets fixed before the first update. All tensors [N, ...].
+    """Rows to learn from, with targets computed before the first update. All tensors [N, ...].
 
-    `observations` and `rows` (int64 [N], or None for all) give the network's input when the loss asks for it.
+    `observations` and `rows` (int64 [N], or None for all) give the network's input when the loss needs it.
     """
 
     observations: Observations
@@ -79,21 +79,21 @@ class Batch:
     value: Tensor
     advantage: Tensor
     target: Tensor
-    valid: Tensor  # float, 0 for rows that no loss may use
-    memory: RecurrentRollout | None = None  # of a batch that holds all rows of its rollout
+    valid: Tensor  # float, 0 for masked rows
+    memory: RecurrentRollout | None = None  # only in a batch with all rows of its rollout
 
     def observation(self) -> Observation:
-        """The network's input, [N, ...]."""
+        """Returns the network's input, [N, ...]."""
         return self.observations.rows(self.rows)
 
     def select(self, index_M: Tensor) -> Batch:
-        """The rows at `index_M`, int64 [M], of a batch that holds all rows of its rollout."""
+        """Returns the rows `index_M`, int64 [M], of a batch that has all rows of its rollout."""
         return Batch(
             self.observations, index_M, **{name: column[index_M] for name, column in self._columns().items()}
         )
 
     def split(self, parts: int) -> Iterator[Batch]:
-        """As many batches (fewer, of few rows) of one row after another, of one that has `rows`: nothing is copied."""
+        """Yields `parts` consecutive slices (fewer for few rows) of a batch that has `rows`, without copies."""
         assert self.rows is not None
         chunks = {name: column.chunk(parts) for name, column in self._columns().items()}
         for number, rows_M in enumerate(self.rows.chunk(parts)):

@@ -1,4 +1,4 @@
-"""What an off-policy algorithm is given to learn from, and what it makes of it."""
+"""The input of off-policy algorithms: sampled transitions, and the batches made from them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from veldt.algorithms.rollout import Observation
 
 @dataclass(frozen=True)
 class Transitions:
-    """n-step transitions drawn from a replay buffer; all tensors [N, ...] on the learner's device.
+    """n-step transitions sampled from a replay buffer; all tensors [N, ...] on the learner's device.
 
-    `reward` is the sum of m <= n discounted rewards (clipped, if the algorithm asks for that), and `discount` what the
-    value of `next_observation` counts: γ^m, or 0 after a termination. `weight` corrects for prioritised drawing.
+    `reward` is the sum of m <= n discounted rewards (clipped if set). `discount` is the factor on the value of
+    `next_observation`: γ^m, or 0 after a termination. `weight` is the importance weight of prioritised sampling.
     """
 
     observation: Observation
@@ -23,12 +23,12 @@ class Transitions:
     discount: Tensor
     next_observation: Observation
     weight: Tensor
-    noise: Tensor  # standard normals [3, K] for noisy layers: of the loss, the selection and the target
+    noise: Tensor  # standard normals [3, K] for noisy layers: of loss, action selection and target
 
 
 @dataclass(frozen=True)
 class QLearningBatch:
-    """Rows to learn from, with targets fixed: `target` is [N], or [N, Z] probabilities of atoms."""
+    """Rows to learn from, with fixed targets: `target` is [N], or [N, Z] probabilities of atoms."""
 
     observation: Observation
     action: Tensor

@@ -1,16 +1,16 @@
-"""V-trace actor-critic, which learns from what older policies did (Espeholt et al. 2018, IMPALA, sections 4.1 and 4.2).
+"""V-trace actor-critic: learns from the actions of older policies (Espeholt et al. 2018, IMPALA, sections 4.1 and 4.2).
 
-The paper's loss is a sum over batch and time; here it is the mean over the valid steps, as in the other algorithms: the
-step size, the weights and the norm's limit then do not depend on how many envs and steps there are, nor on how
-many of these were reset_steps. The paper's metrics for Atari are those of 32 unrolls of 20 steps, so that its sums are 640
-of these means:
+The paper's loss is a sum over batch and time. Here it is the mean over the valid steps, as in the other algorithms, so
+that learning rate, coefficients and max_grad_norm do not depend on the number of envs and steps, nor on the number of
+reset steps among them. The paper's Atari settings are for 32 unrolls of 20 steps, so the paper's sums are 640 times
+these means:
 
     in the paper                                    here
-    baseline cost 0.5, of half the squared error    vf_coef 0.25
-    entropy cost 0.01                               entropy 0.01
-    largest norm 40                                 max_grad_norm 40 / 640 = 0.0625
+    baseline cost 0.5, on half the squared error    vf_coef 0.25
+    entropy cost 0.01                               ent_coef 0.01
+    maximum norm 40                                 max_grad_norm 40 / 640 = 0.0625
     RMSProp's ε 0.01, inside the root               rmsprop_epsilon 0.01 / 640² = 2.4e-8, inside
-    its mean square begins with 1 (TensorFlow)      rmsprop_initial 1 / 640² = 2.4e-6
+    initial mean square 1 (TensorFlow)              rmsprop_initial 1 / 640² = 2.4e-6
     learning rate 6e-4 (RMSProp's step has no unit) learning_rate 6e-4
 """
 
@@ -40,27 +40,27 @@ class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
     """Settings of V-trace."""
 
     learning_rate: Annotated[float, Unit("per update")] = 6e-4
-    """Step size."""
+    """Learning rate."""
     anneal_learning_rate: bool = True
-    """Lower the step size linearly to 0 over the run's steps."""
+    """Lower the learning rate linearly to 0 over the run's steps."""
     gae_lambda: Annotated[float, Unit("per step")] = 1.0
-    """λ, by which the traces' ratios are multiplied; 1 is the n-step V-trace target."""
+    """λ, the factor on the trace ratios c; 1 gives the n-step V-trace target."""
     max_grad_norm: Annotated[float, Unit("norm")] = 0.0625
-    """Largest norm of the gradient, of a mean (0.0625 is IMPALA's 40 of a sum over 640 steps); 0 means no limit."""
+    """Upper limit of the norm of the mean gradient (0.0625 is IMPALA's 40 for a sum over 640 steps); 0: no limit."""
     horizon: Annotated[int, Unit("steps")] = 20
     """Steps each env makes between updates."""
     rho_bar: Annotated[float, Unit("ratio")] = 1.0
-    """ρ̄: how often as likely, at most, an action counts. Decides which policy is learned."""
+    """ρ̄: upper clip of the ratio π/μ of an action. It decides which policy is learned."""
     c_bar: Annotated[float, Unit("ratio")] = 1.0
-    """c̄: the same for what comes after an action. Decides how far back errors reach."""
+    """c̄: upper clip of the ratios in the trace. It decides how far back errors propagate."""
     optimiser: Literal["rmsprop", "adam"] = "rmsprop"
     """The update rule."""
     rmsprop_epsilon: Annotated[float, Unit("gradient")] = 2.4e-8
-    """ε of RMSProp (of the unit gradient² where it is inside the square root)."""
+    """ε of RMSProp (in units of gradient² if it is inside the square root)."""
     rmsprop_epsilon_inside: bool = True
     """ε inside the square root (A3C, TensorFlow) or outside (PyTorch)."""
     rmsprop_initial: Annotated[float, Unit("gradient²")] = 2.4e-6
-    """What RMSProp's mean square begins with (more than 0: the first updates are small)."""
+    """Initial value of RMSProp's mean square (more than 0 makes the first updates small)."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-5
     """ε of Adam."""
 
@@ -74,7 +74,7 @@ class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
 
     def rule(self) -> UpdateRule:
-        """The update rule that these settings describe."""
+        """Returns the update rule for these settings."""
         return self.rmsprop() if self.optimiser == "rmsprop" else Adam(epsilon=self.adam_epsilon)
 
     def unread(self) -> dict[str, str]:
@@ -83,12 +83,12 @@ class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
         return dict.fromkeys(unread, f"--optimiser is {self.optimiser}")
 
 
-# Ratios beyond ρ̄ by less are the rounding of two batches of different size.
+# Ratios that exceed ρ̄ by less are rounding differences between batches of different size.
 _CLIPPED = 1.01
 
 
 class VTrace(PolicyGradient):
-    """One update per rollout, on all of it, whoever acted: a batch is a `Rollout`, of any envs side by side."""
+    """One update per rollout, on all of its rows; a batch is a `Rollout` of any envs side by side, from any actor."""
 
     name, recurrent = "vtrace", True
 
@@ -110,12 +110,12 @@ class VTrace(PolicyGradient):
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
         forward = unroll_forward(forward, batch.memory)
         parameters_NP, value_N = forward(batch.observations.rows(None))
-        with torch.no_grad():  # it is in targets only
+        with torch.no_grad():  # used in targets only
             last_value_B = forward(batch.observations.last())[1]
         action_N, valid = batch.action.flatten(0, 1), ValidRows(batch.valid.flatten().float())
         log_prob_N = self.distribution.log_prob(parameters_NP, action_N)
         acted_N = self.distribution.log_prob(batch.extras["policy"].flatten(0, 1), action_N)
-        # What acted may have left anything in a row that is no step.
+        # Padding rows may hold any values; mask them.
         log_ratio_N = valid.masked(log_prob_N.detach() - acted_N)
         returns = self.returns(log_ratio_N.view(batch.reward.shape), value_N, last_value_B, batch)
 
@@ -138,7 +138,7 @@ class VTrace(PolicyGradient):
     def returns(
         self, log_ratio_TB: Tensor, value_N: Tensor, last_value_B: Tensor, rollout: Rollout
     ) -> VTraceReturns:
-        """Targets and advantages by the values that the network has now: of the T B rows, and of the B after them."""
+        """V-trace targets and advantages from the network's present values of the T B rows and of the B after them."""
         reward_TB, discount_TB, trace_TB = self.learning_signals(rollout)
         return vtrace(
             log_ratio_TB,

@@ -1,6 +1,6 @@
 """The command line: `veldt VERB ...`. Flags, help and checks all come from dataclasses.
 
-This file is all that is imported before somebody's Ctrl-C is answered properly, so it imports next to nothing.
+This module handles Ctrl-C for everything that is imported after it, so it imports as little as possible.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line `argv` (the process's own if None).
 
     Raises:
-        SystemExit: 1 after a failure, 2 after a usage error, each said in one sentence on stderr; 130 when interrupted
-            before or instead of a checkpoint.
+        SystemExit: 1 after a failure, 2 after a usage error, each with one sentence on stderr; 130 when interrupted
+            before or without writing a checkpoint.
     """
     try:
         from veldt.cli.entry import run

@@ -1,6 +1,6 @@
-"""Flags from the fields of dataclasses: names, types, help and defaults. Every misuse is one sentence.
+"""Command-line flags from the fields of dataclasses: names, types, help and defaults. Every misuse is one sentence.
 
-Only what was given comes back, so that it can be told apart from what is merely so by default.
+The parser returns only the values that were given, so that they can be distinguished from defaults.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _UNKNOWN: Any = object()
 
 
 class Positional:
-    """Annotation of a field that is given by its place, not by a flag: `run: Annotated[Path, Positional]`."""
+    """Annotation of a positional argument: `run: Annotated[Path, Positional]`."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One value that can be given: a field of a dataclass, as the command line sees it."""
+    """One field of a dataclass, as an argument of the command line."""
 
     name: str
     kind: Any
@@ -46,21 +46,21 @@ class Setting:
 
     @property
     def flags(self) -> list[str]:
-        """All spellings; none of what is given by its place."""
+        """All spellings of the flag; none for a positional argument."""
         if self.positional:
             return []
         return [self.flag, self.flag.replace("--", "--no-", 1)] if self.kind is bool else [self.flag]
 
     @property
     def shown(self) -> str:
-        """What stands for its value, or for itself if it is positional, in a help text."""
+        """The placeholder in a help text: of the value, or of the argument itself if it is positional."""
         if self.positional:
             return self.name.upper()
         choices = typing.get_args(self.kind)
         return "{" + ",".join(choices) + "}" if choices else self.kind.__name__.upper()
 
     def value(self, text: str) -> Any:
-        """The value that `text` stands for; UsageError where it stands for none."""
+        """Parses `text`. UsageError where it is not a value of this setting."""
         if self.optional and text in ("None", "none"):
             return None
         choices = typing.get_args(self.kind)
@@ -78,13 +78,13 @@ class Setting:
 
 
 def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
-    """The settings in the dataclass `shape`, or in an instance of one; the help says the default, if `defaults`."""
+    """Returns the settings of the dataclass `shape`, or of an instance; `defaults`: the help shows the defaults."""
     cls = shape if isinstance(shape, type) else type(shape)
-    hints, said = typing.get_type_hints(cls, include_extras=True), _field_docstrings(cls)
+    hints, help_texts = typing.get_type_hints(cls, include_extras=True), _field_docstrings(cls)
     settings = []
     for field in dataclasses.fields(cls):
         kind, *extras = _unwrapped(hints[field.name])
-        # The second, where one of them is a Literal.
+        # typing.Union, where one part is a Literal.
         optional = typing.get_origin(kind) in (types.UnionType, typing.Union)
         if optional:
             kind = next(part for part in typing.get_args(kind) if part is not type(None))
@@ -92,7 +92,7 @@ def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
         if repeats:
             kind = typing.get_args(kind)[0]
         default = _default(field) if shape is cls else getattr(shape, field.name)
-        help_text = said.get(field.name, "")
+        help_text = help_texts.get(field.name, "")
         if defaults and default is not _UNKNOWN and default is not None:
             help_text += f" [{_show(default)}]"
         positional, required = Positional in extras, default is _UNKNOWN
@@ -101,13 +101,13 @@ def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
 
 
 def _refuse_twice(action: argparse.Action, namespace: argparse.Namespace) -> None:
-    """Of two values of a flag one would be ignored."""
+    """Refuses a flag that is given twice: one of the values would be ignored."""
     if hasattr(namespace, action.dest):
         raise argparse.ArgumentError(action, "given twice")
 
 
 class _StoreOnce(argparse.Action):
-    """Keeps the value of a flag that is given once."""
+    """Stores the value of a flag, which may be given once."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
@@ -117,7 +117,7 @@ class _StoreOnce(argparse.Action):
 
 
 class _SwitchOnce(argparse.BooleanOptionalAction):
-    """The same for a flag and its --no- flag."""
+    """The same for a switch and its --no- flag."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
@@ -127,7 +127,7 @@ class _SwitchOnce(argparse.BooleanOptionalAction):
 
 
 class HelpShown(SystemExit):
-    """Help was asked for, and printed: the command is done. Any other SystemExit in a verb is the user's code's."""
+    """Raised after the help was printed. Any other SystemExit in a verb comes from user code."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -136,10 +136,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 class CommandLine:
-    """What one verb takes.
+    """The arguments of one verb.
 
     Args:
-        why_none: why there is no flag for a setting of that name, in a sentence, where more can be said than that.
+        why_none: returns a sentence on why there is no flag of that name, or None for the general message.
     """
 
     def __init__(
@@ -163,12 +163,12 @@ class CommandLine:
         only: Collection[str] | None = None,
         defaults: bool = True,
     ) -> None:
-        """Takes the settings of a dataclass, or of an instance of one whose values are the defaults.
+        """Adds the settings of a dataclass, or of an instance whose values are the defaults.
 
         Args:
-            title: over them in the help.
-            only: the names of those to take; all if None.
-            defaults: whether the help says the default values.
+            title: of their group in the help.
+            only: the names of the settings to add; all if None.
+            defaults: whether the help shows the default values.
         """
         cls = shape if isinstance(shape, type) else type(shape)
         group = self._parser.add_argument_group(title, cls.__doc__) if title else self._parser
@@ -196,10 +196,10 @@ class CommandLine:
                 )
 
     def parse(self, arguments: list[str]) -> dict[str, Any]:
-        """The values that were given, by name; prints the help and exits where that is asked for.
+        """Returns the values that were given, by name; prints the help and exits on --help.
 
         Raises:
-            UsageError: something is unknown, missing, or no value of its setting.
+            UsageError: a flag is unknown or missing, or its value is not allowed.
         """
         self._parser.usage = self._usage()
         see = f"see `veldt {self._verb} --help`"
@@ -219,7 +219,7 @@ class CommandLine:
         return given
 
     def _places(self, rest: list[str]) -> dict[str, Any]:
-        """Values by place, from the words that no flag took."""
+        """Returns the positional values, from the words that no flag took."""
         flags = [flag for setting in self._settings for flag in setting.flags]
         places = [setting for setting in self._settings if setting.positional]
         given: dict[str, Any] = {}
@@ -249,14 +249,14 @@ class CommandLine:
 
 
 def parse(cls: Any, arguments: list[str], verb: str) -> Any:
-    """An instance of the dataclass `cls`, from the arguments of the verb that it describes."""
+    """Parses the arguments of a verb into the dataclass `cls` that describes them."""
     line = CommandLine(verb, inspect.getdoc(cls) or "")
     line.add(cls)
     return cls(**line.parse(arguments))
 
 
 def _plain(arguments: list[str]) -> list[str]:
-    """Arguments in the one spelling that argparse knows: `--flag-name`, and `--flag=-1e3` for a negative number."""
+    """Rewrites arguments as argparse expects them: `--flag-name`, and `--flag=-1e3` for a negative number."""
     words: list[str] = []
     for word in arguments:
         if word.startswith("--"):
@@ -270,7 +270,7 @@ def _plain(arguments: list[str]) -> list[str]:
 
 
 def _whole_number(text: str) -> int:
-    """10, 1_000 or 1e6; ValueError or ArithmeticError where that is no whole number of at most 18 digits."""
+    """Parses 10, 1_000 or 1e6. ValueError or ArithmeticError unless it is whole and has at most 18 digits."""
     try:
         return int(text)
     except ValueError:
@@ -281,7 +281,7 @@ def _whole_number(text: str) -> int:
 
 
 def _unwrapped(hint: Any) -> tuple[Any, ...]:
-    """A type and what it is annotated with."""
+    """Returns a type and its annotations."""
     return typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
 
 
@@ -298,8 +298,8 @@ def _show(value: Any) -> str:
 
 
 def _field_docstrings(cls: type[Any]) -> dict[str, str]:
-    """The string under each field of a dataclass, those that it inherits included."""
-    said: dict[str, str] = {}
+    """Returns the docstring below each field of a dataclass, including inherited fields."""
+    docstrings: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(owner):
             continue
@@ -309,5 +309,5 @@ def _field_docstrings(cls: type[Any]) -> dict[str, str]:
             if not isinstance(field, ast.AnnAssign) or not isinstance(below, ast.Expr):
                 continue
             if isinstance(below.value, ast.Constant):
-                said[ast.unparse(field.target)] = str(below.value.value)
-    return said
+                docstrings[ast.unparse(field.target)] = str(below.value.value)
+    return docstrings

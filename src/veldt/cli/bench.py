@@ -1,6 +1,6 @@
 """`veldt bench`: speed beside the machine's own limit, measured in the same run.
 
-All metrics are agent steps per second (SPS), counted only where a step was really made.
+All results are agent steps per second (SPS); reset steps do not count.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Row:
 def report(
     what: str, recipe: str, env: str, num_envs: int, processes: int, seconds: float, json: bool
 ) -> None:
-    """Measures and prints a table, or one JSON object. `seconds` are those of each measurement."""
+    """Measures, and prints a table or one JSON object. `seconds` is the duration of each measurement."""
     if seconds <= 0:
         raise UsageError(f"--seconds is {seconds:g}: it must be more than 0")
     config = find(recipe).config(env)
@@ -83,7 +83,7 @@ def report(
 
 
 def sampling(run_plan: RunPlan, seconds: float) -> list[Row]:
-    """The emulator alone, simulation without inference, inference without simulation, and both together."""
+    """Measures the env alone, stepping without inference, inference without stepping, and both together."""
     cores = len(allowed_cores())
     bare = _bare_limit(run_plan.source, run_plan, seconds)
     simulate = _simulate_only(run_plan, seconds)
@@ -104,14 +104,14 @@ def sampling(run_plan: RunPlan, seconds: float) -> list[Row]:
 
 
 def training(run_plan: RunPlan, seconds: float) -> list[Row]:
-    """Training, from its first update on, beside sampling alone and learning alone."""
+    """Measures training from its first update on, sampling alone, and learning alone."""
     simulate = _simulate_only(run_plan, seconds)
     both = _both(run_plan, seconds)
     run_plan = _learning_soon(run_plan)
     learn = run_plan.config.learn
     warm_up = learn.learning_starts if isinstance(learn, OffPolicyConfig) else 0
     phase = run_plan.horizon * run_plan.config.envs.num_envs
-    # The run has no clock of its own, so a short one says how many steps the wanted seconds are.
+    # A run is limited by steps, not seconds: a short run measures how many steps take `seconds`.
     sps, _ = _train(run_plan, warm_up + max(3 * phase, 1000))
     sps, learning = _train(run_plan, warm_up + max(3 * phase, int(sps * seconds)))
     return [
@@ -123,7 +123,7 @@ def training(run_plan: RunPlan, seconds: float) -> list[Row]:
 
 
 def _learning_soon(run_plan: RunPlan) -> RunPlan:
-    """The same, learning from a replay buffer as soon as a few batches are in it."""
+    """Returns the run plan with learning from replay starting as soon as the buffer holds a few batches."""
     learn = run_plan.config.learn
     if isinstance(learn, OffPolicyConfig):
         learn = dataclasses.replace(learn, learning_starts=min(4 * learn.batch_size, learn.learning_starts))
@@ -132,7 +132,7 @@ def _learning_soon(run_plan: RunPlan) -> RunPlan:
 
 
 def _train(run_plan: RunPlan, steps: int) -> tuple[float, float]:
-    """Trains, and returns SPS since the first phase with an update, and the same of learning alone."""
+    """Trains, and returns SPS since the first phase with an update: of the run, and of learning alone."""
     config = dataclasses.replace(run_plan.config, run=dataclasses.replace(run_plan.config.run, steps=steps))
     with tempfile.TemporaryDirectory() as scratch:
         run = api.train_config(config, run_plan.source, run_dir=Path(scratch) / "run", quiet=True)
@@ -143,7 +143,7 @@ def _train(run_plan: RunPlan, steps: int) -> tuple[float, float]:
 
 
 def _rate(work: Callable[[], int], seconds: float) -> float:
-    """Steps per second of `work`, which makes some steps and says how many; the first call warms up."""
+    """Returns the steps per second of `work`, which returns its number of steps; the first call is a warm-up."""
     work()
     steps, begin = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - begin) < seconds:
@@ -152,7 +152,7 @@ def _rate(work: Callable[[], int], seconds: float) -> float:
 
 
 def _bare_limit(source: EnvSource, run_plan: RunPlan, seconds: float) -> float:
-    """Steps per second of one env in one core, with nothing around it."""
+    """Returns the steps per second of one bare env on one core."""
     if not source.is_atari:
         return 1.0 / min(
             time_step(source, run_plan.config.atari, run_plan.config.envs.env_timeout) for _ in range(3)
@@ -189,7 +189,7 @@ def _envs(run_plan: RunPlan) -> VectorEnvs:
 
 
 def _simulate_only(run_plan: RunPlan, seconds: float) -> float:
-    """Random actions; every row is assembled as the network would take it."""
+    """Steps with random actions, and assembles every row as input for the network."""
     envs = _envs(run_plan)
     try:
         envs.start()
@@ -219,7 +219,7 @@ def _simulate_only(run_plan: RunPlan, seconds: float) -> float:
 
 
 def _infer_only(run_plan: RunPlan, seconds: float) -> float:
-    """Actions for batches of one group, on one core or on all, whichever is quicker."""
+    """Computes actions for batches of one group, with one thread or one for each core, whichever is faster."""
     network, _ = run_plan.network()
     algorithm = run_plan.algorithm()
     width = run_plan.config.envs.num_envs // run_plan.plan.groups
@@ -245,7 +245,7 @@ def _infer_only(run_plan: RunPlan, seconds: float) -> float:
 
 
 def _both(run_plan: RunPlan, seconds: float) -> float:
-    """Sampling as training does it."""
+    """Samples as training does."""
     disable_malloc_trim()
     network, _ = run_plan.network()
     envs = _envs(run_plan)

@@ -1,4 +1,4 @@
-"""What is said when the process that did the work was killed, or ended without saying why."""
+"""The message when the process that did the work was killed or ended without an explanation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime import activity
 from veldt.runtime.endings import how_it_ended
 
-# Those of which Python says where they came, if it is asked to.
+# Signals for which faulthandler prints a stack, with --debug.
 _SHOWN = (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGBUS, signal.SIGILL)
 
 
 def what_happened(memory: mmap.mmap, code: int, arguments: list[str]) -> list[str]:
-    """Lines for the user, the first of them one sentence.
+    """Returns lines for the user; the first is one sentence.
 
     Args:
-        memory: what the process wrote there (`runtime/activity`).
-        code: its exit code, -N after the signal N.
-        arguments: the command line's.
+        memory: the shared block that the process wrote its activity to (`runtime/activity`).
+        code: the exit code of the process, -N after signal N.
+        arguments: of the command line.
     """
     doing, how = activity.last(memory), how_it_ended(code)
     if activity.chosen_end(memory) is not None:
@@ -29,7 +29,7 @@ def what_happened(memory: mmap.mmap, code: int, arguments: list[str]) -> list[st
     hints = []
     if -code in _SHOWN and "--debug" not in arguments:
         hints.append("--debug shows where")
-    # The other verbs take none of these.
+    # The other verbs have no such flags.
     if doing and doing.can_be_apart and "train" in arguments[:2]:
         hints.append("--env-backend workers --on-env-error restart goes on past it")
     lines = [f"veldt: {'; '.join([what, ', and '.join(hints)] if hints else [what])}"]

@@ -19,7 +19,7 @@ from veldt.tracking.console import output_console
 
 
 def report(env: str) -> None:
-    """Prints it."""
+    """Prints what is on this machine, and the plan of each recipe for `env`."""
     console = output_console()
     table = Table(box=None, show_header=False)
     cores = allowed_cores()
@@ -46,7 +46,7 @@ def report(env: str) -> None:
         console.print(f"\n[bold]veldt train {recipe.name} --env {env}[/bold] would use")
         try:
             decisions = make_run_plan(recipe.config(source.name), source).decisions
-        except UsageError as error:  # a recipe for other actions
+        except UsageError as error:  # the recipe is for other action spaces
             decisions = (str(error),)
         for decision in decisions:
             console.print(f"  {decision}", highlight=False)

@@ -1,4 +1,4 @@
-"""From the words after `veldt` to a verb, and from what becomes of it to an exit code."""
+"""Dispatches the words after `veldt` to a verb, and converts its result or error to an exit code."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
 Add --help to any of them for its flags, or --debug for a traceback. veldt --version says which this is.
 Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted before there was a checkpoint."""
 
-_MADE_OF_IT = 2.0  # seconds after an interrupt in which an error is taken for what became of it
+_CONSEQUENCE_S = 2.0  # seconds after an interrupt in which an error is taken for its consequence
 
-# A verb takes its arguments and returns what is left to print.
+# A verb takes its arguments and returns the text to print.
 VERBS: Mapping[str, Callable[[list[str]], str]] = {
     "train": training.train,
     "resume": training.resume,
@@ -74,16 +74,16 @@ def run(argv: Sequence[str] | None) -> None:
             complain(f"veldt: {described(error)} (unexpected; --debug shows where)")
         elif isinstance(error, Exception):
             raise
-        else:  # a SystemExit of the user's code, say, with whatever exit code
+        else:  # a SystemExit from user code, for example, with any exit code
             traceback.print_exc()
         sys.exit(1)
 
 
 @contextlib.contextmanager
 def _ended_like_interrupted() -> Iterator[None]:
-    """Termination requests and closed terminals clean up as Ctrl-C does, unless somebody wants them ignored.
+    """Makes termination requests and closed terminals clean up as Ctrl-C does, unless they are ignored.
 
-    Training has its own way with all three once there is something to keep.
+    Training installs its own handlers for all three once there is something to save.
     """
     asked_at = -math.inf
 
@@ -100,8 +100,8 @@ def _ended_like_interrupted() -> Iterator[None]:
     try:
         yield
     except Exception:
-        # A library that was just being imported may have made another error of it.
-        if time.monotonic() - asked_at < _MADE_OF_IT:
+        # A library that was being imported may have converted the interrupt into another error.
+        if time.monotonic() - asked_at < _CONSEQUENCE_S:
             raise KeyboardInterrupt from None
         raise
     finally:

@@ -1,7 +1,7 @@
-"""The command `veldt`, in two processes: a child does all the work, and its parent waits to say what killed it.
+"""The command `veldt`, in two processes: a child does all the work; its parent waits and reports what killed it.
 
-An environment in the training process may end that process, in Python (`os._exit`) or in native code, without a word
-and even with exit code 0. So the child says when it ends by itself (`runtime/activity`); any other end is a failure.
+An environment in the training process may end that process, in Python (`os._exit`) or in native code, without a message
+and even with exit code 0. So the child records when it ends by itself (`runtime/activity`); any other end is a failure.
 
 This file is imported before anything else, so that the parent stays small; and it forks while there is one thread.
 """
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from veldt.runtime import activity
 from veldt.runtime.endings import end_with
 
-# Requests that somebody may send to the parent alone, whose number is the one that a shell knows.
+# Signals that a user may send to the parent alone, whose process id is the one that the shell shows.
 _REQUESTS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -31,7 +31,7 @@ _REQUESTS = (
     signal.SIGTSTP,
 )
 _CAUGHT = (*_REQUESTS, signal.SIGCONT, signal.SIGCHLD)
-_BOTH_S = 0.3  # within which a signal that was sent to both has come to the child, too
+_BOTH_S = 0.3  # within this time, a signal that was sent to both processes has reached the child, too
 _INTERRUPTED = 130
 
 
@@ -39,23 +39,23 @@ def main() -> None:
     """Runs the process's own command line.
 
     Raises:
-        SystemExit: as of `veldt.cli.main`; 1 if the process that did the work was killed, in one sentence on stderr.
+        SystemExit: as `veldt.cli.main`; 1 if the child was killed, with one sentence on stderr.
     """
     from veldt.cli import main as work
 
-    # Elsewhere than on Linux, system libraries (of windows, say) refuse to work in a forked process.
+    # Not on other systems: their system libraries (for windows, for example) do not work in a forked process.
     if sys.platform == "linux":
         raise SystemExit(guarded(work, sys.argv[1:]))
     work()
 
 
 def guarded(work: Callable[[], None], arguments: list[str]) -> int:
-    """The exit code of `work`, which a child does; returns in both processes. `arguments` are the command line's."""
+    """Runs `work` in a child and returns its exit code, in both processes. `arguments` are the command line's."""
     _fill_closed_streams()
     memory = mmap.mmap(-1, activity.SIZE)
     heard, says_heard = os.pipe()
     life, lives = os.pipe()
-    # Nothing is to be delivered before either process has its own handlers.
+    # No signal may be delivered before each process has its own handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
     child = os.fork()
     if child == 0:
@@ -73,7 +73,7 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
 
 
 def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> int:
-    """Does the work in the child, and marks that it ends by itself."""
+    """Does the work in the child, and records that it ends by itself."""
     if "--debug" in arguments:
         import faulthandler
 
@@ -83,7 +83,7 @@ def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> i
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             work()
-        except KeyboardInterrupt:  # in the moment before `work` deals with it
+        except KeyboardInterrupt:  # before `work` has its own handler
             _say("veldt: interrupted")
             code = _INTERRUPTED
         except SystemExit as end:
@@ -96,10 +96,10 @@ def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> i
 
 
 class _Waiting:
-    """The parent, which passes on what is sent to it alone, and stops and goes on with the child.
+    """The parent: passes on signals that only it received, and stops and continues with the child.
 
     Args:
-        heard: a pipe with the number of each signal that the child has received itself.
+        heard: a pipe with the number of each signal that the child itself has received.
     """
 
     def __init__(self, child: int, heard: int) -> None:
@@ -112,14 +112,14 @@ class _Waiting:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, say
                 signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(own, warn_on_full_buffer=False)
-        self._due: list[
-            tuple[float, int]
-        ] = []  # to be passed on then, if the child has not received it itself
-        self._had: list[tuple[float, int]] = []  # received by the child, and not yet by this process
+        # (time, signal): passed on at that time, unless the child has received it itself by then.
+        self._due: list[tuple[float, int]] = []
+        # (time, signal): received by the child, not yet by this process.
+        self._had: list[tuple[float, int]] = []
         self._passed_on: dict[int, float] = {}
 
     def until_ended(self, mask: set[int]) -> tuple[set[int], int]:
-        """The signals that this process has received, and the child's status once it has ended."""
+        """Waits for the child's end; returns the signals that this process has received, and the child's status."""
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         asked: set[int] = set()
         looks = select.poll()
@@ -139,7 +139,7 @@ class _Waiting:
                     looks.unregister(descriptor)  # the child has closed it, or is about to end
 
     def _take(self) -> list[int]:
-        """Sees to all signals that have come to either process; returns this one's."""
+        """Handles all signals that either process has received; returns this process's."""
         now = time.monotonic()
         self._had = [(at, number) for at, number in self._had if now - at < _BOTH_S]
         for number in _read(self._heard):
@@ -165,8 +165,9 @@ class _Waiting:
         return own
 
     def _stop_too(self) -> None:
-        """The child was stopped (Ctrl-Z, say): so is this process, until it is told to go on, and then both do."""
-        time.sleep(0.05)  # what stopped the child has come here, too, by now; or it was continued already
+        """Stops this process because the child was stopped (by Ctrl-Z, say); when continued, continues the child."""
+        # After this, the stop signal has reached this process, too, or the child was already continued.
+        time.sleep(0.05)
         if os.waitid(os.P_PID, self._child, os.WCONTINUED | os.WNOHANG) is None:
             os.kill(os.getpid(), signal.SIGSTOP)
         self._take()
@@ -175,7 +176,7 @@ class _Waiting:
 
 
 def _read(pipe: int) -> list[int]:
-    """The numbers of signals in a pipe that does not block."""
+    """Returns the numbers of signals in a non-blocking pipe."""
     try:
         return list(os.read(pipe, 4096))
     except BlockingIOError:
@@ -183,7 +184,7 @@ def _read(pipe: int) -> list[int]:
 
 
 def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str]) -> int:
-    """The exit code of the command, whose child ended with `code`; says what killed it, if anything did."""
+    """Returns the command's exit code after the child's end with `code`; prints what killed the child, if killed."""
     chosen = activity.chosen_end(memory)
     if chosen is not None and code >= 0:
         return code
@@ -193,19 +194,19 @@ def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str])
     from veldt.cli.deaths import what_happened
 
     if os.isatty(2) and os.environ.get("TERM", "") not in ("", "dumb"):
-        _say("\x1b[?25h")  # a panel of metrics hides the cursor, and stands in the line
+        _say("\x1b[?25h")  # the progress panel hides the cursor and may have left it within a line
     for line in what_happened(memory, code, arguments):
         _say(line)
     return 1 if chosen is None else chosen
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal may have gone
+    with contextlib.suppress(OSError):  # the terminal may be closed
         os.write(2, f"{text}\n".encode())
 
 
 def _fill_closed_streams() -> None:
-    """Else the pipes would get the numbers of standard streams that were closed (`>&-`), and what is printed."""
+    """Opens the null device for closed standard streams (`>&-`): else a pipe would get their number and output."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The verbs that look: at runs, at recipes, at this machine.
+"""The verbs that inspect runs, recipes and this machine.
 
 Each parses before it imports what it needs, which takes seconds with torch: a mistyped flag is answered at once.
 """
@@ -26,41 +26,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(RunCode):
-    """Play games with a run's policy: whole ones, or from recorded starts."""
+    """Play episodes with a run's policy: whole ones, or from recorded starts."""
 
     run: Annotated[Path, Positional]
     """The run's directory."""
     episodes: int | None = None
-    """Games to play; 30 if not given."""
+    """Episodes to play; 30 if not given."""
     protocol: Literal["games", "atari", "human-starts"] | None = None
-    """games plays --episodes; atari plays 125,000 steps, of which the whole games count; human-starts plays a game from
-    each of --starts, and counts what comes after the start. If not given: human-starts with --starts, else games."""
+    """games: plays --episodes; atari: plays 125,000 steps, and the episodes that end in them count; human-starts: plays
+    an episode from each of --starts, and rewards after the start count. If not given: human-starts with --starts, else
+    games."""
     starts: Path | None = None
     """A file that veldt record-starts made."""
     seed: int = 0
-    """Fixes the games."""
+    """Fixes the episodes."""
     greedy: bool = False
-    """The best action instead of exploring as the algorithm does in evaluation."""
+    """Take the best action instead of exploring as the algorithm does in evaluation."""
     best: bool = False
-    """The checkpoint with the best mean return of 100 games instead of the newest."""
+    """Use the checkpoint with the best mean return of 100 episodes instead of the newest."""
     json: bool = False
     """Print one JSON object."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch(RunCode):
-    """Make a video of a game: a new one, or a game of the training replayed from its seed and actions."""
+    """Make a video of an episode: a new one, or a training episode replayed from its seed and actions."""
 
     run: Annotated[Path, Positional]
     """The run's directory."""
     game: int | None = None
-    """Index of a finished training game to replay (0 is the first, -1 the last); a new game if not given."""
+    """Index of a finished training episode to replay (0 is the first, -1 the last); a new episode if not given."""
     seed: int = 0
-    """Fixes the new game."""
+    """Fixes the new episode."""
     greedy: bool = False
-    """The likeliest action instead of a draw from the policy."""
+    """Take the most likely action instead of sampling from the policy."""
     best: bool = False
-    """The checkpoint with the best mean return of 100 games instead of the newest."""
+    """Use the checkpoint with the best mean return of 100 episodes instead of the newest."""
     out: Path | None = None
     """The new file; in the run's videos/ if not given."""
 
@@ -80,22 +81,22 @@ class Recipes:
     """List the recipes, or one with every value, its unit and its source."""
 
     name: Annotated[str | None, Positional] = None
-    """Of the recipe to show, followed by any of its settings (--batch-size 512) to see what follows from them; all recipes
-    are listed if not given."""
+    """The recipe to show, followed by any of its settings (--batch-size 512) to see what follows from them; if not
+    given, all recipes are listed."""
     matrix: bool = False
-    """Algorithms x systems instead: which pairs run, and why the others cannot."""
+    """Print the table algorithms x systems instead: which pairs run, and why the others cannot."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """Whose values are shown."""
+    """For what the values are shown."""
 
     env: str = ATARI
-    """Any Atari game, or anything else for small environments."""
+    """Any Atari game, or any other environment for the values of small environments."""
     algorithm: str | None = None
     """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
     graph: bool = False
-    """Roles and edges instead of values: what runs, and what travels between."""
+    """Print the roles (processes) and the edges between them instead of values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +112,9 @@ class Bench:
     """Speed beside the machine's own limit, measured in the same run."""
 
     what: Annotated[Literal["sampling", "training"], Positional]
-    """Sampling is simulation and inference; training is everything."""
+    """sampling: stepping envs and inference; training: everything."""
     recipe: str = "a2c"
-    """Whose settings are used."""
+    """The recipe whose settings are used."""
     env: str = "ALE/Breakout-v5"
     """The environment."""
     num_envs: int = 0
@@ -121,7 +122,7 @@ class Bench:
     processes: int = 0
     """Env processes; 0 chooses."""
     seconds: float = 5.0
-    """How long each measurement takes."""
+    """Duration of each measurement."""
     json: bool = False
     """Print one JSON object."""
 
@@ -229,7 +230,7 @@ def _print_matrix(console: Console) -> None:
 
 
 def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> None:
-    """One recipe's values; of those that are given, and of what follows from them."""
+    """Prints one recipe's values, with the given settings and the values that follow from them."""
     from rich.table import Table
 
     from veldt.recipes import derived_of

@@ -1,4 +1,4 @@
-"""A person plays, and random points of these games become starts: the human starts of Nair et al. (2015)."""
+"""Records human starts (Nair et al. 2015): a person plays, and random points of these episodes become starts."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from veldt.evaluation.window import Window
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 
-_GAMES, _POINTS = 3, 4  # seeds of other games than an agent's are recorded from
+_GAMES, _POINTS = 3, 4  # purposes of seeds: episodes that no agent plays in evaluation
 _FPS, _ATARI_FPS = 30.0, 60.0
 _PARTS = re.compile("UP|DOWN|LEFT|RIGHT|FIRE")
 
 
 class Screen(Protocol):
-    """Where a person sees the game and says what to do."""
+    """Shows the env to a person, and reads the keys."""
 
     def show(self, picture: np.ndarray, title: str) -> frozenset[str] | None:
-        """Shows a picture for as long as a step takes; the keys held then, None once the person has had enough."""
+        """Shows a picture for the duration of a step; returns the keys held then, None to end."""
 
 
 def record(
     run: Path | None, env: str | None, starts: int, out: Path | None, seed: int, trust: bool = False
 ) -> Starts:
-    """Writes starts from games that a person plays now, until the window is closed.
+    """Writes starts from episodes that a person plays now, until the window is closed.
 
     Args:
-        run: of the run whose environment is played, with its settings.
+        run: the run whose environment is played, with its settings.
         env: the environment that is played instead of the run's; with default settings where there is no run.
-        starts: how many, if so many steps are played.
-        out: the new file; starts.safetensors in the run, or else here, if None.
-        seed: fixes the games and the points drawn in them.
+        starts: how many to record, at most one for each step played.
+        out: the new file; None: starts.safetensors in the run, or without a run in the current directory.
+        seed: fixes the episodes and the points drawn in them.
         trust: as for `veldt.load`.
 
     Raises:
-        UsageError: there is no screen or no such run, a person cannot play this, or has played too little; or as for
-            `veldt.load`.
+        UsageError: there is no screen or no such run, a person cannot play this env or has played too little; or as
+            for `veldt.load`.
         EnvError: the environment failed.
     """
     check_numbers(starts, seed)
@@ -92,9 +92,9 @@ def record(
 
 
 def play(step_env: StepEnv, screen: Screen, seeds: Iterator[int]) -> list[Beginning]:
-    """Games that a person plays, one after another until there are enough of them, the last not to its end.
+    """Lets a person play one episode after another until they end it; returns the episodes, the last one unfinished.
 
-    Ctrl-C is one of the ways to say so: what was played is kept.
+    Ctrl-C ends, too; the steps up to then are returned.
     """
     rows = [np.zeros((1, *field.shape), field.dtype) for field in step_env.spec.observation.values()]
     names, count = step_env.action_names(), step_env.spec.action.sizes[0]
@@ -117,10 +117,10 @@ def play(step_env: StepEnv, screen: Screen, seeds: Iterator[int]) -> list[Beginn
 
 
 def action_of(held: frozenset[str], names: list[str], count: int) -> int:
-    """The action that held keys mean: by the words in its name (UPRIGHTFIRE), or by its number where it has none.
+    """Returns the action for the held keys: by the words in its name (UPRIGHTFIRE), or by number where it has no name.
 
-    Of named actions it is the one that asks for most of what is held and for nothing else; of numbered ones the first,
-    where no key is held.
+    Among named actions it is the one with the most held keys and no key that is not held; among numbered ones it is the
+    first where no key is held.
     """
     if not names:
         return min((int(key) for key in held if key.isdigit() and int(key) < count), default=0)
@@ -130,9 +130,9 @@ def action_of(held: frozenset[str], names: list[str], count: int) -> int:
 
 
 def draw(games: list[Beginning], starts: int, rng: np.random.Generator) -> list[Beginning]:
-    """Beginnings that end at points drawn uniformly, and without repetition, over all steps of the games.
+    """Returns beginnings that end at points drawn uniformly, without repetition, over all steps of the episodes.
 
-    Of fewer steps than `starts` each is one: what was played is kept.
+    If fewer steps than `starts` were played, every step becomes a start.
     """
     ends = np.cumsum([len(actions) for _, actions in games])
     steps = int(ends[-1]) if len(ends) else 0

@@ -1,4 +1,4 @@
-"""The verb that records starts in the middle of games."""
+"""The verb that records starts in the middle of episodes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from veldt.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class RecordStarts(RunCode):
-    """Record places in the middle of games, for veldt evaluate --starts to play on from."""
+    """Record starts in the middle of episodes, for veldt evaluate --starts."""
 
     run: Annotated[Path | None, Positional] = None
-    """The directory of the run whose policy plays, or in whose environment you do."""
+    """The directory of the run whose policy plays, or in whose environment you play."""
     play: bool = False
     """You play, in a window: arrows and space, or the number of an action; Escape ends."""
     env: str | None = None
     """The environment instead of the run's, with the run's other settings (as for veldt evaluate); without RUN, which
-    takes --play, with default settings."""
+    needs --play, with default settings."""
     starts: int = 100
-    """How many: one in each of so many games of a policy, or anywhere in yours, at random points."""
+    """Number of starts: one at a random step in each of so many episodes of the policy, or at random steps of yours."""
     out: Path | None = None
-    """The new file; starts.safetensors in the run, or without one here, if not given."""
+    """The new file; if not given, starts.safetensors in the run, or without RUN in the current directory."""
     seed: int = 0
-    """Fixes the games and the points in them."""
+    """Fixes the episodes and the points in them."""
     greedy: bool = False
-    """The best action instead of exploring as the algorithm does in evaluation."""
+    """Take the best action instead of exploring as the algorithm does in evaluation."""
     best: bool = False
-    """The checkpoint with the best mean return of 100 games instead of the newest."""
+    """Use the checkpoint with the best mean return of 100 episodes instead of the newest."""
 
 
 def record_starts(arguments: list[str]) -> str:

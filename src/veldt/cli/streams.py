@@ -1,4 +1,4 @@
-"""Standard output and error as a user may have left them: closed, full, or a terminal that has gone."""
+"""Standard output and error, which may be closed or full, or belong to a closed terminal."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import TextIO
 
 from veldt.errors import VeldtError
 
-# The reader (`| head`) or the terminal has gone, which is within its rights.
+# The reader (`| head`) or the terminal has closed, which is no failure.
 _GONE = (errno.EPIPE, errno.EIO)
 
 
 def open_closed_streams() -> None:
-    """Puts the null device where a standard stream was closed (`>&-`).
+    """Opens the null device for each standard stream that was closed (`>&-`).
 
-    Else the next file that is opened, the run's lock say, would get its number, and what is printed.
+    Else the next opened file (the run's lock, say) would get the stream's number, and the printed text.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - as long as the process
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - open until the process ends
 
 
 def show(text: str) -> None:
-    """Prints the result of a command on standard output. VeldtError if it cannot be written to.
+    """Prints the result of a command on standard output. VeldtError if it cannot be written.
 
-    Only here: a broken pipe anywhere else, a worker's say, is a failure like any other.
+    Only here a broken pipe is accepted; anywhere else (a worker's, say) it is a failure.
     """
     try:
         if text:
@@ -45,7 +45,7 @@ def show(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Prints on standard error, as far as there is one."""
+    """Prints on standard error, if it is open."""
     try:
         print(text, file=sys.stderr)
         sys.stderr.flush()
@@ -54,7 +54,7 @@ def complain(text: str) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Drops what is still buffered, which would fail once more at the interpreter's end (exit code 120)."""
+    """Redirects the stream to the null device: flushing its buffer would fail again at exit (exit code 120)."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

@@ -1,4 +1,4 @@
-"""A traceback cut down to what is its reader's own code."""
+"""Cuts a traceback down to the frames of the user's own code."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 
 _BEGIN = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line \d+.*\n(?:^    .*\n)*', re.MULTILINE)
-# The package's own directory, not its name: a clone is called veldt as well, and a user's file may lie in one.
+# The package's directory, not its name: a clone is called veldt, too, and may contain a user's file.
 _PACKAGE = os.path.realpath(Path(__file__).parent.parent) + os.sep
-# Code that only passes on what the user's does. Any other library may be where the user's environment is.
+# Libraries that only call the user's code. The user's environment may be in any other library.
 _PASSES_ON = re.compile(r"/site-packages/(torch|gymnasium|numpy|ale_py)/|^<frozen ")
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 
 
 def users_part(details: str) -> str:
-    """The traceback `details` without frames of files in the package's directory, and from the user's first file on.
+    """Returns the traceback `details` from the user's first file on, without frames of the package's directory.
 
-    Empty where nothing of the user's is left: what went wrong is then said in the sentence already. Of chained
-    exceptions, those without the user's code are left out. What is not a traceback as `traceback.format_exception`
-    makes it (the stack of a hung process) stays as it is.
+    Empty if no frame of the user's code remains: the error's sentence is then enough. Of chained exceptions, those
+    without the user's code are left out. Text that `traceback.format_exception` did not make (the stack of a hung
+    process) is returned unchanged.
     """
     if _BEGIN not in details:
         return details
-    # Before each but the first stands which of the errors led to which; it goes with the one after it.
+    # The text between two sections says how their errors are chained; it belongs to the section after it.
     before, *sections = details.split(_BEGIN)
     kept = [section for section in map(_section, sections) if section]
     return before + "".join(kept).rstrip() if kept else ""

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from veldt.api import Run
     from veldt.config.train_config import TrainConfig
 
-ATARI = "ALE/Breakout-v5"  # stands for all games where none is named
+ATARI = "ALE/Breakout-v5"  # used for all Atari games where no env is given
 
-# Recipes whose names begin so have processes that learn, and act.
+# Recipes with these prefixes have several processes.
 WITH_ROLES = ("a3c", "apex-", "appo", "async-", "ga3c", "gorila", "impala")
 
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
@@ -41,7 +41,7 @@ comes from."""
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """What is trained on, and where it is written."""
+    """The environment, and where the run is written."""
 
     env: str
     """A Gymnasium id (CartPole-v1, ALE/Pong-v5) or module:function."""
@@ -52,12 +52,12 @@ class Launch:
     run_dir: Path | None = None
     """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given."""
     cluster: str | None = None
-    """Where actors and learners that come apart live: local starts a Ray on this machine, HOST:PORT joins one."""
+    """Where the processes of the run are placed: local starts a Ray on this machine, HOST:PORT joins one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resume(RunCode):
-    """Go on from a run's newest whole checkpoint. What is not given stays as it was."""
+    """Continue from a run's newest whole checkpoint. Settings that are not given keep their values."""
 
     run: Annotated[Path, Positional]
     """The run's directory."""
@@ -103,7 +103,7 @@ def resume(arguments: list[str]) -> str:
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:
-    """Keyword arguments of an environment, given as a JSON object; UsageError where they are not."""
+    """Parses an environment's keyword arguments from a JSON object. UsageError if `text` is no such object."""
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
@@ -116,7 +116,7 @@ def parse_kwargs(text: str) -> dict[str, Any]:
 
 
 def add_settings(line: CommandLine, defaults: TrainConfig) -> None:
-    """Takes every setting of a recipe, whose values are `defaults`."""
+    """Adds every setting of a recipe, with its values as `defaults`."""
     from veldt.recipes.overrides import SECTIONS
 
     for section in SECTIONS:
@@ -125,7 +125,7 @@ def add_settings(line: CommandLine, defaults: TrainConfig) -> None:
 
 
 def peek(arguments: list[str], name: str) -> str | None:
-    """A flag's value, looked at before parsing: environment and algorithm decide which defaults a recipe has."""
+    """Returns a flag's value before parsing: environment and algorithm decide which defaults a recipe has."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(f"--{name}", nargs="?")
     value: str | None = getattr(parser.parse_known_args(arguments)[0], name)
@@ -133,7 +133,7 @@ def peek(arguments: list[str], name: str) -> str | None:
 
 
 def _outcome(run: Run) -> str:
-    """What became of a run, in a sentence."""
+    """Describes the end of a run in a sentence."""
     summary = run.summary
     mean = summary["return_mean_100"]
     score = "no game finished" if mean is None else f"mean return of the last 100 games {mean:,.1f}"

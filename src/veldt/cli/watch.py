@@ -1,4 +1,4 @@
-"""Videos of games: new ones, and games of the training replayed from their seed and actions."""
+"""Videos of episodes: new ones, and training episodes replayed from their seed and actions."""
 
 from __future__ import annotations
 
@@ -36,39 +36,39 @@ def record(
     network: str | None = None,
     trust: bool = False,
 ) -> str:
-    """Writes the video of a game; returns a sentence saying where and of what.
+    """Writes the video of an episode; returns a sentence with its path, length and return.
 
     Args:
-        game: index of a finished training game, from the end if negative; None plays a new one.
-        seed, greedy: of the new game; as for `veldt.evaluate`.
+        game: index of a finished training episode, from the end if negative; None plays a new one.
+        seed, greedy: of the new episode; as for `veldt.evaluate`.
         best, env, network, trust: as for `veldt.load`.
-        out: the new file; None is one in the run's videos/, where another video of the same game is replaced.
+        out: the new file; None: a file in the run's videos/, replacing an earlier video of the same episode.
 
     Raises:
-        UsageError: there is no such run or game, its environment does not render, `out` exists or is no video's
-            name, or as for `veldt.load`.
+        UsageError: there is no such run or episode, its environment does not render, `out` exists or is not the
+            name of a video, or as for `veldt.load`.
         EnvError: the environment failed.
-        VeldtError: the game went otherwise than in training, or the encoder or the disk failed.
+        VeldtError: the replay differs from training, or the encoder or the disk failed.
     """
     directory = RunDirectory.open(run)
-    # Before anything is played.
+    # Checked before playing.
     if out is None:
         refuse_other(directory.videos, stat.S_IFDIR)
     else:
         check_new_video(out)
-    # Pictures are taken, not shown: without it, pygame looks for a screen and complains where there is none.
+    # Frames are recorded, not shown: without this, pygame fails where there is no screen.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     agent = api.load(run, best=best, env=env, network=network, trust=trust)
-    env = RenderedEnv(agent.source, agent.config.atari)
+    rendered = RenderedEnv(agent.source, agent.config.atari)
     scores: list[float] = []
     try:
         if game is None:
-            frames = _play(agent, env, seed, greedy, scores)
+            frames = _play(agent, rendered, seed, greedy, scores)
             out = out or directory.videos / f"step-{agent.step}-seed-{seed}.mp4"
         else:
             games = read_episodes(directory.path)
             index = _index(game, len(games))
-            frames = _replay(agent, env, games[index], index, scores)
+            frames = _replay(agent, rendered, games[index], index, scores)
             out = out or directory.videos / f"game-{index}.mp4"
         fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
         write_video(frames, out, fps)
@@ -77,14 +77,14 @@ def record(
             raise UsageError(_not_drawn(agent.source.name, error.__cause__)) from None
         raise
     finally:
-        env.close()
+        rendered.close()
     return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"
 
 
 def _play(agent: Agent, env: StepEnv, seed: int, greedy: bool, scores: list[float]) -> Iterator[np.ndarray]:
     stacks = [np.zeros((1, *field.network_shape), field.dtype) for field in agent.spec.observation.values()]
     depth = [field.stack for field in agent.spec.observation.values()]
-    # A stacked field is written frame by frame to the end of its stack; another as it is.
+    # A stacked field is written frame by frame at the end of its stack, any other field as it is.
     rows = [stack[0] if k > 1 else stack for stack, k in zip(stacks, depth, strict=True)]
     index, memories = -1, agent.memories(1)
     env.reset(derive_seed(seed, EVALUATION, 0), rows, index)
@@ -107,7 +107,7 @@ def _play(agent: Agent, env: StepEnv, seed: int, greedy: bool, scores: list[floa
 
 
 def _index(game: int, games: int) -> int:
-    """`game` counted from the first."""
+    """Returns `game` as an index from the first."""
     if not games:
         raise UsageError(
             f"--game is {game}: the run has finished no game yet; leave it out to watch a new one"
@@ -132,9 +132,9 @@ def _replay(
     yield env.render()
     for action in actions.tolist() if agent.spec.action.kind == "discrete" else actions:
         reward, _, _, _ = env.step(action, rows, 0)
-        scores.append(float(np.float32(reward)))  # as rows hold it, and so as it was counted
+        scores.append(float(np.float32(reward)))  # rows hold rewards as float32, and training sums those
         yield env.render()
-    # The same numbers, summed in another order.
+    # The same rewards, summed in another order.
     rounding = len(scores) * np.finfo(np.float64).eps * sum(map(abs, scores))
     if abs(sum(scores) - record.score) > rounding:
         raise VeldtError(

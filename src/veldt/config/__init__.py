@@ -1,1 +1,1 @@
-"""Configuration: frozen dataclasses by section, what is checked about them, and warnings."""
+"""Configuration: frozen dataclasses by section, their checks, and warnings."""

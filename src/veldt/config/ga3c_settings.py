@@ -1,4 +1,4 @@
-"""Settings of GA3C: how many agents' processes and threads there are, and what finds better numbers of threads."""
+"""Settings of GA3C: the number of agent processes and threads, and the tuner of these numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veldt.errors import UsageError
 from veldt.setting_metadata import Unit, flag
 
 _OF_TUNER = ("tuner_most", "tune_agents")
-_LONGEST_MS = 1000.0  # a predictor gives no sign of life while it waits
+_LONGEST_MS = 1000.0  # a predictor sends no heartbeat while it waits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,29 +18,30 @@ class Ga3cConfig(RolesConfig):
     """The processes and threads of GA3C. Its agents, N_A, are the envs: --num-envs."""
 
     learners: Annotated[int, Unit("processes")] = 1
-    """There is one model, whose --trainers learn; it must be 1."""
+    """Must be 1: there is one model, whose --trainers learn."""
     agent_processes: Annotated[int, Unit("processes")] = 0
-    """Processes that the agents live in, each with as many of them; 0 takes one for each core that may be used, or
-    fewer if the agents cannot be divided evenly among so many."""
+    """Processes of agents, each with the same number of agents; 0: one for each core that may be used, or fewer if the
+    agents cannot be divided evenly among so many."""
     predictors: Annotated[int, Unit("threads")] = 2
-    """N_P: threads that answer agents' requests, each all that are there in one inference."""
+    """N_P: threads that answer agents' requests; each answers all waiting requests in one inference."""
     trainers: Annotated[int, Unit("threads")] = 2
-    """N_T: threads that learn from agents' rollouts, each all that are there in one update."""
+    """N_T: threads that learn from agents' rollouts; each takes all waiting rollouts for one update."""
     prediction_batch: Annotated[int, Unit("requests")] = 128
-    """Requests that are answered together, at most."""
+    """Largest number of requests in one inference."""
     prediction_wait: Annotated[float, Unit("ms")] = 0.0
-    """How long a predictor waits for more requests, while there are fewer than that and not one of each agent."""
+    """How long a predictor waits for more requests, while there are fewer than --prediction-batch and not one of each
+    agent."""
     training_rows: Annotated[int, Unit("steps")] = 0
-    """Steps that a trainer waits for before it learns from all that is there; 0: a single rollout is enough."""
+    """Steps that must be waiting before a trainer learns from all of them; 0: a single rollout is enough."""
     training_queue: Annotated[int, Unit("rollouts")] = 0
-    """Rollouts that may wait to be learned from, before agents wait; 0: as many as there are agents. Of each host at
-    least as many as a trainer waits for may: the other hosts' agents may be parked."""
+    """Rollouts in the training queue at which agents wait; 0: the number of agents. Each agent process may have at
+    least as many rollouts in it as a trainer waits for, because the agents of other processes may be parked."""
     tuner_interval: Annotated[float, Unit("seconds")] = 60.0
-    """How long the tuner measures a number of predictors and trainers before it tries another; 0: it tries none."""
+    """How long the tuner measures a number of predictors and trainers before it tries another; 0: no tuner."""
     tuner_most: Annotated[int, Unit("threads")] = 8
-    """Predictors, and trainers, that the tuner tries at most (or as many as were asked for, if that is more)."""
+    """Largest number of predictors, and of trainers, that the tuner tries (or the number that was given, if larger)."""
     tune_agents: bool = False
-    """Whether the tuner moves the number of agents that act, too, up to --num-envs."""
+    """Whether the tuner also changes the number of agents that act, up to --num-envs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,6 +91,7 @@ class Ga3cConfig(RolesConfig):
             check_even(envs, self.agent_processes, "agent_processes", "host")
         if 0 < self.training_queue < self.agent_processes:
             raise UsageError(
-                f"--training-queue is {self.training_queue}, and there are {self.agent_processes} hosts: it must have room for "
+                f"--training-queue is {self.training_queue}, and there are {self.agent_processes} "
+                f"hosts: it must have room for "
                 "a rollout of each"
             )

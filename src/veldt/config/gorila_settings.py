@@ -1,4 +1,4 @@
-"""Settings of Gorila: how many processes of each kind there are, and how far apart they may get."""
+"""Settings of Gorila: the number of processes of each kind, and how far they may diverge."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ _OF_ACTORS = ("shards", "actor_chunk", "batches_ahead", "rate_limit_tolerance")
 
 @dataclass(frozen=True, kw_only=True)
 class GorilaConfig(ApexConfig):
-    """The processes of Gorila, and what flows between them."""
+    """The processes of Gorila, and the edges between them."""
 
     learners: Annotated[int, Unit("processes")] = 8
-    """Processes that learn, each from batches of its own, and bring their gradients to the parameter server."""
+    """Learner processes, each with batches of its own, that send their gradients to the parameter server."""
     actors: Annotated[int, Unit("processes")] = 0
-    """Processes that act, each with its share of the envs, into a replay buffer that all learners draw from; 0:
-    every learner acts itself, and has a memory of its own (bundles)."""
+    """Actor processes, each with its share of the envs, that fill a replay buffer from which all learners sample; 0:
+    every learner acts itself, and has a replay buffer of its own (bundles)."""
     parameter_shards: Annotated[int, Unit("processes")] = 1
-    """Processes that the parameters, and the update rule's state, are shared out among."""
+    """Processes that the parameters and the update rule's state are divided among."""
     actor_sync_interval: Annotated[int, Unit("steps")] = 100
-    """Steps that whoever acts makes before it looks for newer parameters."""
+    """Steps of an actor or bundle between two checks for newer parameters."""
     learner_sync_interval: Annotated[int, Unit("updates")] = 1
-    """Gradients that a learner brings to the parameter server before it takes the newest parameters."""
+    """Gradients that a learner sends to the parameter server before it pulls the newest parameters."""
     publish_every: Annotated[int, Unit("updates")] = 1
-    """Updates of a parameter shard between two versions that others can have."""
+    """Updates of a parameter shard between two versions that it publishes."""
     max_staleness: Annotated[int, Unit("updates")] = 0
-    """A gradient is discarded if more updates than this were made since the parameters that it was computed with; 0:
-    none is."""
+    """A gradient is discarded if it was computed with parameters more than this many updates old; 0: none is."""
     outlier_deviations: Annotated[float, Unit("σ")] = 0.0
-    """A gradient is discarded if its absolute loss is so many standard deviations above the mean of its learner's
-    losses; 0: none is."""
+    """A gradient is discarded if its absolute loss is more than this many standard deviations above the mean of its
+    learner's losses; 0: none is."""
     anneal_by: Literal["updates", "steps"] = "updates"
-    """What exploration falls by: all learners' updates, each counted as the steps that it is due for (batch /
-    training_intensity), or steps."""
+    """The clock of exploration: all learners' updates, each counted as batch / training_intensity steps, or steps."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,8 +1,8 @@
-"""The one place where a name in a run's config.json leads to an import.
+"""The only place where a name in a run's config.json leads to an import.
 
-A run may come from somebody else. What it names is imported only if it is no code of its choosing (a registered id, a
+A run may come from somebody else. A name in it is imported only if it is not the run's own code (a registered id, a
 network of veldt's), if the user names it in the call or trusts the run, or if the user has trained with the same code
-here (`trust`). And callables, which a run cannot keep, are asked for again where they cannot be imported.
+on this machine (`trusted`). A callable, which a run cannot store, must be passed again if it cannot be imported.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _WORDS = {"env": "environment", "network": "network"}
 
 @dataclass(frozen=True)
 class Choice:
-    """What a call says about the code of a run.
+    """The caller's choice about the code of a run.
 
     Args:
-        env, network: instead of what the run names.
-        trust: whether to import what the run names.
+        env, network: used instead of those that the run names.
+        trust: whether to import the code that the run names.
     """
 
     env: Env | None = None
@@ -47,8 +47,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Admitted:
-    """What may be imported: the `source` of the environment, the user's own `network` where it was given as a callable,
-    and the run's configuration with the names that were given instead of its own."""
+    """The admitted code: the `source` of the environment, the user's own `network` where it was given as a callable,
+    and the run's configuration with the given names in place of its own."""
 
     config: TrainConfig
     source: EnvSource
@@ -56,18 +56,18 @@ class Admitted:
 
 
 def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: bool = True) -> Admitted:
-    """The environment and the network of a run: those of `choice`, else what the run's configuration names.
+    """Returns the environment and the network of a run: those of `choice`, else those that its configuration names.
 
-    An environment that is given by another name than the run's is made without the run's keyword arguments.
+    An environment with another name than the run's is made without the run's keyword arguments.
 
     Args:
-        run: its directory, for messages.
-        call: how whoever calls can give callables again, with {} for the arguments: "load(run, {})".
+        run: the run's directory, for messages.
+        call: how the caller can pass callables again, with {} for the arguments: "load(run, {})".
         policy: whether the network will be made at all.
 
     Raises:
-        UsageError: the environment or the network was a callable and has to be given again; there is none of that name;
-            or it is code that the user has neither named nor trained with.
+        UsageError: the environment or the network was a callable and must be passed again; the name does not exist; or
+            it is code that the user has neither named nor trained with.
     """
     env, network = choice.env, choice.network
     if isinstance(env, str) and env != config.env:
@@ -87,7 +87,7 @@ def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: 
 
 
 def remember_code(source: EnvSource, network: Network) -> str | None:
-    """Takes note that the user trains with these; a sentence to show where that fails, else None."""
+    """Records that the user trains with this code. Returns a sentence to show where that fails, else None."""
     codes = []
     module = imported_module(source.name, source.kwargs)
     if module is not None and can_be_loaded(source.name):
@@ -99,7 +99,7 @@ def remember_code(source: EnvSource, network: Network) -> str | None:
 
 
 def _refuse_missing(names: dict[str, str], call: str) -> None:
-    """UsageError where a callable cannot be imported by its name."""
+    """Raises UsageError where a callable cannot be imported by its name."""
     if missing := [what for what, name in names.items() if not can_be_loaded(name)]:
         which = " and ".join(f"{_WORDS[what]} {names[what]}" for what in missing)
         were, them = ("were", "them") if len(missing) > 1 else ("was", "it")
@@ -113,7 +113,7 @@ def _refuse_missing(names: dict[str, str], call: str) -> None:
 
 
 def _found(kind: str, config: TrainConfig) -> Code:
-    """What the run's configuration names; UsageError if it is not here."""
+    """Returns the code that the run's configuration names. UsageError if it is not on this machine."""
     if kind == "network":
         name, module = config.network.network, None
         code = find_code("network", name, {})
@@ -126,7 +126,7 @@ def _found(kind: str, config: TrainConfig) -> Code:
 
 
 def _refuse_foreign(run: Path, codes: list[Code]) -> None:
-    """UsageError about code that the user has not trained with."""
+    """Raises UsageError for code that the user has not trained with."""
     foreign = [code for code in codes if not is_remembered(code)]
     if not foreign:
         return

@@ -1,4 +1,4 @@
-"""Settings of systems: how many processes of each kind there are, and how far apart they may get."""
+"""Settings of systems: the number of processes of each kind, and how far they may diverge."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from veldt.setting_metadata import Unit, check_values, flag
 
 @dataclass(frozen=True, kw_only=True)
 class RolesConfig:
-    """What all systems have."""
+    """Settings of all systems."""
 
     learners: Annotated[int, Unit("processes")] = 1
-    """Processes that learn: each from its part of every batch, and all apply the mean of their gradients."""
-    max_restarts: Annotated[int, Unit("max_restarts")] = 100
-    """How often each process that dies or hangs may be started again, before the run ends; of learners that go
-    together, all."""
+    """Learner processes: each learns from its part of every batch, and all apply the mean of their gradients."""
+    max_restarts: Annotated[int, Unit("restarts")] = 100
+    """How often each process that dies or hangs may be restarted before the run ends; synchronous learners restart
+    together."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -29,45 +29,45 @@ class RolesConfig:
             raise UsageError(f"--max-restarts is {self.max_restarts}: it must be 0 or more")
 
     def check_envs(self, envs: int) -> None:
-        """UsageError where so many envs cannot be shared out evenly."""
+        """UsageError where this number of envs cannot be divided evenly."""
 
     def unread(self) -> dict[str, str]:
-        """Settings that these values leave without effect, and why."""
+        """Returns the settings that have no effect beside these values, and why."""
         return {}
 
     @property
     def in_phases(self) -> bool:
-        """Whether acting and learning take turns, so that whoever acts learns, too."""
+        """Whether acting and learning alternate in the same process."""
         return True
 
     @property
     def together(self) -> bool:
-        """Whether learners make each update together, of parts of one batch, and are lost together."""
+        """Whether learners make each update together, from parts of one batch, and restart together."""
         return True
 
     @property
     def alone(self) -> bool:
-        """Whether each learner acts in its share of the envs, and learns from what it has seen there itself."""
+        """Whether each learner acts in its share of the envs, and learns from its own data only."""
         return False
 
 
 def check_even(envs: int, processes: int, name: str, each: str) -> None:
-    """UsageError where so many envs cannot be shared out evenly among the processes that --`name` says."""
+    """UsageError where the envs cannot be divided evenly among the processes, the value of the setting `name`."""
     if envs % processes:
         lower = envs // processes * processes
         fits = " or ".join(f"{number:,}" for number in (lower, lower + processes) if number)
         raise UsageError(
-            f"--num-envs is {envs} and --{name} is {processes}: each {each} must get as many envs; "
+            f"--num-envs is {envs} and {flag(name)} is {processes}: each {each} must get as many envs; "
             f"take {fits} envs"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitsConfig(RolesConfig):
-    """The units of a synchronous system."""
+    """The sampler-learners of a synchronous system."""
 
     learners: Annotated[int, Unit("processes")] = 1
-    """Units, each with its share of the envs and of every batch: all apply the mean of their gradients. With
+    """Sampler-learners, each with its share of the envs and of every batch: all apply the mean of their gradients. With
     accelerators, each has one."""
 
     def check_envs(self, envs: int) -> None:
@@ -76,18 +76,18 @@ class UnitsConfig(RolesConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AsynchronousConfig(UnitsConfig):
-    """The units of an asynchronous system, and the store of what they learn."""
+    """The sampler-learners of an asynchronous system, and their central store."""
 
     learners: Annotated[int, Unit("processes")] = 8
-    """Units, each with its share of the envs and batches of its own, that apply their gradients to a central
-    store one after another."""
+    """Sampler-learners, each with its share of the envs and batches of its own; each applies its gradients to the
+    central store, independently of the others."""
     chunks: Annotated[int, Unit("chunks")] = 3
-    """Parts of the central store that different units may update at once."""
+    """Parts of the central store that different learners may update at the same time."""
     local_steps: Annotated[int, Unit("updates")] = 1
-    """Updates that a unit makes by itself before it brings them to the central store."""
+    """Local updates of a learner before it applies their sum to the central store."""
     actor_sync_interval: Annotated[int, Unit("steps")] = 0
-    """Steps of each of a unit's envs after which it takes the central parameters while it samples; 0: only when
-    it brings an update."""
+    """Steps of each of a learner's envs after which it pulls the central parameters while it samples; 0: only when
+    it applies an update."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,17 +110,17 @@ class AsynchronousConfig(UnitsConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ActorsConfig(RolesConfig):
-    """The processes of a system in which acting and learning come apart, and what flows between them."""
+    """The processes of a system with separate actors and learners, and the edges between them."""
 
     actors: Annotated[int, Unit("processes")] = 0
-    """Processes that act, each with its share of the envs; 0 takes one for each core that may be used."""
+    """Actor processes, each with its share of the envs; 0: one for each core that may be used."""
     actor_sync_interval: Annotated[int, Unit("steps")] = 100
-    """Steps that an actor makes before it looks for newer weights."""
+    """Steps of an actor between two checks for newer weights."""
     publish_every: Annotated[int, Unit("updates")] = 1
-    """Updates between two versions of the weights that actors can have."""
+    """Updates between two versions of the weights that the learner publishes to actors."""
     evaluator_share: Annotated[float, Unit("of a core")] = 0.0
-    """A process plays games by the newest policy as in evaluation, with so much of a core's time: they are then the
-    run's score. 0: no such process, and the games of the half of the envs that explores least are."""
+    """An evaluator process plays episodes with the newest policy, using this part of a core's time; their returns are
+    the run's score. 0: no such process; the score is of the half of the envs that explores least."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,15 +143,15 @@ class ActorsConfig(RolesConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ImpalaConfig(ActorsConfig):
-    """The processes of IMPALA, and what flows between them."""
+    """The processes of IMPALA, and the edges between them."""
 
     unrolls: Annotated[int, Unit("unrolls")] = 0
-    """Unrolls, of --horizon steps of an env each, in a batch, rounded up to whole ones of what actors hand over
-    together; 0 takes one of every env."""
+    """Unrolls, each of --horizon steps of one env, in a batch; rounded up to a multiple of the unrolls that an actor
+    sends at once. 0: one of every env."""
     replay_share: Annotated[float, Unit("of a batch")] = 0.0
-    """The part of each batch that is drawn from unrolls that were learned from before."""
+    """The part of each batch that is sampled from unrolls that were learned from before."""
     replay_unrolls: Annotated[int, Unit("unrolls")] = 10_000
-    """How many of these are kept."""
+    """Number of such unrolls that are stored."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -161,24 +161,24 @@ class ImpalaConfig(ActorsConfig):
             raise UsageError(f"--replay-share is {self.replay_share}: it must be in [0, 1)")
 
     def batch_unrolls(self, envs: int) -> int:
-        """Unrolls of a batch: learners get as many each, and an actor hands over those of its envs together."""
+        """Returns the unrolls of a batch: a multiple of what one actor sends at once, for every learner equally."""
         least = self._at_once(envs)
         return -(-(self.unrolls or envs) // least) * least
 
     def drawn_slots(self, envs: int) -> int:
-        """Slots, which actors hand over, in a learner's batch that are drawn from those that it learned from before."""
+        """Returns the slots of a learner's batch that are sampled from slots that it learned from before."""
         return round(self.replay_share * self._batch_slots(envs))
 
     def as_it_comes(self, envs: int) -> str:
-        """The end of a sentence about a --replay-share that leaves nothing old, or nothing new."""
+        """Returns the end of a sentence about a --replay-share that leaves no old or no new unrolls in a batch."""
         unrolls, each = self.batch_unrolls(envs), self._at_once(envs)
         share, rest = self.replay_share, 1.0 - self.replay_share
-        about = math.floor(0.5 / min(share, rest))  # for both to round to one
+        about = math.floor(0.5 / min(share, rest))  # for both parts to round to one
         enough = next(slots for slots in itertools.count(about) if 0 < round(share * slots) < slots)
         return f"in a batch of {unrolls} unrolls that come {each} at a time: take at least {enough * each} --unrolls"
 
     def _at_once(self, envs: int) -> int:
-        """Unrolls that come together: an actor's, for each learner."""
+        """Returns the unrolls that one actor sends at once, times the number of learners."""
         return envs // max(1, self.actors) * self.learners
 
     def _batch_slots(self, envs: int) -> int:
@@ -204,17 +204,17 @@ class ImpalaConfig(ActorsConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ApexConfig(ActorsConfig):
-    """The processes of Ape-X, and what flows between them."""
+    """The processes of Ape-X, and the edges between them."""
 
     shards: Annotated[int, Unit("processes")] = 1
-    """Processes that the replay buffer is shared out among, at most one for each actor."""
+    """Replay shards: processes that the replay buffer is divided among, at most one for each actor."""
     actor_chunk: Annotated[int, Unit("steps")] = 50
-    """Steps that an actor keeps before it hands them to its replay shard."""
+    """Steps that an actor collects before it sends them to its replay shard."""
     batches_ahead: Annotated[int, Unit("batches")] = 16
-    """Batches that are drawn before the learner needs them."""
+    """Batches that are sampled before the learner needs them."""
     rate_limit_tolerance: Annotated[float, Unit("samples")] = 0.0
-    """How many samples may be due by --training-intensity before actors wait for the learner; 0 takes twice the least
-    with which neither side can wait for the other for ever."""
+    """Samples that may be due by --training-intensity before actors wait for the learner; 0: twice the minimum with
+    which the two sides cannot wait for each other for ever."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -236,5 +236,5 @@ class ApexConfig(ActorsConfig):
             )
 
     def rows(self, width: int, n_step: int) -> int:
-        """Steps of each of an actor's `width` envs that are handed over together: enough for one return."""
+        """Returns the steps of each of an actor's `width` envs that are sent at once: enough for one return."""
         return max(math.ceil(self.actor_chunk / width), n_step)

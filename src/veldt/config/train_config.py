@@ -63,11 +63,11 @@ class NetworkConfig:
     network: str = "auto"
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
-    """Layers of the MLP (auto: for vectors). Only for a network that has one."""
+    """Sizes of the MLP's layers (auto: for vectors). Only for a network that has an MLP."""
     layer_norm: bool = False
     """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
-    """Units of an LSTM on the torso, with which a policy remembers what it saw in an episode; 0: none."""
+    """Units of an LSTM between torso and heads (a recurrent policy); 0: none."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -82,38 +82,38 @@ class NetworkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """How long, where, and how it is recorded."""
+    """How long the run is, where it runs, and how it is recorded."""
 
     steps: Annotated[int, Unit("steps")] = 10_000_000
-    """Agent steps of all envs together; also what schedules are stretched over."""
+    """Agent steps of all envs together; also the length of all schedules."""
     until: Annotated[float | None, Unit("return")] = None
-    """Stop once the mean return of the last 100 games reaches this. The run ends at --steps all the same, with exit
-    code 0 and a sentence that says so."""
+    """Stop once the mean return of the last 100 episodes reaches this. If it never does, the run ends at --steps, with
+    exit code 0 and a sentence that says so."""
     seed: int = 1
-    """Everything random derives from it."""
+    """All random numbers derive from it."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Arithmetic of the torso; auto takes what measures faster here. Masters, heads and a network of your own are fp32
-    always."""
+    """Arithmetic of the torso; auto takes the one that is measured to be faster here. The fp32 parameters, heads and
+    your own network are always fp32."""
     compile: bool = False
     """Compile the network with torch.compile (falls back, with a note, where that fails)."""
     threads: Annotated[int, Unit("threads")] = 0
-    """Threads that train on the CPU; 0 measures: one, or one for each core that may be used where that is at least 1.4
-    times as quick here. Small networks get one."""
+    """Threads for training on the CPU; 0 measures: one, or one for each core that may be used where that is at least
+    1.4 times as fast here. Small networks get one."""
     checkpoint_every: Annotated[int, Unit("steps")] = 250_000
-    """A checkpoint each time this many steps are done, and at the end."""
+    """Steps between checkpoints; there is one at the end, too."""
     keep_checkpoints: Annotated[int, Unit("checkpoints")] = 3
-    """How many of the newest are kept, besides the best."""
+    """Number of newest checkpoints that are kept, besides the best."""
     checkpoint_replay: Literal["full", "none"] = "full"
-    """Whether the replay buffer can be restored from the newest checkpoints; without, a resumed run fills it anew."""
+    """Whether checkpoints include the replay buffer; with none, a resumed run fills it again."""
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
     evaluate_every: Annotated[int, Unit("steps")] = 0
-    """An evaluation each time this many steps are done, and at the end of a run of at least as many; 0 is never.
-    Training pauses for it, or a process of its own plays beside it: then it is left out while another one lasts."""
+    """Steps between evaluations; there is one at the end of a run of at least as many; 0: never. Training pauses for
+    it, or an evaluator process plays beside training: then an evaluation is skipped while another one is running."""
     evaluate_steps: Annotated[int, Unit("steps")] = 125_000
-    """Steps of an evaluation: the whole games in them count, as `veldt evaluate --protocol atari` has it."""
+    """Steps of an evaluation: the whole episodes in them count, as in `veldt evaluate --protocol atari`."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -132,7 +132,7 @@ class RunConfig:
             raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
 
 
-# What may change when a run is resumed: how long it runs and how it is recorded, but not what it is.
+# Settings that may change when a run is resumed: its length and how it is recorded.
 RESUMABLE = (
     "steps",
     "until",
@@ -200,27 +200,27 @@ class TrainConfig:
 
     @property
     def in_phases(self) -> bool:
-        """Whether acting and learning take turns, so that whoever acts learns, too."""
+        """Whether acting and learning alternate in the same process."""
         return self.roles.in_phases
 
     @property
     def in_one_process(self) -> bool:
-        """Whether the run is one unit, in the process that it is started in."""
+        """Whether the run is one sampler-learner in the main process."""
         return self.system == "synchronous" and self.roles.learners == 1
 
     @property
     def phase_width(self) -> int:
-        """Envs whose steps together make a phase: all, or those of one unit where each has phases of its own."""
+        """Envs whose steps together make a phase: all, or those of one learner where each has phases of its own."""
         return self.envs.num_envs // (self.roles.learners if self.roles.alone else 1)
 
     @property
     def memories(self) -> int:
-        """Of how many learners each has a memory of its own, begins when that holds enough, and draws whole batches."""
+        """Number of replay buffers: more than one where each learner has its own, and samples whole batches from it."""
         return self.roles.learners if self.roles.alone else 1
 
     @property
     def batch_shares(self) -> int:
-        """Learners that each batch is shared out among."""
+        """Learners that each batch is divided among."""
         return self.roles.learners if self.roles.together else 1
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
@@ -229,14 +229,14 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Incompatibility:
-    """`why` an algorithm cannot learn in a system, as the end of a sentence about it, and what to do `instead`."""
+    """`why` an algorithm cannot learn in a system, as the end of a sentence, and what to do `instead`."""
 
     why: str
     instead: str
 
 
 def incompatibility(system: System, algorithm: str) -> Incompatibility | None:
-    """None where the algorithm can learn in the system."""
+    """Returns why the algorithm cannot learn in the system; None where it can."""
     if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
         return Incompatibility(
             "learns from the rollout that was just sampled, and the system apex is for algorithms that learn from a "
@@ -269,7 +269,7 @@ def _named(off_policy: bool) -> str:
 
 
 def check_fits(system: System, algorithm: str) -> None:
-    """UsageError where the algorithm cannot learn in the system."""
+    """Raises UsageError where the algorithm cannot learn in the system."""
     if (found := incompatibility(system, algorithm)) is not None:
         raise UsageError(f"{algorithm} {found.why}: {found.instead}")
 
@@ -277,7 +277,8 @@ def check_fits(system: System, algorithm: str) -> None:
 def _check_shares(batch: int, learners: int) -> None:
     if batch % learners:
         raise UsageError(
-            f"--batch-size is {batch:,} and --learners is {learners}: each learner must get as many; take a multiple of "
+            f"--batch-size is {batch:,} and --learners is {learners}: each learner must get as many; "
+            f"take a multiple of "
             f"{learners}"
         )
 
@@ -306,17 +307,19 @@ def _check_sizes(
             f"--learning-starts is {learn.learning_starts:,}, and the replay buffer keeps {replay.buffer_size:,} "
             "transitions: take a larger --buffer-size, or start earlier"
         )
-    # An episode's last observation takes the room of a transition, so that as few as half may be stored.
+    # An episode's last observation takes a row, too, so that only half the rows may be transitions.
     sure = width * (math.ceil(size / width) // 2)
     if learn.batch_size > sure:
         raise UsageError(
-            f"--batch-size is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} transitions{each} of {width} "
+            f"--batch-size is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} "
+            f"transitions{each} of {width} "
             f"envs is sure to hold {sure:,} only, should episodes be short: take a larger --buffer-size, or a "
             "smaller batch"
         )
     if starts < learn.batch_size:
         raise UsageError(
-            f"--batch-size is {learn.batch_size:,}, and learning starts after {learn.learning_starts:,} steps{each}, when less "
+            f"--batch-size is {learn.batch_size:,}, and learning starts after "
+            f"{learn.learning_starts:,} steps{each}, when less "
             "is stored: raise --learning-starts, or take a smaller batch"
         )
     share = math.ceil(size / width)
@@ -328,12 +331,12 @@ def _check_sizes(
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A configuration as plain JSON values."""
+    """Returns a configuration as plain JSON values."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def from_dict(values: dict[str, Any]) -> TrainConfig:
-    """The configuration that `to_dict` wrote. CheckpointError where a field is unknown or missing."""
+    """Rebuilds the configuration from `to_dict`. CheckpointError where a field is unknown or missing."""
     values = dict(values)
     algorithm = values.get("algorithm")
     if algorithm not in ALGORITHMS:
@@ -368,11 +371,11 @@ def _build(cls: type[Any], values: Any) -> Any:
         )
     built = {}
     for name, value in values.items():
-        # Of `X | None`, X.
+        # For `X | None`, take X.
         hint = next((h for h in typing.get_args(hints[name]) if dataclasses.is_dataclass(h)), hints[name])
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
             built[name] = _build(hint, value)
-        else:  # JSON has lists only; every sequence here is a tuple
+        else:  # JSON has only lists; every sequence in the configuration is a tuple
             built[name] = tuple(value) if isinstance(value, list) else value
     return cls(**built)
 

@@ -1,4 +1,4 @@
-"""Settings that are allowed, but hardly meant."""
+"""Warnings about settings that are allowed, but probably not intended."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from veldt.config.train_config import TrainConfig
 from veldt.runtime.cores import allowed_cores
 from veldt.setting_metadata import flag
 
-# What comes of more of them than cores, by the setting that says how many.
+# The effect of more processes than cores, by setting.
 _MORE_THAN_CORES = {
     "actors": "actors take turns on them, which costs little with small environments and helps nothing",
     "learners": "learners take turns on them, which helps nothing but to see how so many learn",
     "parameter_shards": "each is a process, and the learners' gradients wait for all of them",
 }
-_MANY_UPDATES = 8  # for each step: one is much already (Young & Tian 2019)
+_MANY_UPDATES = 8  # for each step; one is already many (Young & Tian 2019)
 
 
 def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
-    """A sentence about each, with what to do; `given` are the names of settings that the user has given."""
+    """Returns a sentence for each warning, with what to do; `given` are the settings that the user has given."""
     cores, threads, warnings = len(allowed_cores()), config.run.threads, []
     if threads > cores:
         warnings.append(
@@ -35,7 +35,7 @@ def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster:
         )
     for name, why in _MORE_THAN_CORES.items():
         count = getattr(config.roles, name, 0)
-        # Of learners only those are doubted that also act.
+        # A warning about learners is only for those that also act.
         if name not in given or count <= cores or on_cluster or (name == "learners" and not config.in_phases):
             continue
         warnings.append(f"{flag(name)} is {count:,}, and {cores} cores may be used: {why}")
@@ -48,7 +48,8 @@ def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster:
     if isinstance(learn, OffPolicyConfig) and learn.training_intensity > _MANY_UPDATES * learn.batch_size:
         updates = learn.training_intensity / learn.batch_size
         warnings.append(
-            f"--training-intensity is {learn.training_intensity:g}, and --batch-size {learn.batch_size:,}: acting waits for "
+            f"--training-intensity is {learn.training_intensity:g}, and --batch-size "
+            f"{learn.batch_size:,}: acting waits for "
             f"{updates:,.0f} updates for every step; lower it, or take a larger batch"
         )
     return warnings

@@ -1,1 +1,1 @@
-"""Envs behind one interface: in this process, in worker processes, native Atari."""
+"""Envs behind one interface: in the calling process, in worker processes, and native Atari."""

@@ -1,4 +1,4 @@
-"""Back into the middle of an episode, which is its seed and its actions."""
+"""Puts an env back into the middle of an episode by replaying the episode's seed and actions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from veldt.envs.env import StepEnv
 
-# Of (env, row): the actions of the episode that is unfinished there, or None if they are not known.
+# (env, row) -> the actions of the episode that is unfinished at that row, or None if they are not known.
 ActionsUntil = Callable[[int, int], np.ndarray | None]
 
 
@@ -18,8 +18,8 @@ ActionsUntil = Callable[[int, int], np.ndarray | None]
 class Unfinished:
     """How to put one env back into the middle of its episode.
 
-    By the emulator's `state` where there is one, else by playing `actions` ([age, ...], as stored) after a reset. With
-    neither it begins a new episode.
+    Restores the emulator's `state` if given, else plays `actions` ([age, ...], as stored) after a reset. With neither,
+    the env begins a new episode.
     """
 
     state: bytes | None = None
@@ -28,7 +28,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class ActionPrefix:
-    """What was played of an episode before the first row: random actions [age, ...], as stored, and their score."""
+    """The random actions [age, ...] (as stored) that an episode played before its first row, and their total reward."""
 
     actions: np.ndarray
     score: float
@@ -37,7 +37,7 @@ class ActionPrefix:
 def replay(
     env: StepEnv, seed: int, actions: Iterable[Any], observation: list[np.ndarray], index: int
 ) -> str | None:
-    """Plays an unfinished episode again. None if it ends with `observation[field][index]`, else what is different."""
+    """Replays an unfinished episode. Returns None if it ends with `observation[field][index]`, else the difference."""
     rows = [np.empty_like(row) for row in observation]
     env.reset(seed, rows, index)
     for step, action in enumerate(actions):

@@ -1,4 +1,4 @@
-"""Which backend, how many processes, how many groups: measured on this machine, and said."""
+"""Chooses the backend, the number of processes and the number of groups by measuring on this machine."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from veldt.runtime.watchdog import within
 _PROBE_SECONDS, _CHUNKS = 0.04, 5
 _SPIN_S = 50e-6
 _MAKE_DEADLINE = 120.0  # seconds
-# A hand-over must cost less than a tenth of what a process does between two of them.
+# Worker processes pay off if a process steps for at least this many times the duration of one hand-over.
 _WORTH = 10.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How simulation is arranged; `reason` is one sentence for the user."""
+    """Where and how the envs run; `reason` is one sentence for the user."""
 
     backend: Literal["in-process", "workers"]
     processes: int
@@ -43,7 +43,7 @@ class Plan:
     reason: str
 
     def resolve(self, config: EnvConfig) -> EnvConfig:
-        """The configuration with what was chosen written in place of `auto`."""
+        """Returns the configuration with each `auto` replaced by the choice made."""
         return dataclasses.replace(
             config,
             env_backend=self.backend,
@@ -53,7 +53,7 @@ class Plan:
 
 
 def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
-    """The schema of the environment, from one instance of it. EnvError if it cannot be made."""
+    """Returns the spec of the environment, read from one instance. EnvError if the instance cannot be made."""
     name = f"environment {source.name}"
     with (
         as_error(EnvError, f"{name} could not be made"),
@@ -66,9 +66,9 @@ def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
 
 
 def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
-    """Seconds that one env takes for a step with random actions, resets included.
+    """Returns the seconds that one env takes per step with random actions, resets included.
 
-    EnvError if it fails, or if a reset or a step takes longer than `timeout` seconds.
+    EnvError if the env fails, or if a reset or a step takes longer than `timeout` seconds.
     """
     name, when = f"environment {source.name}", "when its speed was measured with random actions"
     what = f"{name} failed {when}"
@@ -108,12 +108,12 @@ def _time_step(env: StepEnv, record: Record) -> float:
         return elapsed / steps
 
     reset()
-    # The quickest of several: on a machine that others use too, the rest measures the others.
+    # The minimum of several runs: on a shared machine, the slower ones measure the other processes.
     return min(chunk() for _ in range(_CHUNKS))
 
 
 def time_hand_over(repeats: int = 100) -> float:
-    """Seconds for a message to another process and back, which is what one step in a worker costs besides itself."""
+    """Returns the seconds of a message to another process and back: the overhead of one step in a worker."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as echo:
         assert echo.stdin is not None and echo.stdout is not None
         seconds = []
@@ -129,7 +129,7 @@ def time_hand_over(repeats: int = 100) -> float:
 
 @contextlib.contextmanager
 def _on_different_cores(pid: int) -> Iterator[None]:
-    """This process on one core and `pid` on another: sharing one, they would hand over much faster than workers do."""
+    """Pins this process to one core and `pid` to another: on one shared core, hand-overs would be much faster."""
     cores = allowed_cores()
     if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
         yield
@@ -143,7 +143,7 @@ def _on_different_cores(pid: int) -> Iterator[None]:
 
 
 def plan(source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, units: int = 1) -> Plan:
-    """Chooses what `config` leaves open, for one of `units` that share the cores. `accelerators` get a core each."""
+    """Chooses what `config` leaves open, for one of `units` that share the cores. Each accelerator takes one core."""
     if config.env_backend == "atari" and not source.is_atari:
         raise UsageError(
             f"--env-backend atari is for Atari games, and {source.name} is none: use auto, in-process or workers"
@@ -169,7 +169,7 @@ def plan(source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators:
 def _worth_processes(
     source: EnvSource, config: EnvConfig, atari: AtariConfig, cores: int
 ) -> tuple[bool, str]:
-    """Whether steps take so much longer than a hand-over that processes pay, and why."""
+    """Returns whether a step takes so much longer than a hand-over that processes pay off, and the reason."""
     try:
         step, hand_over = time_step(source, atari, config.env_timeout), time_hand_over()
     except EnvError as error:
@@ -193,12 +193,12 @@ def make_vector_envs(
     stacks: bool = False,
     actions_until: ActionsUntil = lambda b, t: None,
 ) -> VectorEnvs:
-    """The envs of a plan, with a trajectory slot of `steps` rows.
+    """Makes the envs of a plan, with a trajectory slot of `steps` rows.
 
     `stacks` as in `Trajectory`; `actions_until` as in `WorkerEnvs`.
     """
     if plan.backend == "in-process":
-        trajectory = Trajectory(spec, steps, settings.simulation.num_envs, None, stacks)
+        trajectory = Trajectory(spec, steps, settings.envs.num_envs, None, stacks)
         return InProcessEnvs(settings, trajectory, plan.groups)
     from veldt.envs.workers import WorkerEnvs
 

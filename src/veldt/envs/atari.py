@@ -1,9 +1,9 @@
 """Native Atari: the Arcade Learning Environment stepped directly, without wrappers.
 
-Four emulated frames a step, the maximum of the last two screens, single frames (stacks are made at use), raw rewards,
-life loss as a signal and not as a reset. Each episode starts from the emulator's state after its own reset, restored
-(30 µs, where a reset takes 4 ms), then a random number of no-ops and FIRE where the game waits for it. Every random
-draw comes from the episode's seed, so an episode is its seed and its actions.
+A step is four emulated frames; the frame is the maximum of the last two screens. Single frames are stored (stacks are
+made at use), rewards are raw, and the loss of a life is a flag and not a reset. Each episode restores the emulator's
+state after its own reset (30 µs, where a reset takes 4 ms), then plays a random number of no-ops, and FIRE if the game
+waits for it. Every random draw comes from the episode's seed, so an episode is determined by its seed and its actions.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ class NativeAtari:
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self._ale = ale = ALEInterface()
         ale.setInt("random_seed", 0)
-        ale.setFloat("repeat_action_probability", 0.0)  # stickiness is drawn here, from the episode's seed
+        ale.setFloat(
+            "repeat_action_probability", 0.0
+        )  # sticky actions are drawn here, from the episode's seed
         ale.loadROM(rom_path(env))
         ale.reset_game()
         self._start = ale.cloneState()
         self._actions = ale.getLegalActionSet() if config.full_action_space else ale.getMinimalActionSet()
-        # As in OpenAI's baselines: a game whose second minimal action is FIRE waits for it.
+        # As in OpenAI Baselines: a game whose second minimal action is FIRE waits for it.
         self._fires = ale.getMinimalActionSet()[1:2] == [AleAction.FIRE]
         screen, frame = ale.getScreenDims(), tuple(int(n) for n in config.preprocessing.split("x"))
         self._frames = FrameMaker(tuple(screen), (frame[0], frame[1]), ale.getScreenGrayscale)
@@ -56,7 +58,7 @@ class NativeAtari:
         ale.restoreState(self._start)
         self._seed, self._steps, self._frame, self._previous = seed, 0, 0, 0
         rng = np.random.Generator(np.random.Philox(seed))
-        # At least one frame: the restored state has no picture of its own.
+        # At least one frame: a restored state has no screen yet.
         for _ in range(1 + int(rng.integers(0, max(self._config.no_ops, 1)))):
             ale.act(AleAction.NOOP)
         if self._fires:
@@ -76,7 +78,7 @@ class NativeAtari:
         if self._config.sticky_actions:
             reward, last = self._sticky_frames(action, skip)
         else:
-            # An act after the game is over does nothing and rewards 0: no need to look between frames.
+            # An action after the end of the game does nothing and has reward 0: no check between frames is needed.
             reward, last = 0, wanted
             for _ in range(skip - 1):
                 reward += ale.act(wanted)
@@ -84,7 +86,7 @@ class NativeAtari:
             ale.getScreen(frames.screens[0])
             frames.take(0)
         reward += ale.act(last)
-        # A step of one frame shows that one: a restored emulator has no picture of the frame before.
+        # With one frame per step, both screens are that frame: a restored emulator has no earlier screen.
         for which in (0, 1) if skip == 1 else (1,):
             ale.getScreen(frames.screens[which])
             frames.take(which)
@@ -97,7 +99,7 @@ class NativeAtari:
         return float(reward), terminated, truncated, lives < before and not terminated
 
     def _sticky_frames(self, action: int, skip: int) -> tuple[int, AleAction]:
-        """The first `skip - 1` frames with sticky actions; also the action of the last frame."""
+        """Plays the first `skip - 1` frames with sticky actions; also returns the action of the last frame."""
         reward, current = 0, self._previous
         for frame in range(skip):
             if self._draw(self._frame + frame) >= self._config.sticky_actions:
@@ -108,7 +110,7 @@ class NativeAtari:
         return reward, self._actions[current]
 
     def _draw(self, frame: int) -> float:
-        """The uniform draw of one frame of this episode, a function of (seed, frame)."""
+        """Returns the uniform draw of one frame of this episode, a function of (seed, frame)."""
         block = frame // _DRAWS
         if self._draws_of != (self._seed, block):
             rng = np.random.Generator(np.random.Philox(key=self._seed, counter=(block + 1) << 64))
@@ -136,7 +138,7 @@ class NativeAtari:
 
 
 def rom_path(env: str) -> Path:
-    """Where ale-py keeps the game of ALE/Breakout-v5; UsageError for a game it does not have."""
+    """Returns the path of the ROM that ale-py has for ALE/Breakout-v5; UsageError for a game that it does not have."""
     name = re.sub(r"-v\d+$", "", env.removeprefix("ALE/"))
     rom = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     known = roms.get_all_rom_ids()

@@ -1,11 +1,11 @@
-"""From the emulator's screens to the network's frames, touching only what changed.
+"""Turns the emulator's screens into the network's frames, recomputing only the rows that changed.
 
-An Atari screen changes in a few rows from one step to the next, so the two raw screens of a step are compared with
-those of the step before (20 words a row), and only output rows that depend on a changed row are computed again. The
-result is exactly that of computing everything; it takes a few microseconds instead of thirty.
+An Atari screen changes in a few rows from one step to the next. The two raw screens of a step are compared with those
+of the previous step (20 words per row), and only output rows that depend on a changed row are computed again. The
+result equals a full computation; it takes a few microseconds instead of thirty.
 
-Screens are taken as palette indices (1 µs) and not in grey (9 µs). The emulator does not publish its palette, so the
-grey of each index is learned from the emulator's own grey screen the first time the index is seen, before it is used.
+Screens are read as palette indices (1 µs) and not in grey (9 µs). The emulator does not publish its palette, so the
+grey value of each index is read from the emulator's own grey screen when the index first appears.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 @numba.njit(nogil=True, cache=True)
 def mark_changed(screen, words, last_words, known, all_rows, changed):  # type: ignore[no-untyped-def]
-    """Marks the rows of `screen` (uint8 [H, 160]; `words` is the same as uint64 [H, 20]) that differ from the last.
+    """Marks the rows of `screen` (uint8 [H, 160]; `words` is the same as uint64 [H, 20]) that differ from `last_words`.
 
-    Remembers them, and returns whether a changed row holds a palette index that is not `known` (bool [256]).
+    Copies them to `last_words`. Returns whether a changed row holds a palette index that is not `known` (bool [256]).
     """
     unknown = False
     for y in range(words.shape[0]):
@@ -38,7 +38,7 @@ def mark_changed(screen, words, last_words, known, all_rows, changed):  # type: 
 
 @numba.njit(nogil=True, cache=True)
 def halve(first, second, changed, grey, image):  # type: ignore[no-untyped-def]
-    """104x80: crop one row above and below, maximum of two screens in grey, mean of each 2x2 block."""
+    """104x80: crops one row above and below, takes the maximum of two grey screens, then the mean of each 2x2 block."""
     for y in range(image.shape[0]):
         top = 2 * y + 1
         if changed[top] or changed[top + 1]:
@@ -52,7 +52,7 @@ def halve(first, second, changed, grey, image):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def resize_area(first, second, changed, grey, narrow, image):  # type: ignore[no-untyped-def]
-    """Any size: maximum of two screens in grey, each output pixel the mean of the area it covers.
+    """Any size: takes the maximum of two grey screens; each output pixel is the mean of the area it covers.
 
     `narrow` float32 [H, width] keeps the horizontally resized screen between steps.
     """
@@ -87,7 +87,7 @@ class FrameMaker:
     Args:
         screen: (height, width) of the emulator's screen; most games have 210 x 160, a few are taller.
         frame: (height, width) of the frame.
-        grey_screen: writes the emulator's present screen in grey into a uint8 array of the screen's shape.
+            grey_screen: writes the emulator's current screen in grey into a uint8 array of the screen's shape.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class FrameMaker:
         self._compute_all = True
 
     def forget(self) -> None:
-        """The next frame is computed in full: the screens before it belong to another place in the game."""
+        """Makes the next frame a full computation, because the previous screens belong to another emulator state."""
         self._compute_all = True
 
     def take(self, which: int) -> None:
-        """Notes the screen that the emulator has just written into `screens[which]` (0, then 1)."""
+        """Processes the screen that the emulator has just written into `screens[which]` (0, then 1)."""
         screen = self.screens[which]
         if which == 0:
             self._changed[:] = self._compute_all
@@ -122,7 +122,7 @@ class FrameMaker:
             self._known[screen.ravel()] = True
 
     def frame(self) -> np.ndarray:
-        """The frame of the two screens taken, uint8 of the frame's shape; the array is reused by the next call."""
+        """Returns the frame of the last two screens, uint8; the next call overwrites the array."""
         first, second = self.screens
         if self._halves:
             halve(first, second, self._changed, self._grey, self._image)

@@ -1,4 +1,4 @@
-"""One env: a game that can be reset with a seed, stepped, and written into a row."""
+"""The interface of one env: reset with a seed, step, and write the observation into a row."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ from veldt.errors import UsageError, contained
 
 @dataclass(frozen=True)
 class StepperSettings:
-    """All that a stepper needs besides its slot; sent to worker processes.
+    """All settings of a stepper besides its slot; sent to worker processes.
 
-    `first` is the number in the run of the first of its envs, which have numbers of their own beside others'.
-    `seeds` are those of each env's first episodes, where they are given and do not follow from `run_seed`.
+    `first` is the index in the run of this process's first env; env indices elsewhere in this package are local.
+    `seeds` are the given seeds of each env's first episodes; later seeds derive from `run_seed`.
     """
 
     source: EnvSource
     run_seed: int
-    simulation: EnvConfig
+    envs: EnvConfig
     atari: AtariConfig
     first: int = 0
     seeds: tuple[tuple[int, ...], ...] = ()
 
     def seed(self, b: int, episode: int) -> int:
-        """The seed with which env `b` resets its `episode`-th episode."""
+        """Returns the seed with which env `b` resets its `episode`-th episode."""
         given = self.seeds[b] if self.seeds else ()
         return given[episode] if episode < len(given) else episode_seed(self.run_seed, b, episode)
 
 
 class StepEnv(Protocol):
-    """What the stepper drives. `rows[field][index]` is where the observation is written."""
+    """The interface that the stepper drives. The observation is written to `rows[field][index]`."""
 
     spec: EnvSpec
 
     def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
-        """Begins the episode that `seed` names."""
+        """Begins the episode of `seed`."""
 
     def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
-        """One step with a stored action: (raw reward, terminated, truncated, life lost)."""
+        """Steps once with a stored action. Returns (raw reward, terminated, truncated, life lost)."""
 
     def save(self) -> bytes | None:
-        """The state in the middle of an episode, or None if it is rebuilt by replaying the actions."""
+        """Returns the state in the middle of an episode, or None if it is rebuilt by replaying the actions."""
 
     def restore(self, state: bytes) -> None:
-        """Continues from what `save` returned, in any process."""
+        """Continues from a state that `save` returned, in any process."""
 
     def render(self) -> np.ndarray:
-        """The present picture, uint8 [H, W, 3]; needs `make_env(render=True)`."""
+        """Returns the current picture, uint8 [H, W, 3]; needs `make_env(render=True)`."""
 
     def action_names(self) -> list[str]:
-        """Of discrete actions, NOOP or UPRIGHTFIRE; empty where they have none."""
+        """Returns the names of discrete actions, such as NOOP or UPRIGHTFIRE; empty if the env has no names."""
 
     def close(self) -> None: ...
 
 
 class GymnasiumStepEnv:
-    """Any Gymnasium environment. What it raises is an Exception by the time that others see it (see `contained`)."""
+    """Any Gymnasium environment. Whatever it raises reaches callers as an Exception (see `contained`)."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env = env
@@ -129,7 +129,7 @@ def _count_message(call: str, got: Any, expected: int) -> str:
 
 
 def make_step_env(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> StepEnv:
-    """The native env for an Atari game, the Gymnasium one for everything else."""
+    """Makes the native env for an Atari game, else the Gymnasium env."""
     if source.is_atari:
         from veldt.envs.atari import NativeAtari
 

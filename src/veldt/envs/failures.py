@@ -1,35 +1,35 @@
-"""What is said of an env that fails, and when restarting it is no longer worth it."""
+"""Error messages about failed envs, and the limit after which a failing env is no longer restarted."""
 
 from __future__ import annotations
 
 from veldt.envs.env import StepperSettings
 from veldt.errors import EnvError
 
-_MOST = 10
+_MAX_FAILURES = 10
 
 
 def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> EnvError:
-    """The error that says of which environment, env and seed this is true."""
+    """Returns the error with the names of the environment and env, and the seed."""
     seed = settings.seed(b, episode)
     message = f"environment {settings.source.name}, env {settings.first + b} (seed {seed}) {what}"
     return EnvError(message, env=b, seed=seed, details=details)
 
 
 def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> EnvError:
-    """The error of an env that makes no progress in this episode."""
-    seconds = f"{settings.simulation.env_timeout:g} s (--env-timeout)"
+    """Returns the error of an env that makes no progress in this episode."""
+    seconds = f"{settings.envs.env_timeout:g} s (--env-timeout)"
     return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)
 
 
 class Patience:
-    """Ends a run whose environment fails in the first step of every episode: it would be restarted for ever."""
+    """Stops the restarts of an env that fails in the first step of every episode."""
 
     def __init__(self) -> None:
-        self._failed: dict[int, tuple[int, int]] = {}  # by env: the last episode that failed so, and how many
+        self._failed: dict[int, tuple[int, int]] = {}  # env -> (last episode that failed, failures in a row)
 
     def is_over(self, b: int, episode: int, age: int) -> bool:
-        """Takes a failure of env `b`, `age` steps into an episode. True at the tenth in a row without a step."""
+        """Records a failure of env `b` at step `age` of an episode. True at the tenth in a row without a step."""
         last, count = self._failed.get(b, (-1, 0))
         count = count + 1 if age == 0 and episode - last <= 1 else 1
         self._failed[b] = episode, count
-        return count >= _MOST
+        return count >= _MAX_FAILURES

@@ -17,48 +17,48 @@ from veldt.runtime.watchdog import Watchdog
 
 
 class VectorEnvs(Protocol):
-    """All envs of a sampler: groups of them are stepped through the rows of a trajectory slot.
+    """All envs of a sampler. Groups of envs are stepped through the rows of a trajectory slot.
 
-    `groups` are the slices of envs that step together. `step` only begins a step; `wait` returns when it is
-    done. Errors of environments are raised by `wait` (and by the rarer calls) as EnvError.
+    `groups` are the slices of envs that step together. `step` only begins a step; `wait` returns when it is done.
+    `wait` (and the rarer calls) raise the errors of environments as EnvError.
     """
 
     trajectory: Trajectory
     groups: list[slice]
 
     def start(self) -> dict[int, ActionPrefix]:
-        """Begins everywhere; the random actions already played, by env (see `Stepper.start`)."""
+        """Begins the first episodes. Returns by env the random actions already played (see `Stepper.start`)."""
 
     def step(self, group: int, t: int) -> None:
         """Begins step `t` of a group: from row t and its actions to row t + 1."""
 
     def wait(self, group: int, t: int) -> None:
-        """Returns when row t + 1 of a group is there. EnvError if an environment failed."""
+        """Returns when row t + 1 of a group is complete. EnvError if an environment failed."""
 
     def reset_ended(self) -> None:
-        """Begins the resets of the envs that were left out (wait-reset); `finish_resets` ends them."""
+        """Begins the resets of the masked envs (wait-reset); `finish_resets` waits for them."""
 
     def carry_over(self) -> None:
-        """Makes the trajectory's last row the first: the next rollout begins where this one ended."""
+        """Copies the trajectory's last row to the first: the next rollout begins where this one ended."""
 
     def finish_resets(self) -> None:
-        """Waits for `reset_ended`, and puts the first observations into the first row."""
+        """Waits for `reset_ended`, and copies the first observations into the first row."""
 
     def save(self) -> dict[int, bytes]:
-        """Saved states by env; those without one are rebuilt from their actions."""
+        """Returns the saved states by env; envs without a state are rebuilt from their actions."""
 
     def rebuild(self, unfinished: Mapping[int, Unfinished]) -> list[str]:
-        """Puts all envs back to where the slot's first row has them; returns what could not be continued."""
+        """Puts all envs back to the slot's first row. Returns notes about episodes that could not be continued."""
 
     def notes(self) -> list[str]:
-        """Sentences about restarts since the last call."""
+        """Returns sentences about restarts since the last call."""
 
     def close(self) -> None:
-        """Ends all envs, and the processes they ran in."""
+        """Closes all envs and ends their processes."""
 
 
 class InProcessEnvs:
-    """See `VectorEnvs`. Everything happens in `step`."""
+    """See `VectorEnvs`. All work is done in `step`."""
 
     def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
         self.trajectory = trajectory
@@ -71,11 +71,11 @@ class InProcessEnvs:
         )
         self._progress, self._busy = self._record.progress, self._record.busy
         self._watchdog = Watchdog(
-            settings.simulation.env_timeout,
+            settings.envs.env_timeout,
             self._progress.tobytes,
             lambda: str(hung(settings, *self._progress[:2].tolist())),
             " (--env-timeout)",
-            is_final=settings.simulation.on_env_error == "stop",
+            is_final=settings.envs.on_env_error == "stop",
         )
         try:
             with self._watched():
@@ -95,7 +95,7 @@ class InProcessEnvs:
             return {b: prefix for stepper in self._steppers for b, prefix in stepper.start().items()}
 
     def step(self, group: int, t: int) -> None:
-        # Not by a context manager: that would be a tenth of a small step's time.
+        # Not a context manager: it would take a tenth of a small step's time.
         self._watchdog.watching, self._busy[0] = True, 1
         try:
             self._steppers[group].step(t)
@@ -143,6 +143,6 @@ class InProcessEnvs:
 
 
 def split(count: int, parts: int) -> list[slice]:
-    """`count` things in `parts` contiguous slices, as equal as can be."""
+    """Splits `count` things into `parts` contiguous slices of nearly equal size."""
     edges = [count * i // parts for i in range(parts + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(edges)]

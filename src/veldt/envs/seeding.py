@@ -1,15 +1,14 @@
 """Every random number of a run, as a pure function of (run seed, env, episode or step).
 
-Nothing here has state. An env's seeds and its action noise depend on which env it is and where in its own
-history it stands, never on the process or batch it happens to share; so neither the number of workers, nor the
-grouping, nor a restart in the middle can change them.
+Nothing here has state. An env's seeds and action noise depend on its index and its own step count, never on the
+process or batch that it shares. So the number of workers, the grouping and restarts do not change them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# Streams keep draws for different purposes independent of each other.
+# Streams keep the draws for different purposes independent of each other.
 EPISODE, DECORRELATION, ACTION, SHUFFLE, NETWORK, EVALUATION, REPLAY, ACTOR = range(8)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -17,24 +16,24 @@ _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def derive_seed(run_seed: int, stream: int, *index: int) -> int:
-    """A 31-bit seed for (run seed, stream, index...), for libraries that take an int."""
+    """Returns a 31-bit seed for (run seed, stream, index...), for libraries that take an int."""
     return int(np.random.SeedSequence([run_seed, stream, *index]).generate_state(1)[0] >> 1)
 
 
 def episode_seed(run_seed: int, env: int, episode: int, stream: int = EPISODE) -> int:
-    """The seed with which `env` resets its `episode`-th episode."""
+    """Returns the seed with which `env` resets its `episode`-th episode."""
     return derive_seed(run_seed, stream, env, episode)
 
 
 def _mix(bits: np.ndarray) -> np.ndarray:
-    # The finaliser of SplitMix64 (Steele, Lea & Flood 2014): every input bit moves every output bit.
+    # The finaliser of SplitMix64 (Steele, Lea & Flood 2014): every input bit affects every output bit.
     bits = (bits ^ (bits >> np.uint64(30))) * _MIX_1
     bits = (bits ^ (bits >> np.uint64(27))) * _MIX_2
     return bits ^ (bits >> np.uint64(31))
 
 
 def uniform(run_seed: int, stream: int, env: np.ndarray, step: np.ndarray, count: int) -> np.ndarray:
-    """Uniform noise in the open interval (0, 1) by env and step.
+    """Returns uniform noise in the open interval (0, 1) by env and step.
 
     Args:
         env: int [B], indices of envs.
@@ -42,7 +41,7 @@ def uniform(run_seed: int, stream: int, env: np.ndarray, step: np.ndarray, count
         count: numbers per step.
 
     Returns:
-        float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, env[b], step[t], k) alone.
+            float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, env[b], step[t], k) alone.
     """
     with np.errstate(over="ignore"):
         key = _mix(np.array((run_seed * 8 + stream) % 2**64, np.uint64) + _GOLDEN)

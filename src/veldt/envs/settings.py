@@ -1,4 +1,4 @@
-"""Settings of simulation: how many envs, where they run, and what is done at resets and failures."""
+"""Env settings: the number of envs, where they run, and the handling of resets and failures."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class AtariConfig:
     preprocessing: Literal["104x80", "84x84"] = "104x80"
     """Frames: 104x80 crops one row above and below and averages 2x2; 84x84 resizes by area."""
     frame_skip: Annotated[int, Unit("frames/step")] = 4
-    """Emulator frames for each agent step; the observation is the maximum of the last two (with 1, the only one)."""
+    """Emulator frames per agent step; the observation is the maximum of the last two (with 1, the only one)."""
     frame_stack: Annotated[int, Unit("frames")] = 4
-    """Frames the network sees at once."""
+    """Number of frames that the network sees at once."""
     no_ops: Annotated[int, Unit("frames")] = 30
-    """At each reset, a random number of no-ops up to this many."""
+    """Each reset plays a random number of no-ops, up to this many."""
     sticky_actions: Annotated[float, Unit("probability")] = 0.0
     """Probability, at each frame, of repeating the previous action instead (0.25 in ALE's v5 protocol)."""
     full_action_space: bool = False
     """All 18 actions instead of the game's minimal set."""
     max_episode_steps: Annotated[int, Unit("steps")] = 27_000
-    """Games are truncated (with bootstrap) after this many steps: 27,000 steps are 108,000 frames."""
+    """Episodes are truncated (with bootstrap) after this many steps: 27,000 steps are 108,000 frames."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -41,22 +41,22 @@ class AtariConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvConfig:
-    """How the environment is simulated."""
+    """How many envs run, where, and what happens at resets and failures."""
 
     env_backend: Literal["auto", "in-process", "workers", "atari"] = "auto"
-    """Where envs run; auto measures this environment on this machine and says what it chose."""
+    """Where envs run; auto measures this environment on this machine and reports its choice."""
     num_envs: Annotated[int, Unit("envs")] = 16
-    """How many envs step together (the batch's width)."""
+    """Number of envs that step together (the batch dimension)."""
     processes: Annotated[int, Unit("processes")] = 0
-    """Env processes; 0 chooses by the cores that may be used. Not with --env-backend in-process."""
+    """Env processes; 0 chooses by the number of usable cores. Not with --env-backend in-process."""
     alternate: Literal["auto", "on", "off"] = "auto"
-    """Two alternating groups, so that one steps while the other awaits its actions."""
+    """Two alternating groups: one steps while the other waits for its actions."""
     resets: Literal["mid-batch", "wait"] = "mid-batch"
-    """When finished games are reset: at once, or in the optimisation pause (left out, masked, until then)."""
+    """When finished episodes are reset: at once, or in the optimisation pause (masked until then)."""
     random_start_steps: Annotated[int, Unit("steps")] = 0
     """At the start, each env plays a random number of random steps, up to this many."""
     on_env_error: Literal["stop", "restart"] = "stop"
-    """What a failing environment does to the run: end it with its traceback, or restart that env."""
+    """What happens when an environment fails: the run ends with the traceback, or that env is restarted."""
     env_timeout: Annotated[float, Unit("seconds")] = 60.0
     """A step or reset that takes longer counts as hung."""
 
@@ -76,6 +76,6 @@ class EnvConfig:
         if self.env_timeout <= 0:
             raise UsageError(f"--env-timeout is {self.env_timeout}: it must be more than 0 seconds")
         if self.random_start_steps < 0:
-            raise UsageError(f"--random_start_steps is {self.random_start_steps}: it must be 0 or more")
+            raise UsageError(f"--random-start-steps is {self.random_start_steps}: it must be 0 or more")
         if self.alternate == "on" and self.num_envs < 2:
             raise UsageError("--alternate on needs at least 2 envs, to form two groups")

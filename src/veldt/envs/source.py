@@ -1,4 +1,4 @@
-"""Where an environment comes from: a Gymnasium id, `module:function`, or a callable."""
+"""Makes an environment from a Gymnasium id, `module:function`, or a callable."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _RENDERS = (
 class EnvSource:
     """How to make the environment, in any process.
 
-    `name` is what is shown and written into the run; `recipe` (cloudpickled, only ever sent to this run's own child
-    processes, never stored) makes it where the name alone does not: a callable, or an id registered by the user's own
-    script. The factory travels; environments never do.
+    `name` is shown to the user and written into the run. `recipe` (cloudpickled, only ever sent to this run's own child
+    processes, never stored) makes the environment where the name alone cannot: for a callable, or an id registered by
+    the user's own script. Processes receive the factory, never an environment.
     """
 
     name: str
@@ -42,10 +42,10 @@ class EnvSource:
         return self.name.startswith(ATARI_PREFIX)
 
     def make(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
-        """A new environment; with `render`, one whose `render()` gives pictures, uint8 [H, W, 3].
+        """Returns a new environment; with `render`, one whose `render()` returns pictures, uint8 [H, W, 3].
 
         Raises:
-            UsageError: it cannot be made, or not so that it renders. Errors of the user's own factory pass through.
+            UsageError: it cannot be made, or cannot render. Errors of the user's own factory pass through.
         """
         try:
             env = self._make(render)
@@ -75,17 +75,17 @@ class EnvSource:
         made = cloudpickle.loads(self.recipe) if self.recipe else load_function(self.name, "environment")
         if isinstance(made, gymnasium.envs.registration.EnvSpec):
             return _gymnasium_make(made, {**self.kwargs, **rendering})
-        # A factory that has no such parameter may have decided by itself to render.
+        # A factory without this parameter may render by its own choice.
         return made(**self.kwargs, **(rendering if _takes(made, rendering) else {}))
 
 
 def resolve(
     env: str | Callable[..., gymnasium.Env[Any, Any]], kwargs: Mapping[str, Any] | None = None
 ) -> EnvSource:
-    """The source that `env` names, with the keyword arguments that make it.
+    """Returns the source of `env`, with the keyword arguments that make it.
 
     Raises:
-        UsageError: an id or function is unknown (with a suggestion), or `kwargs` would not be read.
+        UsageError: an id or function is unknown (with a suggestion), or `kwargs` would not be used.
         EnvError: its module failed when it was imported.
     """
     if not isinstance(env, str):
@@ -111,22 +111,22 @@ def _named(env: str, kwargs: Mapping[str, Any] | None) -> EnvSource:
             )
     if ":" in env and not _registered(env):
         function = load_function(env, "environment")
-        # What the running script defines is unknown to child processes: send it to them.
+        # Child processes cannot import what the running script defines: the function is sent to them.
         by_script = env.startswith("__main__:")
         return EnvSource(env, kwargs or {}, cloudpickle.dumps(function) if by_script else None)
     if not _registered(env):
         raise UsageError(_unknown(env))
     spec = gymnasium.spec(env)
-    # As is the specification of an id that the script has registered.
+    # Nor can they import an id that the script has registered: its specification is sent.
     by_script = callable(spec.entry_point) or str(spec.entry_point).startswith("__main__:")
     return EnvSource(env, kwargs or {}, cloudpickle.dumps(_by_value(spec)) if by_script else None)
 
 
 def imported_module(env: str, kwargs: Mapping[str, Any]) -> str | None:
-    """The module that is imported because `env` or its keyword arguments name it; None if they name none.
+    """Returns the module that `env` or its keyword arguments cause to be imported; None if there is none.
 
-    Ids that pass an environment of another library through (Shimmy's `GymV26Environment-v0`) take its name as
-    `env_id`, which may be `module:Id-v0`.
+    Ids that wrap an environment of another library (Shimmy's `GymV26Environment-v0`) take its name as `env_id`, which
+    may be `module:Id-v0`.
     """
     for name in (env, kwargs.get("env_id")):
         if isinstance(name, str) and ":" in name:
@@ -161,18 +161,18 @@ def _register_atari(env: str) -> None:
 
 
 def _refused(error: TypeError, kwargs: Mapping[str, Any]) -> str | None:
-    """The keyword argument that a call has refused, if it was this that went wrong."""
-    said = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-    return said[1] if said and said[1] in kwargs else None
+    """Returns the keyword argument that the call rejected; None if the error has another cause."""
+    refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    return refused[1] if refused and refused[1] in kwargs else None
 
 
 def _takes(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the function has parameters for these keyword arguments, as far as it says."""
+    """Returns whether the function's signature has parameters for these keyword arguments."""
     try:
         inspect.signature(function).bind_partial(**kwargs)
     except TypeError:
         return False
-    except ValueError:  # it does not say, as some written in C do not
+    except ValueError:  # some functions written in C have no signature
         return True
     return True
 
@@ -184,7 +184,7 @@ def _gymnasium_make(
     if name.startswith(ATARI_PREFIX):
         _register_atari(name)
     try:
-        # Gymnasium's own checker costs more than a small environment's step; the stepper checks what it must.
+        # Gymnasium's own checker costs more than a small environment's step; the stepper does the necessary checks.
         return gymnasium.make(env, disable_env_checker=True, **kwargs)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UsageError(f"{name} needs a package that is not installed: {error}") from None
@@ -193,7 +193,7 @@ def _gymnasium_make(
 
 
 def _unknown(env: str) -> str:
-    with contextlib.suppress(UsageError):  # games are suggested where they can be played
+    with contextlib.suppress(UsageError):  # suggest Atari games only if ale-py is installed
         _register_atari(ATARI_PREFIX)
     native = _native_game(env)
     known = (name for name in gymnasium.registry if _native_game(name) in (None, name))
@@ -202,7 +202,7 @@ def _unknown(env: str) -> str:
 
 
 def _native_game(env: str) -> str | None:
-    """The Atari game that `env` names in whichever way was ever used: Pong-v5, PongNoFrameskip-v4, Pong-ram-v0."""
+    """Returns the Atari game of any old or new name of it: Pong-v5, PongNoFrameskip-v4, Pong-ram-v0."""
     game = re.match(r"(?:ALE/)?(\w+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v\d+$", env)
     name = f"{ATARI_PREFIX}{game[1]}-v5" if game else ""
     return name if name in gymnasium.registry else None

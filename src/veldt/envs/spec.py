@@ -1,4 +1,4 @@
-"""What an env takes and gives: arrays with a declared schema, whatever the environment's spaces look like."""
+"""The spec of an env: arrays of observations and actions with a declared shape and dtype, for any space."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from veldt.errors import UsageError
 class ArraySpec:
     """One array of an observation.
 
-    `shape` is what an env writes at each step; with `stack > 1` the network sees the last `stack` of them along a
-    new first axis (single frames are stored, stacks are made when they are used).
+    `shape` is what an env writes at each step. With `stack > 1` the network sees the last `stack` of them along a new
+    first axis (single frames are stored, stacks are made when they are used).
     """
 
     shape: tuple[int, ...]
@@ -35,8 +35,8 @@ class ActionSpec:
     """An action as the policy chooses it.
 
     `kind` is "discrete" (an index), "multi" (one index per dimension) or "box" (real numbers). Stored arrays are int64
-    `[]`, int64 `[D]` and float32 `[D]`; in a box, -1 and 1 stand for the bounds where both are finite, and values
-    outside are clipped when they are handed to the environment.
+    `[]`, int64 `[D]` and float32 `[D]`. In a box, -1 and 1 stand for the bounds where both are finite; values outside
+    are clipped before they go to the environment.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class ActionSpec:
         return "float32" if self.kind == "box" else "int64"
 
     def to_env(self, action: Any) -> Any:
-        """One stored action in the environment's own terms."""
+        """Converts one stored action to the environment's action space."""
         if self.kind == "discrete":
             return int(action) + self.start[0]
         if self.kind == "multi":
@@ -67,7 +67,7 @@ class ActionSpec:
         return np.clip(scaled, self._low, self._high).astype(self.env_dtype).reshape(self.env_shape)
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """`count` uniformly random stored actions, [count, *shape]."""
+        """Returns `count` uniformly random stored actions, [count, *shape]."""
         if self.kind == "box":
             return rng.uniform(-1.0, 1.0, (count, *self.shape)).astype(np.float32)
         return rng.integers(0, self.sizes if self.kind == "multi" else self.sizes[0], (count, *self.shape))
@@ -90,7 +90,7 @@ class ActionSpec:
 
     @cached_property
     def _centre(self) -> np.ndarray:
-        with np.errstate(invalid="ignore"):  # -inf + inf, where it is not taken
+        with np.errstate(invalid="ignore"):  # -inf + inf, where the result is not used
             return np.where(self._bounded, (self._low + self._high) / 2, 0.0)
 
     @cached_property
@@ -100,7 +100,7 @@ class ActionSpec:
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The schema of one environment: `observation` by name (a single "" unless it is a Dict), and `action`."""
+    """The spec of one environment: `observation` by field name (a single "" unless it is a Dict), and `action`."""
 
     observation: Mapping[str, ArraySpec]
     action: ActionSpec
@@ -112,12 +112,12 @@ class EnvSpec:
 
     @property
     def history(self) -> int:
-        """Frames before its own that a row's stack needs, at most."""
+        """Maximum number of earlier frames in a row's stack."""
         return max(field.stack for field in self.observation.values()) - 1
 
 
 def action_spec(space: spaces.Space[Any]) -> ActionSpec:
-    """The schema of an action space; UsageError for one no policy here can act in."""
+    """Returns the spec of an action space; UsageError for a space that is not supported."""
     if isinstance(space, spaces.Discrete):
         return ActionSpec("discrete", sizes=(int(space.n),), start=(int(space.start),))
     if isinstance(space, spaces.MultiDiscrete):
@@ -143,10 +143,10 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
 
 
 class ObservationCodec:
-    """Turns an environment's observations into the arrays of its schema.
+    """Writes an environment's observations into the arrays of its spec.
 
-    Box leaves keep their shape (float64 becomes float32); Discrete, MultiBinary, MultiDiscrete and Tuple leaves are
-    flattened as Gymnasium flattens them (one-hot for Discrete); Dict leaves are named by path, `camera/left`.
+    Box leaves keep their shape (float64 becomes float32). Discrete, MultiBinary, MultiDiscrete and Tuple leaves are
+    flattened as Gymnasium flattens them (one-hot for Discrete). Dict leaves are named by path, `camera/left`.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
@@ -159,7 +159,7 @@ class ObservationCodec:
         self.spec = {name: self._array_spec(leaf) for name, (_, leaf) in self._leaves.items()}
         leaves = list(self._leaves.values())
         path, leaf = leaves[0]
-        # The common case, one Box, is on the critical path of every step of a small environment.
+        # The common case of one Box has a fast path, because every step of a small environment uses it.
         self._plain = len(leaves) == 1 and not path and isinstance(leaf, spaces.Box)
         self._shapes = [spec.shape for spec in self.spec.values()]
 
@@ -196,10 +196,10 @@ class ObservationCodec:
         return ArraySpec(leaf.shape, "uint8" if leaf.dtype == np.uint8 else "float32")
 
     def write(self, observation: Any, rows: list[np.ndarray], index: int) -> None:
-        """Writes one observation to `rows[field][index]`; ValueError where it does not have the declared shape."""
+        """Writes one observation to `rows[field][index]`; ValueError if it does not have the declared shape."""
         if self._plain:
             shape = self._shapes[0]
-            # Asking an array for its shape is three times as fast as asking numpy for it.
+            # `observation.shape` is three times as fast as `np.shape(observation)`.
             if getattr(observation, "shape", None) != shape and np.shape(observation) != shape:
                 raise ValueError(_shape_message("", np.shape(observation), shape))
             try:

@@ -1,7 +1,7 @@
-"""Stacks of frames on the CPU, as `functional.frames` has them, in one pass through memory.
+"""Builds stacks of frames on the CPU in one pass through memory, in the format of `functional.frames`.
 
-Apart, so that numba is loaded only where frames are stacked. `frames` are uint8 [F, H, W], wherever they are kept.
-Which of them make a row's stack is told by int64 [stack], oldest first, -1 for a blank from before the episode's start.
+A module of its own, so that numba is loaded only where frames are stacked. `frames` are uint8 [F, H, W]. Indices
+int64 [stack] select the frames of a row's stack, oldest first; -1 is a blank frame from before the episode's start.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numba
 import numpy as np
 
-_STACKS_PER_THREAD = 32  # about 0.3 ms of work: a thread for less is not worth waking
+_STACKS_PER_THREAD = 32  # about 0.3 ms of work: less is not worth a thread
 
 
 @numba.njit(nogil=True, cache=True)
 def slot_frames(age, row_N, stack):  # type: ignore[no-untyped-def]
-    """The stacks of rows t B + b of a slot whose frames are [stack - 1 + T, B], row t's own at t + stack - 1.
+    """Returns the frame indices, int64 [N, stack], of the stacks of rows t B + b (`row_N` int64 [N]) of a slot.
 
-    `age` is int32 [T, B], `row_N` int64 [N]. Returns int64 [N, stack].
+    The slot's frames are [stack - 1 + T, B], with row t's own frame at t + stack - 1. `age` is int32 [T, B].
     """
     width = age.shape[1]
     frame_NK = np.empty((len(row_N), stack), np.int64)
@@ -32,9 +32,9 @@ def slot_frames(age, row_N, stack):  # type: ignore[no-untyped-def]
 
 
 def write_stacks(frames: np.ndarray, frame_SNK: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
-    """Writes the stacks of `frame_SNK` into `out` uint8 [S, N, H, W, stack]; both it and `frames` in C order.
+    """Writes the stacks of `frame_SNK` into `out` uint8 [S, N, H, W, stack]; both it and `frames` are in C order.
 
-    A row's S stacks are made one after the other: what they have in common is read from memory once.
+    A row's S stacks are made one after the other, so that frames in several of them are read from memory once.
     """
     sets, rows, stack = frame_SNK.shape
     kernel = interleave_four if stack == 4 else interleave
@@ -49,7 +49,7 @@ def write_stacks(frames: np.ndarray, frame_SNK: np.ndarray, out: np.ndarray, thr
 
 @numba.njit(nogil=True, cache=True)
 def interleave(frames, frame_SNK, out, first, end):  # type: ignore[no-untyped-def]
-    """Rows from `first` up to `end`."""
+    """Writes the stacks of rows `first` up to `end`."""
     pixels, stack = frames.shape[1] * frames.shape[2], out.shape[4]
     frame_FP = frames.reshape(-1, pixels)
     blank_P = np.zeros(pixels, np.uint8)
@@ -64,7 +64,7 @@ def interleave(frames, frame_SNK, out, first, end):  # type: ignore[no-untyped-d
 
 @numba.njit(nogil=True, cache=True)
 def interleave_four(frames, frame_SNK, out, first, end):  # type: ignore[no-untyped-def]
-    """The usual stack of 4 in a quarter of the time: the four bytes of a place are written as one word."""
+    """Stacks of 4, the usual case, in a quarter of the time: the four bytes of a pixel are written as one word."""
     pixels = frames.shape[1] * frames.shape[2]
     frame_FP = frames.reshape(-1, pixels)
     blank_P = np.zeros(pixels, np.uint8)

@@ -1,4 +1,4 @@
-"""The arrays that one step reads and writes."""
+"""Views of the arrays that one step reads and writes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from veldt.envs.trajectory import STEP_FLAGS, Trajectory
 
-_CLEAR = np.array([[name == "valid"] for name in STEP_FLAGS])  # a step's flags before anything happens in it
+_CLEAR = np.array([[name == "valid"] for name in STEP_FLAGS])  # the flags of an ordinary step
 
 
 class StepRows(NamedTuple):
-    """Row t and row t + 1 of a slot, cut to some envs once and not at every step."""
+    """Row t and row t + 1 of a slot for a slice of envs; sliced once and not at every step."""
 
     flags: np.ndarray
     ended: np.ndarray
@@ -24,10 +24,10 @@ class StepRows(NamedTuple):
     next_age: np.ndarray
     next_episode: np.ndarray
     next_observation: list[np.ndarray]
-    next_floats: list[np.ndarray]  # those that may hold NaN, flat
+    next_floats: list[np.ndarray]  # float fields, flattened: these may hold NaN
 
     def clear(self) -> None:
-        """An ordinary step of every env, before anything has happened in it."""
+        """Sets the rows to an ordinary step of every env, before the envs are stepped."""
         self.flags[...] = _CLEAR
         np.add(self.age, 1, out=self.next_age)
         self.next_ended.fill(False)
@@ -35,7 +35,7 @@ class StepRows(NamedTuple):
 
 
 def step_rows(slot: Trajectory, t: int, part: slice) -> StepRows:
-    """The views of step `t`, envs `part`."""
+    """Returns the views of step `t` for the envs `part`."""
     observation = slot.rows(t + 1, part)
     return StepRows(
         flags=slot.flags[t, :, part],

@@ -1,4 +1,4 @@
-"""Steps a block of envs through a trajectory slot: resets, checks, failures. The same in every process."""
+"""Steps a block of envs through a trajectory slot, with resets, checks and failures. Used by every backend."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from veldt.errors import EnvError, described
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
 from veldt.runtime.cores import yield_core
 
-# Inference may be waiting for this core, with all other envs waiting for it; so a worker whose steps take this
-# many seconds offers its core after each, where the scheduler alone would let it go on for milliseconds.
+# Inference may be waiting for this core, and all other envs for inference. So a worker with steps slower than this
+# (in seconds) yields its core after each step; the scheduler alone would let it run on for milliseconds.
 _SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
 _FOR_EVER = "failed in the first step of ten episodes in a row, the last time with"
 
 
 class Stepper:
-    """The envs `part` of the run.
+    """Steps the envs `part` of the run.
 
-    Stepping is single-threaded and in order. `progress` int64 [4] is written before an env is touched, so that
-    whoever waits can name the one that hangs: the env, the episode if it begins one, the number of rows, and one
-    that grows with the steps that fill none (decorrelation, replay), so that much work does not look like a hang.
+    Stepping is single-threaded and in order. `progress` int64 [4] is written before an env is called, so that a waiting
+    process can name an env that hangs: the env, its episode when one begins, the number of rows, and a counter of steps
+    that fill no row (random start steps, replay), so that such work does not look like a hang.
 
     Args:
-        episodes: where each env's seed is written, and the number of rows when its episode began; see
-            `runtime.activity.Record`. None where nobody reads it.
-        offers_core: whether another process infers, and may be waiting for this one's core.
+        episodes: receives each env's seed, and the number of rows when its episode began; see
+            `runtime.activity.Record`. None if no process reads it.
+        offers_core: whether inference runs in another process, which may be waiting for this one's core.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Stepper:
         record = np.zeros((2, slot.width), np.int64) if episodes is None else episodes
         self._seed_of, self._began = record[0], record[1]
         self._patience = Patience()
-        self._restarts_on_error = settings.simulation.on_env_error == "restart"
-        self._wait_reset = settings.simulation.resets == "wait"
+        self._restarts_on_error = settings.envs.on_env_error == "restart"
+        self._wait_reset = settings.envs.resets == "wait"
         self._discrete = slot.spec.action.kind == "discrete"
         self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
         self._notes: list[str] = []
@@ -73,9 +73,9 @@ class Stepper:
                 raise self._error(index, "could not be made", error) from error
 
     def start(self) -> dict[int, ActionPrefix]:
-        """Begins the first episode of every env and plays its random decorrelation steps (section 5.2).
+        """Begins the first episode of every env and plays its random start steps (section 5.2).
 
-        Returns, by env, what led to its first row.
+        Returns by env the actions that led to its first row.
         """
         prefixes = {}
         for index in range(len(self._envs)):
@@ -91,16 +91,16 @@ class Stepper:
         """Fills row `t` of rewards and flags, and row `t + 1` of observations, from the actions in row `t`."""
         row = self._step_rows[t]
         row.clear()
-        # Python ints step faster than numpy's.
+        # Environments step faster with Python ints than with numpy's.
         actions: Any = row.action.tolist() if self._discrete else row.action
         rows, reward, ended = row.next_observation, row.reward, row.ended.tolist()
         progress, envs, first = self._progress, self._envs, self._first
         slow, begin = self._slow, time.perf_counter()
         progress[2] = self._rows_done = self._rows_done + 1
         index = 0
-        while index < len(envs):  # entered again only after a failure that was restarted
+        while index < len(envs):  # a second pass only after a failure with restart
             try:
-                for index in range(index, len(envs)):  # noqa: B020 - resumes where it failed
+                for index in range(index, len(envs)):  # noqa: B020 - resumes after the env that failed
                     progress[0] = first + index
                     if ended[index]:
                         self._reset_step(index, t, rows)
@@ -113,18 +113,18 @@ class Stepper:
                         self._flag(index, t, terminated, truncated, life_lost)
                 index += 1
             except Exception as error:
-                if not ended[index]:  # else the reset has noted which episode it was to begin
+                if not ended[index]:  # else the reset has already written the episode
                     progress[1] = row.episode[index]
                 self._failed(index, t, error)
                 index += 1
         self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(envs)
-        # A sum of squares is NaN if and only if a number is: the quickest way to ask.
+        # A sum of squares is NaN if and only if one of the numbers is NaN: the fastest check.
         if any(math.isnan(flat.dot(flat)) for flat in (reward, *row.next_floats)):
             self._mend_numbers(t, rows)
         self._slot.stack(t + 1, self._part)
 
     def reset_ended(self) -> None:
-        """Wait-reset: resets the envs left out of the last rows, into the slot's `fresh` observations."""
+        """Wait-reset: resets the envs that are masked in the last rows, into the slot's `fresh` observations."""
         last = self._slot.steps
         self._progress[3] += 1
         rows = [array[self._part] for array in self._slot.fresh.values()]
@@ -141,22 +141,22 @@ class Stepper:
             self._slot.fresh_episode[b] = self._progress[1]
 
     def take_notes(self) -> list[str]:
-        """Sentences about restarts since the last call."""
+        """Returns sentences about restarts since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
     def save(self) -> dict[int, bytes]:
-        """States of the envs that have one to save."""
+        """Returns the states of the envs that can save one."""
         states = {self._first + i: env.save() for i, env in enumerate(self._envs)}
         return {b: state for b, state in states.items() if state is not None}
 
     def rebuild(self, unfinished: Mapping[int, Unfinished], t: int) -> list[str]:
-        """Puts every env back to where row `t` has it. Returns what could not be continued, in sentences."""
+        """Puts every env back to row `t`. Returns sentences about episodes that could not be continued."""
         slot, notes = self._slot, []
         for index, env in enumerate(self._envs):
             b = self._first + index
             if slot.ended[t, b]:
-                continue  # its next step is a reset anyway
+                continue  # its next step is a reset
             self._touch(b, int(slot.episode[t, b]))
             how = unfinished.get(b, Unfinished())
             if how.state is not None:
@@ -199,12 +199,12 @@ class Stepper:
         self._progress[0], self._progress[1] = b, episode
 
     def _begin(self, index: int) -> ActionPrefix:
-        """Plays the first random steps; returns those that led to the first row."""
+        """Plays the random start steps; returns those of the episode that reaches the first row."""
         b, slot, env = self._first + index, self._slot, self._envs[index]
         seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
         rng = np.random.Generator(np.random.Philox(seed))
-        most = self._settings.simulation.random_start_steps
-        steps = int(rng.integers(0, most + 1)) if most else 0
+        max_steps = self._settings.envs.random_start_steps
+        steps = int(rng.integers(0, max_steps + 1)) if max_steps else 0
         actions = slot.spec.action.sample(rng, steps)
         begin, score = 0, 0.0
         self._reset(index, self._rows(0), 0)
@@ -213,7 +213,7 @@ class Stepper:
             self._shift_history(index)
             reward, terminated, truncated, _ = env.step(action, self._rows(0), index)
             self._check_observation(self._rows(0), index)
-            score += float(np.float32(reward))  # as rows hold it
+            score += float(np.float32(reward))  # float32, as in the rows
             if np.isnan(score):
                 raise ValueError("the reward is NaN")
             if terminated or truncated:
@@ -223,7 +223,7 @@ class Stepper:
         return ActionPrefix(actions[begin:], score)
 
     def _reset(self, index: int, rows: list[np.ndarray], episode: int, t: int = 0) -> None:
-        """Resets into `rows`, the observations of row `t`."""
+        """Resets an env; its first observation goes to `rows`, the observations of row `t`."""
         b = self._first + index
         self._reset_into(index, rows, episode)
         self._slot.age[t, b], self._slot.ended[t, b], self._slot.episode[t, b] = 0, False, episode
@@ -238,7 +238,7 @@ class Stepper:
         self._check_observation(rows, index)
 
     def _reset_step(self, index: int, t: int, rows: list[np.ndarray]) -> None:
-        """The step after an episode's last observation: a reset now, or nothing until the pause."""
+        """The step after an episode's last observation: resets now, or copies the row until the pause (wait-reset)."""
         slot, b = self._slot, self._first + index
         slot.valid[t, b], slot.reward[t, b] = False, 0.0
         if self._wait_reset:
@@ -274,7 +274,7 @@ class Stepper:
         self._failed(index, t, ValueError(what))
 
     def _failed(self, index: int, t: int, error: Exception) -> None:
-        """An env failed in step `t`: ends the run, or cuts its trajectory off and restarts it."""
+        """Handles a failure in step `t`: ends the run, or cuts off the env's trajectory and restarts the env."""
         b = self._first + index
         age = int(self._slot.age[t, b])
         if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b]), age):
@@ -284,7 +284,7 @@ class Stepper:
         self.cut_off(b, t)
 
     def _replace(self, index: int, what: str, error: Exception, t: int) -> None:
-        """Ends the run, or puts a new env in the place of one that failed; its next episode begins in row `t`."""
+        """Ends the run, or replaces a failed env by a new one; its next episode begins in row `t`."""
         episode = int(self._progress[1]) + 1
         self._renew(index, what, error)
         try:
@@ -304,7 +304,7 @@ class Stepper:
             raise self._error(index, _AGAIN, again) from again
 
     def cut_off(self, b: int, t: int) -> None:
-        """Makes step `t` of env `b` a reset step, and step t-1, if of the same episode, the trajectory's end."""
+        """Makes step `t` of env `b` a reset step; step t-1, if of the same episode, becomes the trajectory's end."""
         slot = self._slot
         slot.valid[t, b], slot.reward[t, b] = False, 0.0
         slot.terminated[t, b] = slot.truncated[t, b] = slot.life_lost[t, b] = False
@@ -312,7 +312,7 @@ class Stepper:
             slot.cut[t - 1, b] = True
 
     def _replay(self, index: int, actions: np.ndarray, t: int) -> str | None:
-        """Plays the episode of row `t` again; None if it comes out as it is there, else what is different."""
+        """Replays the episode of row `t`. Returns None if it reaches the same observation, else the difference."""
         b = self._first + index
         seed = self._settings.seed(b, int(self._slot.episode[t, b]))
         self._seed_of[b], self._began[b] = seed, RESETTING
@@ -325,7 +325,7 @@ class Stepper:
                 index,
             )
         except Exception as error:
-            # Another course of the game may be one in which an action is an error.
+            # If the episode took another course, a stored action may be an error in it.
             self._close(index)
             try:
                 self._envs[index] = self._make(index)
@@ -334,7 +334,7 @@ class Stepper:
             return described(error)
 
     def _ticking(self, b: int, actions: np.ndarray) -> Iterator[Any]:
-        """The actions of a replayed episode one by one, each counted as progress."""
+        """Yields the actions of a replayed episode one by one, and counts each as progress."""
         self._began[b] = self._rows_done
         for action in actions.tolist() if self._discrete else actions:
             self._tick(b)

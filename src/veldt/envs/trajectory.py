@@ -1,7 +1,7 @@
 """The slot into which envs write and from which the learner reads: `[T+1, B]`, preallocated, written once.
 
-Row t holds the observation before step t; step t fills row t of everything else and the observation of row t+1. A row
-is all there is to know: stepping is a function from row t to row t+1 (besides what the environments themselves hold).
+Row t holds the observation before step t; step t fills row t of all other arrays and the observation of row t+1.
+Besides the environments' own state, step t depends on row t alone.
 
     observation  [T+1, B, ...]   single frames where the network sees a stack: `stack - 1` rows of history come before
     age          [T+1, B] int32  steps since the episode's first observation (0 begins an episode)
@@ -10,13 +10,13 @@ is all there is to know: stepping is a function from row t to row t+1 (besides w
     action       [T, B, ...]     as the policy chose it (see `ActionSpec`)
     reward       [T, B] float32  raw, never clipped
     terminated, truncated, life_lost [T, B] bool
-    cut          [T, B] bool     the env was restarted after this step: a trajectory's end, but no game's
-    valid        [T, B] bool     False for the reset step that resets an env: no loss or return may use it
+    cut          [T, B] bool     the env was restarted after this step: the trajectory ends, the episode does not count
+    valid        [T, B] bool     False for reset steps: no loss or return may use them
     version      [T, B] int64    policy version that chose the action
-    stacks       [R, B, H, W, K] uint8, where asked for: the stack of frames of row t, at t % R, as networks take it
+    stacks       [R, B, H, W, K] uint8, optional: the stack of frames of row t, at t % R, in the networks' layout
 
-Stacks are made by whoever makes the row, so that the work is shared out as the envs are; R is T + 1 while that is
-small (then they serve learning, too) and else 2: a row's, while the next is made.
+The process that fills a row also makes its stacks, so that this work is divided as the envs are. R is T + 1 if all
+stacks are small enough (then learning uses them, too), else 2: the current row and the next.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ import numpy as np
 from veldt.envs.spec import EnvSpec
 from veldt.runtime.shared import Layout, SharedArrays
 
-_KEEP_ALL = 32 * 2**20  # bytes of stacks; beyond, making them again costs no more than reading them
+_KEEP_ALL = 32 * 2**20  # bytes of stacks; for more, making stacks again costs no more than reading them
 
 ROW_FIELDS = {"age": "int32", "ended": "bool", "episode": "int64"}
 STEP_FLAGS = ("terminated", "truncated", "life_lost", "cut", "valid")
 
 
 def row_layouts(spec: EnvSpec, steps: int, width: int) -> dict[str, Layout]:
-    """The arrays of `Rows`."""
+    """Returns the layouts of the arrays of `Rows`."""
     rows = steps + 1
     layouts = {
         f"observation/{name}": Layout((spec.history + rows, width, *field.shape), field.dtype)
         for name, field in spec.observation.items()
     }
     layouts |= {name: Layout((rows, width), dtype) for name, dtype in ROW_FIELDS.items()}
-    # Side by side in the order of STEP_FLAGS, so that one assignment clears them all: for a small environment that is
-    # much of a step's cost.
+    # Side by side in the order of STEP_FLAGS, so that one assignment clears them all: for a small environment this is a
+    # large part of a step's cost.
     layouts["flags"] = Layout((steps, len(STEP_FLAGS), width), "bool")
     layouts["action"] = Layout((steps, width, *spec.action.shape), spec.action.dtype)
     return layouts | {"reward": Layout((steps, width), "float32"), "version": Layout((steps, width), "int64")}
 
 
 class Rows:
-    """A slot's rows and steps, by the names of the module's text. `steps` is T, `width` is B.
+    """A slot's rows and steps; see the module's docstring for the arrays. `steps` is T, `width` is B.
 
-    They are all that whoever stores a slot or learns from it has to know, and may be copies that came from elsewhere.
+    These arrays are all that a replay buffer or a learner needs; they may be copies from another process.
 
     Args:
-        arrays: by the names of `row_layouts`; others may be among them.
+        arrays: by the names of `row_layouts`; other arrays are ignored.
     """
 
     def __init__(self, spec: EnvSpec, arrays: Mapping[str, np.ndarray] | SharedArrays) -> None:
@@ -70,7 +70,7 @@ class Rows:
         self.steps, self.width = self.reward.shape
 
     def part(self, part: slice) -> Rows:
-        """The same rows of these envs alone: views."""
+        """Returns views of the same rows for the envs `part`."""
         arrays = {f"observation/{name}": array[:, part] for name, array in self.observation.items()}
         arrays |= {
             name: getattr(self, name)[:, part] for name in (*ROW_FIELDS, "action", "reward", "version")
@@ -78,7 +78,7 @@ class Rows:
         return Rows(self.spec, arrays | {"flags": self.flags[:, :, part]})
 
     def copy_to(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copies everything into arrays of the same layouts."""
+        """Copies all arrays into arrays of the same layouts."""
         for name, array in self.observation.items():
             np.copyto(arrays[f"observation/{name}"], array)
         for name in (*ROW_FIELDS, "flags", "action", "reward", "version"):
@@ -86,13 +86,13 @@ class Rows:
 
 
 class Trajectory(Rows):
-    """See the module's text. `restarts` int64 [B] counts restarts since the start.
+    """See the module's docstring. `restarts` int64 [B] counts restarts since the start.
 
-    Envs that are reset in the pause put their observations into `fresh` and their episodes into `fresh_episode`
-    int64 [B], until the rows may change.
+    Resets in the optimisation pause write their observations to `fresh` and their episodes to `fresh_episode` int64
+    [B]; `finish_resets` then copies them to the rows.
 
     Args:
-        stacks: whether stacks are made here, and not on the device of the network (on a GPU).
+        stacks: whether stacks are made here, and not on the network's device (a GPU).
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Trajectory(Rows):
         self._name_arrays()
 
     def rows(self, t: int, part: slice) -> list[np.ndarray]:
-        """The observation arrays of row `t`, envs `part`: views to write to, one a field."""
+        """Returns writable views of the observation arrays of row `t` for the envs `part`, one per field."""
         return [array[self.history + t, part] for array in self.observation.values()]
 
     def stack(self, t: int, part: slice) -> None:
-        """Makes the stacks of row `t`, envs `part`, from its frames."""
+        """Makes the stacks of row `t` from its frames, for the envs `part`."""
         for name, array in self.stacks.items():
             from veldt.envs.stacks import slot_frames, write_stacks
 
@@ -149,9 +149,9 @@ class Trajectory(Rows):
             write_stacks(frames, frame_NK[None], array[t % len(array), part][None])
 
     def carry_over(self, part: slice = slice(None)) -> None:
-        """Makes the last row (with its history) the first: the next batch begins where this one ended.
+        """Copies the last row (with its history) to the first: the next rollout begins where this one ended.
 
-        `part` are the envs of which it has ended; by default, all.
+        `part` are the envs whose rollout has ended; by default, all.
         """
         for array in self.observation.values():
             array[: self.history + 1, part] = array[self.steps :, part]
@@ -161,7 +161,7 @@ class Trajectory(Rows):
             array[0, part] = array[self.steps % len(array), part]
 
     def finish_resets(self) -> None:
-        """Puts the observations of envs that were reset in the pause into the first row."""
+        """Copies the observations of envs that were reset in the pause into the first row."""
         ended = np.flatnonzero(self.ended[0])
         for name, array in self.observation.items():
             array[self.history, ended] = self.fresh[name][ended]

@@ -1,4 +1,4 @@
-"""The loop of an env process: take the next command of any group, do it, say so."""
+"""The loop of an env process: takes the next command, executes it, and signals its completion."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from veldt.runtime.processes import acquire, leave_signals_to_parent
 from veldt.runtime.shared import SharedArrays
 from veldt.runtime.stack_dump import enable_stack_dump
 
-STEP, RESET_ENDED, CALL, STOP = range(4)  # commands; only STEP is of one group
-RING = 4  # commands under way in one worker are at most one a group, and STOP
+STEP, RESET_ENDED, CALL, STOP = range(4)  # commands; only STEP concerns a single group
+RING = 4  # a worker has at most one unfinished command per group, and STOP
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class WorkerArgs:
     """What a worker shares with its owner.
 
     `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 4] (see
-    `Stepper`) and `failed` bool [W]. `go` counts the commands given, `done` of a group those of it that are finished
-    (a call is answered through the pipe instead).
+    `Stepper`) and `failed` bool [W]. The semaphore `go` counts the commands given, `done[group]` the finished commands
+    of a group (a call is answered through the pipe instead).
     """
 
     worker: int
@@ -47,7 +47,7 @@ class WorkerArgs:
 def run(
     pipe: Connection, wiring: WorkerArgs, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
 ) -> None:
-    """Entry point of the process. `parts` are its envs of each group."""
+    """Entry point of the process. `parts` are this process's envs in each group."""
     leave_signals_to_parent()
     pin(wiring.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -63,7 +63,7 @@ def run(
     commands, failed = wiring.board["commands"][wiring.worker], wiring.board["failed"]
     for turn in itertools.cycle(range(RING)):
         while not acquire(wiring.go, 60.0, wiring.spin_s):
-            pass  # the process ends with its parent, so an idle worker needs no deadline of its own
+            pass  # the process ends with its parent, so waiting for a command needs no deadline
         what, group, t = commands[turn].tolist()
         if what == STOP:
             break
@@ -116,7 +116,7 @@ def _failure(error: Exception) -> bytes:
 
 
 def _one_thread() -> None:
-    """An environment that uses torch must not start a thread for each core in each process."""
+    """Limits torch to one thread, if the environment uses it: else each process would start one per core."""
     import sys
 
     if "torch" in sys.modules:

@@ -1,4 +1,4 @@
-"""A worker process as its owner sees it: commands go out, what is finished comes back, and what became of it."""
+"""The owner's handle of a worker process: sends commands, waits for their results, and explains failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _START_DEADLINE = 120.0  # seconds to import and to make environments, besides t
 
 
 def make_board(workers: int, context: ForkServerContext) -> SharedArrays:
-    """What all workers share with their owner besides the slot; see `WorkerArgs`."""
+    """Makes the arrays that all workers share with their owner besides the slot; see `WorkerArgs`."""
     layouts = {
         "commands": Layout((workers, RING, 3), "int64"),
         "progress": Layout((workers, 4), "int64"),
@@ -34,13 +34,13 @@ def make_board(workers: int, context: ForkServerContext) -> SharedArrays:
 
 
 class WorkerHandle:
-    """One process, with its envs of each group.
+    """One worker process, with its envs of each group.
 
     Args:
-        index: its number; row `index` of `board` is its own.
-        core: which it is fixed to.
-        spin_s: how long it looks for its next command before it sleeps.
-        parts: its envs of each group.
+        index: the worker's index, and its row in `board`.
+        core: the core to which the process is pinned.
+        spin_s: how long the process spins for its next command before it sleeps.
+        parts: its envs in each group.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class WorkerHandle:
         parts: Sequence[slice],
     ) -> None:
         self.index, self.parts = index, parts
-        # Steps and resets that are not finished, by group: (command, row).
+        # Unfinished steps and resets by group: (command, row).
         self.pending: dict[int, tuple[int, int]] = {}
         self._settings, self._slot = settings, slot
         self._commands, self._progress = board["commands"][index], board["progress"][index]
@@ -67,8 +67,8 @@ class WorkerHandle:
         self._child = Child(context, name, worker.run, wiring, settings, slot, parts)
 
     def await_ready(self) -> None:
-        """Waits until all environments are made. EnvError if one cannot be."""
-        message = self._child.receive(_START_DEADLINE + self._settings.simulation.env_timeout)
+        """Waits until all environments are made. EnvError if one cannot be made."""
+        message = self._child.receive(_START_DEADLINE + self._settings.envs.env_timeout)
         if message is None or "error" in (header := unpack(message)[0]):
             raise self.failure(message)
         self._trace = header["trace"]
@@ -80,11 +80,11 @@ class WorkerHandle:
 
     @property
     def reported(self) -> bool:
-        """Whether it has said itself what went wrong."""
+        """Whether the worker itself reported an error."""
         return bool(self._failed[self.index])
 
     def post(self, what: int, group: int = 0, t: int = 0) -> None:
-        """Gives a command (see `worker`) for row `t` of a group."""
+        """Posts a command (see `worker`) for row `t` of a group."""
         self._commands[self._turn] = what, group, t
         self._turn = (self._turn + 1) % RING
         if what in (STEP, RESET_ENDED):  # a call is answered through the pipe
@@ -92,14 +92,14 @@ class WorkerHandle:
         self._go.release()
 
     def is_finished(self, group: int) -> bool:
-        """Waits for the command of a group. False if it failed, or if the process died or hangs."""
+        """Waits for a group's command. Returns False if it failed, or if the process died or hangs."""
         done = self._done[group]
         if not done.acquire(False) and not self._awaited(lambda s: acquire(done, s, alive=self._child.alive)):
             return False
         return not self.reported
 
     def send(self, message: bytes) -> None:
-        """Makes a call; `reply` has its answer."""
+        """Makes a call; `reply` returns its answer."""
         try:
             self._child.pipe.send_bytes(message)
         except OSError:
@@ -107,7 +107,7 @@ class WorkerHandle:
         self.post(CALL)
 
     def reply(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Waits for the answer to a call. EnvError if it is one, or if the process died or hangs."""
+        """Waits for the answer to a call. EnvError if the answer is an error, or if the process died or hangs."""
         message = self._awaited(self._child.receive)
         if message is None:
             raise self.failure()
@@ -117,7 +117,7 @@ class WorkerHandle:
         return header, arrays
 
     def failure(self, message: bytes | None = None) -> EnvError:
-        """What became of the process, or what it said in `message`, naming environment, env and seed."""
+        """Returns the error in `message`, or why the process died or hangs, with environment, env and seed."""
         if message is None:
             message = self._child.receive(0.5)
         if message is not None and "error" in (header := unpack(message)[0]):
@@ -134,18 +134,18 @@ class WorkerHandle:
         )
 
     def stop(self) -> None:
-        """Asks the process to end; `end` waits for that."""
+        """Asks the process to end; `end` waits for it."""
         self.post(STOP)
 
     def end(self, deadline_s: float) -> None:
-        """Waits for the process to end, and ends it if it does not in time."""
+        """Waits for the process to end, and kills it after the deadline."""
         self._child.end(deadline_s)
 
     def _awaited(self, attempt: Callable[[float], _Result]) -> _Result:
-        """What `attempt` returns, given a deadline in seconds; nothing (false) if the process died or hangs."""
+        """Returns the result of `attempt`, called with a timeout in seconds; falsy if the process died or hangs."""
         before = self._progress.copy()
-        while not (result := attempt(self._settings.simulation.env_timeout)):
-            # The deadline is for one env: a process still moving through its envs is slow, not hung.
+        while not (result := attempt(self._settings.envs.env_timeout)):
+            # The timeout is for one env: a process that still moves on through its envs is slow, not hung.
             now = self._progress.copy()
             if not self.alive or np.array_equal(now, before):
                 break

@@ -1,8 +1,8 @@
 """Envs in worker processes: n processes of m envs each (section 4.1 and figure 1 of Stooke & Abbeel).
 
-Actions and rows live in shared memory; a semaphore each way says whose turn it is. Each process is fixed to one core
-and steps its envs one after the other, so that a slow step of one is averaged over m. It serves every group:
-while one group's actions are computed it steps the other's, so that a core never waits for a hand-over.
+Actions and rows are in shared memory; a semaphore in each direction hands over the turn. Each process is pinned to one
+core and steps its envs one after the other, so that a slow step of one env is averaged over m. Each process serves all
+groups: while one group's actions are computed it steps the other group, so that a core never waits for a hand-over.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _PRELOAD = ["veldt.envs.worker", "gymnasium"]
 
 
 def context_for(settings: StepperSettings) -> ForkServerContext:
-    """The context whose server has the env's modules already loaded.
+    """Returns the context whose fork server has already loaded the envs' modules.
 
-    Torch is not among them: envs do not need it, and a server that loads it keeps every run waiting for a second.
+    Torch is not among them: envs do not need it, and loading it would delay the start of every run by a second.
     """
     atari = ["veldt.envs.atari", "veldt.envs.stacks"]
     return forkserver(_PRELOAD + (atari if settings.source.is_atari else []))
 
 
 class WorkerEnvs:
-    """See `Envs`.
+    """See `VectorEnvs`.
 
     Args:
         cores: the core of each process; its length is the number of processes.
         spin_s: see `WorkerHandle`.
-        actions_until: what envs are rebuilt from when their process died.
+        actions_until: the actions from which envs are rebuilt after their process died.
         stacks: see `Trajectory`.
     """
 
@@ -60,17 +60,17 @@ class WorkerEnvs:
     ) -> None:
         self._settings, self._spin_s, self._cores = settings, spin_s, list(cores)
         self._context = context_for(settings)
-        width = settings.simulation.num_envs
+        width = settings.envs.num_envs
         self.trajectory = Trajectory(spec, steps, width, self._context, stacks)
         self.groups = split(width, groups)
         self._board = make_board(len(self._cores), self._context)
         self._actions_until = actions_until
         self._notes: list[str] = []
-        self._restarts = settings.simulation.on_env_error == "restart"
+        self._restarts = settings.envs.on_env_error == "restart"
         self._patience = Patience()
         self._restarts_seen = 0
-        self._row = [0] * groups  # the row each group is at
-        # (env, row) whose process was replaced in this rollout
+        self._row = [0] * groups  # the current row of each group
+        # (env, row) pairs whose process was replaced in this rollout
         self._culprits: set[tuple[int, int]] = set()
         self._workers: list[WorkerHandle] = []
         try:
@@ -81,7 +81,7 @@ class WorkerEnvs:
         except BaseException:
             self.close()
             raise
-        # Which workers have envs of a group; by index, since a worker may be replaced.
+        # The workers with envs of a group; by index, since a worker may be replaced.
         self._by_group = [
             [worker.index for worker in self._workers if _width(worker.parts[group])]
             for group in range(groups)
@@ -133,7 +133,7 @@ class WorkerEnvs:
         return notes
 
     def close(self) -> None:
-        """Asks the processes to end, and ends those that do not."""
+        """Asks the processes to end, and kills those that do not."""
         for worker in self._workers:
             worker.stop()
         for worker in self._workers:
@@ -171,7 +171,7 @@ class WorkerEnvs:
         return list(worker.reply()[0]["notes"])
 
     def _finish(self, index: int, group: int) -> None:
-        """Waits for a worker's command of a group; if that was asked for, replaces a process that dies or hangs."""
+        """Waits for a worker's command of a group; if restarts are on, replaces a process that dies or hangs."""
         while not self._workers[index].is_finished(group):
             worker = self._workers[index]
             failure = worker.failure()
@@ -181,7 +181,7 @@ class WorkerEnvs:
         del self._workers[index].pending[group]
 
     def _restart(self, index: int, failure: EnvError) -> None:
-        """Replaces a process that died or hangs, unless its culprit did that before in the same row, or for ever."""
+        """Replaces a dead or hung process, unless its culprit env failed in this row before, or in every episode."""
         b = failure.env
         row = self._row[self._group_of(b)]
         age, episode = int(self.trajectory.age[row, b]), int(self.trajectory.episode[row, b])
@@ -191,7 +191,7 @@ class WorkerEnvs:
         self._recover(index, failure)
 
     def _recover(self, index: int, failure: EnvError) -> None:
-        """Puts a new process in the place of one, its envs but the culprits back to their rows, and goes on."""
+        """Starts a new process in place of a dead one, puts its envs (not the culprits) back to their rows, goes on."""
         dead, slot, culprit = self._workers[index], self.trajectory, failure.env
         dead.end(deadline_s=0.0)
         self._workers[index] = worker = self._start_worker(index, dead.parts)
@@ -206,7 +206,7 @@ class WorkerEnvs:
                     unfinished[b] = Unfinished(actions=actions)
         last = slot.steps if resets else self._row[self._group_of(culprit)]
         if slot.ended[last, culprit]:
-            slot.episode[last, culprit] += 1  # it failed in its reset: not that episode again
+            slot.episode[last, culprit] += 1  # it failed in its reset: begin the episode after that
         self._notes += [f"{failure}; it was restarted", *self._rebuild(worker, unfinished)]
         if resets:
             for part in dead.parts:
@@ -219,10 +219,10 @@ class WorkerEnvs:
 
 
 def deal(groups: Sequence[slice], processes: int) -> list[list[slice]]:
-    """Shares the envs of each group out among processes: [process][group], contiguous slices.
+    """Divides the envs of each group among the processes: [process][group], contiguous slices.
 
-    A group's remainder goes to the processes after those that took the remainder of the group before, so that no
-    process has two envs more than another, nor none while another has two.
+    A group's remainder goes to the processes after those that took the previous group's remainder, so that the
+    numbers of envs per process differ by at most one.
     """
     shares: list[list[slice]] = [[] for _ in range(processes)]
     first = 0

@@ -1,1 +1,1 @@
-"""Evaluation: whole episodes by a trained policy, recorded start states, videos, playing by hand."""
+"""Evaluation: episodes of a trained policy, recorded start states, videos, playing by hand."""

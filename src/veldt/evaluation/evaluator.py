@@ -1,4 +1,4 @@
-"""The evaluator: plays whole games and reports their raw scores."""
+"""The evaluator: plays complete episodes and reports their raw returns."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from veldt.evaluation.start_replayer import StartReplayer
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.observations import slot_observations
 
-_ROWS = 32  # steps between looks at which games are finished, at most
-_WIDTH = 4  # envs of an evaluation by steps, where it is not known how long a game can be
+_ROWS = 32  # maximum number of steps between checks for finished episodes
+_WIDTH = 4  # envs in an evaluation by steps, if the maximum episode length is not known
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Raw scores and lengths (agent steps) of games, in the order of their start; of what followed a recorded one."""
+    """Raw returns and lengths (agent steps) of episodes, by start; with recorded starts, of the part after these."""
 
     scores: list[float]
     lengths: list[int]
@@ -36,24 +36,24 @@ class Evaluation:
 
 
 def play_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evaluation:
-    """Plays `episodes` whole games.
+    """Plays `episodes` complete episodes.
 
-    Which games count is fixed before they are played (the first ones of each env): taking whichever finish first
-    would favour short games.
+    The episodes that count are fixed in advance (the first ones of each env): to take those that finish first would
+    favour short episodes.
     """
     return _evaluation(whole_episodes(agent, episodes, seed=seed, greedy=greedy))
 
 
 def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> list[Episode]:
-    """The games of `play_episodes`, in the order of their start; their envs' seeds are of `run_seed_of(seed)`."""
+    """Returns the episodes of `play_episodes`, ordered by start; env seeds come from `evaluation_run_seed(seed)`."""
     width = min(episodes, agent.config.envs.num_envs)
     wanted = [len(range(b, episodes, width)) for b in range(width)]
     with playing(agent, width, seed, greedy) as rows:
-        return play_until(rows, episodes, lambda game: game.episode < wanted[game.env_index])
+        return play_until(rows, episodes, lambda episode: episode.episode < wanted[episode.env_index])
 
 
 def play_until(rows: Iterator[list[Episode]], games: int, counts: Callable[[Episode], bool]) -> list[Episode]:
-    """Plays until there are so many games that count; these, in the order of their start."""
+    """Plays until this many episodes count. Returns these, ordered by start."""
     played: list[Episode] = []
     while len(played) < games:
         played += filter(counts, next(rows))
@@ -63,21 +63,23 @@ def play_until(rows: Iterator[list[Episode]], games: int, counts: Callable[[Epis
 def play_steps(
     agent: Agent, steps: int, *, seed: int, greedy: bool, stopped: Callable[[], bool] = lambda: False
 ) -> Evaluation:
-    """Plays `steps`, of which the whole games count (Mnih et al. 2015: 125,000 steps, games of at most 27,000).
+    """Plays `steps` steps and counts the episodes that end in them (Mnih et al. 2015: 125,000 steps, maximum 27,000).
 
-    So few envs share the steps that each has room for the longest game: a long game must be as likely to end in
-    time as a short one. Ends at once, with the games so far, when `stopped` says so. What an environment that fails
-    does is the run's `on_env_error`; a game that was cut off does not count.
+    The number of envs is small enough that each has steps for the longest episode, because long episodes must be as
+    likely to end in time as short ones. Stops early, with the episodes so far, when `stopped` returns True. The run's
+    `on_env_error` decides what happens when an env fails; an interrupted episode does not count.
     """
     longest = agent.config.atari.max_episode_steps if agent.source.is_atari else max(1, steps // _WIDTH)
     width = max(1, min(steps // longest, agent.config.envs.num_envs))
-    share = max(1, steps // width)
-    # The stretch that comes nearest to filling the share.
-    stretch = min(range(min(share, _ROWS // 2), min(share, _ROWS) + 1), key=lambda rows: share % rows)
+    env_steps = max(1, steps // width)
+    # The number of rows per chunk that leaves the smallest remainder of the env's steps.
+    chunk = min(
+        range(min(env_steps, _ROWS // 2), min(env_steps, _ROWS) + 1), key=lambda rows: env_steps % rows
+    )
     played: list[Episode] = []
     on_error = agent.config.envs.on_env_error
-    with playing(agent, width, seed, greedy, stretch, on_error) as rows:
-        for _ in range(share // stretch):
+    with playing(agent, width, seed, greedy, chunk, on_error) as rows:
+        for _ in range(env_steps // chunk):
             played += next(rows)
             if stopped():
                 break
@@ -85,7 +87,7 @@ def play_steps(
 
 
 def evaluation_run_seed(seed: int) -> int:
-    """The run seed, of which the episodes' seeds are made, of an evaluation with this seed."""
+    """Returns the run seed for an evaluation with this seed; the episodes' seeds are derived from it."""
     return derive_seed(seed, EVALUATION)
 
 
@@ -99,13 +101,13 @@ def playing(
     on_error: Literal["stop", "restart"] = "stop",
     prefixes: StartReplayer | None = None,
 ) -> Iterator[Iterator[list[Episode]]]:
-    """Envs of their own, and the games that end in each next `rows` of theirs.
+    """Makes envs for an evaluation. Yields an iterator whose items are the episodes that end in the next `rows` rows.
 
-    `prefixes` lead the first games of the envs to their starts; all their games are from their beginning else.
+    `prefixes` leads the first episodes of the envs to their starts; all other episodes are played from the reset.
     """
     config = agent.config
     trained = config.envs
-    simulation = EnvConfig(
+    env_config = EnvConfig(
         num_envs=width,
         env_backend=trained.env_backend,
         processes=min(trained.processes, width),
@@ -116,16 +118,16 @@ def playing(
     run_seed = evaluation_run_seed(seed)
     atari = config.atari if prefixes is None else prefixes.emulator(config.atari)
     seeds = () if prefixes is None else prefixes.seeds
-    settings = StepperSettings(agent.source, run_seed, simulation, atari, seeds=seeds)
-    chosen = plan(agent.source, simulation, atari, 0)
-    envs = make_vector_envs(settings, agent.spec, rows, chosen, stacks=True)
+    settings = StepperSettings(agent.source, run_seed, env_config, atari, seeds=seeds)
+    env_plan = plan(agent.source, env_config, atari, 0)
+    envs = make_vector_envs(settings, agent.spec, rows, env_plan, stacks=True)
     try:
         slot = envs.trajectory
-        book = EpisodeTracker(width, envs.start())
+        tracker = EpisodeTracker(width, envs.start())
         observations = slot_observations(slot, torch.device("cpu"))
-        memories = agent.memories(width)
+        recurrent_state = agent.memories(width)
 
-        def stretches() -> Iterator[list[Episode]]:
+        def chunks() -> Iterator[list[Episode]]:
             first_step = 0
             while True:
                 step_T = np.arange(first_step, first_step + rows)
@@ -134,7 +136,7 @@ def playing(
                     if prefixes is not None:
                         prefixes.check(envs, t)
                     for group, part in enumerate(envs.groups):
-                        forward = memories.at(part, slot.age[t, part])
+                        forward = recurrent_state.at(part, slot.age[t, part])
                         slot.action[t, part] = agent.choose(
                             observations.row(t, part), noise_TBK[t, part], greedy, forward
                         )
@@ -145,18 +147,18 @@ def playing(
                         envs.wait(group, t)
                     if prefixes is not None:
                         prefixes.subtract_rewards(slot, t)
-                yield book.add(slot)
+                yield tracker.add(slot)
                 envs.carry_over()
                 first_step += rows
 
-        yield stretches()
+        yield chunks()
     finally:
         envs.close()
 
 
 def _in_order(played: list[Episode]) -> list[Episode]:
-    return sorted(played, key=lambda game: (game.episode, game.env_index))
+    return sorted(played, key=lambda episode: (episode.episode, episode.env_index))
 
 
 def _evaluation(played: list[Episode]) -> Evaluation:
-    return Evaluation([game.episode_return for game in played], [game.length for game in played])
+    return Evaluation([episode.episode_return for episode in played], [episode.length for episode in played])

@@ -1,4 +1,4 @@
-"""One env whose games somebody looks at."""
+"""One env with rendering, for videos and playing by hand."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from veldt.runtime.activity import Record
 
 
 class RenderedEnv:
-    """A `Env` that renders. Whatever fails in it is a EnvError with the environment, the seed and the step.
+    """An env that renders. Its failures are raised as EnvError with the env's name, the seed and the step.
 
     Raises:
-        UsageError: it cannot be made so that it renders.
-        EnvError: it failed when it was made.
+        UsageError: the env does not support rendering.
+        EnvError: the env's constructor failed.
     """
 
     def __init__(self, source: EnvSource, atari: AtariConfig) -> None:

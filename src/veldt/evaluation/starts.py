@@ -1,11 +1,11 @@
-"""Starts in the middle of a game: the human starts of Nair et al. (2015, section 5), whoever played before them.
+"""Starts in the middle of an episode: the human starts of Nair et al. (2015, section 5), recorded by any player.
 
-A start is the seed of an episode and its first actions, as everything in an episode follows from these; and a digest of
-where they lead, so that starting elsewhere is noticed.
+A start is the seed of an episode and its first actions, which determine everything in the episode, and a digest of the
+state they lead to, which detects a different state at replay.
 
-Of Atari's settings, those that decide where seeds and actions lead belong to the starts (`_DECISIVE`, and the no-ops
-that the reset of a seed plays). What a policy sees of a game does not: agents with other frames or stacks start there,
-too.
+Of Atari's settings, a start contains those that decide which state a seed and actions lead to (`_DECISIVE`, and the
+no-ops that the reset plays). Settings of the observation are not included, so agents with other frames or stacks can
+use the same starts.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from veldt.runtime.watchdog import within
 from veldt.setting_metadata import flag
 
 _DECISIVE = ("frame_skip", "sticky_actions", "full_action_space")
-# Of a seed and actions [length, ...], as stored.
+# An episode's seed and stored actions [length, ...].
 Beginning = tuple[int, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Start:
-    """A place in a game: `seed` of its episode, `actions` [length, ...] as stored, and `digest` of what is there."""
+    """A state in an episode: its `seed`, stored `actions` [length, ...], and the `digest` of the state."""
 
     seed: int
     actions: np.ndarray
@@ -47,10 +47,10 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Starts:
-    """The starts of a file.
+    """The content of a file of starts.
 
-    `made` says by whom, `versions` with what; `atari` are the emulator's settings that they depend on, by name (none
-    for other environments).
+    `made` describes how they were recorded, `versions` the software; `atari` has the emulator's settings that they
+    depend on, by name (none for other envs).
     """
 
     path: Path
@@ -66,11 +66,11 @@ class Starts:
 
     @property
     def lengths(self) -> list[int]:
-        """Agent steps from the beginning of each game to its start."""
+        """Agent steps from the beginning of each episode to its start."""
         return [len(start.actions) for start in self.each]
 
     def write(self) -> None:
-        """Writes them to `path`; VeldtError if the disk refuses."""
+        """Writes the starts to `path`. Raises VeldtError if the file cannot be written."""
         arrays = {
             "seed": np.array([start.seed for start in self.each], np.int64),
             "length": np.array(self.lengths, np.int64),
@@ -82,11 +82,11 @@ class Starts:
         write_starts_file(self.path, arrays, manifest)
 
     def emulator(self, atari: AtariConfig) -> AtariConfig:
-        """The settings of a policy's emulator, with the no-ops that the starts' resets play."""
+        """Returns the policy's emulator settings, with the no-ops of the starts' resets."""
         return dataclasses.replace(atari, no_ops=self.atari["no_ops"]) if self.atari else atari
 
     def refuse_other(self, source: EnvSource, atari: AtariConfig, action: ActionSpec) -> None:
-        """UsageError if they are starts of another environment than this, or of one with other settings."""
+        """Raises UsageError if the starts belong to another env, or to the same env with other settings."""
         if source.name != self.env:
             raise UsageError(
                 f"--starts {self.path} has starts of {self.env}, and the run plays {source.name}: record some "
@@ -108,7 +108,7 @@ class Starts:
                 f"--starts {self.path} has a start {longest:,} steps into a game, and the run's games end after "
                 f"{atari.max_episode_steps:,} (--max-episode-steps): record shorter ones"
             )
-        if any(not _takes(action, start.actions) for start in self.each):
+        if any(not _is_action_of(action, start.actions) for start in self.each):
             raise UsageError(
                 f"--starts {self.path} has actions that {self.env} does not take: the environment has changed; record "
                 "new starts"
@@ -116,7 +116,7 @@ class Starts:
 
 
 def read_starts(path: Path) -> Starts:
-    """The starts in the file `path`; UsageError where it is none, is damaged or has none."""
+    """Reads the starts in the file `path`. Raises UsageError if it is no such file, is damaged or is empty."""
     arrays, manifest = read_starts_file(path)
     try:
         seeds, lengths, actions = arrays["seed"], arrays["length"], arrays["actions"]
@@ -148,14 +148,14 @@ def make_starts(
     versions: Mapping[str, str],
     timeout: float,
 ) -> Starts:
-    """Starts where the `beginnings` of games lead, each of them reached twice: by two envs, in opposite order.
+    """Makes starts from `beginnings`. It replays each in two envs, in opposite order, and compares the states reached.
 
     Args:
         timeout: seconds after which a step or reset counts as hung.
 
     Raises:
-        UsageError: the second time it was another place, so that nobody could start there again.
-        EnvError: the environment failed.
+        UsageError: the two states differ, so the start cannot be reproduced.
+        EnvError: the env failed.
     """
     name, when = f"environment {source.name}", "when its starts were played again"
     what = f"{name} failed {when}"
@@ -164,9 +164,10 @@ def make_starts(
         as_error(EnvError, what),
         within(timeout, record.progress.tobytes, what, " (--env-timeout)"),
     ):
-        there = _places(source, atari, beginnings, record)
-        again = _places(source, atari, beginnings[::-1], record)[::-1]
-    digests = [one for one, other in zip(there, again, strict=True) if one is not None and one == other]
+        digests_forward = _digests(source, atari, beginnings, record)
+        digests_backward = _digests(source, atari, beginnings[::-1], record)[::-1]
+    pairs = zip(digests_forward, digests_backward, strict=True)
+    digests = [first for first, second in pairs if first is not None and first == second]
     if len(digests) < len(beginnings):
         raise UsageError(
             f"{source.name} is not deterministic: the same seed and actions lead to another place when they are played "
@@ -180,12 +181,12 @@ def make_starts(
         atari=decisive,
         made=dict(made),
         versions=dict(versions),
-        each=tuple(Start(*begun, digest) for begun, digest in zip(beginnings, digests, strict=True)),
+        each=tuple(Start(*beginning, digest) for beginning, digest in zip(beginnings, digests, strict=True)),
     )
 
 
 def check_numbers(starts: int, seed: int) -> None:
-    """UsageError where no so many starts, or none of this seed, can be recorded."""
+    """Raises UsageError for an invalid number of starts or an invalid seed."""
     if starts < 1:
         raise UsageError(f"--starts is {starts}: it must be at least 1")
     if seed < 0:
@@ -193,7 +194,7 @@ def check_numbers(starts: int, seed: int) -> None:
 
 
 def digest_of(state: bytes | None, observation: Sequence[np.ndarray], score: float) -> str:
-    """Of a place in a game: the emulator's state, or where there is none what is seen; and the points so far."""
+    """The digest of a state: of the emulator's state, or without one of the observation; and of the return so far."""
     seen = [state] if state is not None else [array.tobytes() for array in observation]
     digest = hashlib.sha256(struct.pack("<d", score))
     for part in seen:
@@ -202,23 +203,23 @@ def digest_of(state: bytes | None, observation: Sequence[np.ndarray], score: flo
 
 
 def draw_points(lengths: Sequence[int], rng: np.random.Generator) -> list[int]:
-    """A point in each game, uniform over its `length` steps: the actions before it, 0 being the game's beginning."""
+    """Draws a step in each episode, uniform over its length: the number of actions before it, 0 for the reset."""
     return [int(rng.integers(0, length)) for length in lengths]
 
 
-def _places(
+def _digests(
     source: EnvSource, atari: AtariConfig, beginnings: Sequence[Beginning], record: Record
 ) -> list[str | None]:
-    """Where they lead, see `_reached`."""
+    """The digests of the states that the beginnings lead to; see `_digest_after`."""
     env = make_step_env(source, atari)
     try:
-        return [_reached(env, seed, actions, record) for seed, actions in beginnings]
+        return [_digest_after(env, seed, actions, record) for seed, actions in beginnings]
     finally:
         env.close()
 
 
-def _reached(env: StepEnv, seed: int, actions: np.ndarray, record: Record) -> str | None:
-    """The digest of where the actions lead; None if the game is over before."""
+def _digest_after(env: StepEnv, seed: int, actions: np.ndarray, record: Record) -> str | None:
+    """The digest of the state that the actions lead to; None if the episode ends before."""
     rows = [np.zeros((1, *field.shape), field.dtype) for field in env.spec.observation.values()]
     record.resets(seed)
     env.reset(seed, rows, 0)
@@ -227,14 +228,14 @@ def _reached(env: StepEnv, seed: int, actions: np.ndarray, record: Record) -> st
     for action in actions.tolist() if env.spec.action.kind == "discrete" else actions:
         reward, terminated, truncated, _ = env.step(action, rows, 0)
         record.progress[2] += 1
-        score += float(np.float32(reward))  # as rows hold it
+        score += float(np.float32(reward))  # rounded as in trajectory rows
         if terminated or truncated:
             return None
     return digest_of(env.save(), [row[0] for row in rows], score)
 
 
-def _takes(spec: ActionSpec, actions: np.ndarray) -> bool:
-    """Whether stored actions [length, ...] are some of the action space."""
+def _is_action_of(spec: ActionSpec, actions: np.ndarray) -> bool:
+    """Whether stored actions [length, ...] belong to the action space."""
     if actions.shape[1:] != spec.shape or actions.dtype != spec.dtype:
         return False
     return spec.kind == "box" or bool(((actions >= 0) & (actions < np.array(spec.sizes))).all())

@@ -1,4 +1,4 @@
-"""A file of starts: arrays in the safetensors format, and what they are as JSON in its header, with a checksum."""
+"""The file format of starts: arrays as safetensors, with a JSON manifest and a checksum in the header."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from veldt.runs import strict_json
 from veldt.runs.files import write_atomically
 
 FORMAT = 1
-STARTS_NAME = "starts.safetensors"  # where no other is given
+STARTS_NAME = "starts.safetensors"  # the default name
 _KEY = "veldt-starts"
 _RECORD = "`veldt record-starts RUN` makes one"
 
 
 def check_new_file(path: Path) -> None:
-    """UsageError where a file of starts cannot be made: asked for before anything is played."""
+    """Raises UsageError if a new file of starts cannot be created; called before anything is played."""
     if os.path.lexists(path):
         raise UsageError(
             f"--out {path} exists already, and scores may rest on it: name another file, or remove it"
@@ -32,7 +32,7 @@ def check_new_file(path: Path) -> None:
 
 
 def write_starts_file(path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> None:
-    """Writes the file `path`, whole or not at all; VeldtError if the disk refuses."""
+    """Writes the file `path` atomically. Raises VeldtError if it cannot be written."""
     from safetensors.numpy import save
 
     ordered = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -42,7 +42,7 @@ def write_starts_file(path: Path, arrays: Mapping[str, np.ndarray], manifest: Ma
 
 
 def read_starts_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and manifest of the file `path`; UsageError where they are not there whole."""
+    """Reads arrays and manifest of the file `path`. Raises UsageError if they are incomplete or damaged."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

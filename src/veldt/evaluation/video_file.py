@@ -1,4 +1,4 @@
-"""Frames to a video that every browser and player shows: H.264, 4:2:0, even sizes, index at the front; or to a GIF."""
+"""Writes frames to a video for all browsers and players (H.264, 4:2:0, even sizes, index at the front), or to a GIF."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from veldt.errors import UsageError, VeldtError
 from veldt.runs.files import explained, free_space
 from veldt.runs.own_files import open_new, refuse_other, remove_file
 
-# Atari's 210 x 160 is a stamp on today's screens.
+# Atari's 210 x 160 pixels are very small on today's screens.
 _WANTED_HEIGHT = 400
 _FINISH_SECONDS = 600
 
 _EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"
 _H264 = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "18")
-# By the ending of the file's name: what follows the enlargement, and the encoder's arguments.
+# By file extension: the filter after scaling, and the encoder's arguments.
 _FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     ".mp4": (_EVEN, (*_H264, "-movflags", "+faststart")),
     ".mov": (_EVEN, (*_H264, "-movflags", "+faststart")),
     ".mkv": (_EVEN, _H264),
-    # Colours are chosen for each frame: one choice for all would keep a whole game in memory.
+    # A palette per frame: one palette for all frames would keep the whole episode in RAM.
     ".gif": (
         "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none",
         ("-c:v", "gif"),
@@ -35,14 +35,14 @@ _FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def check_new_video(path: Path) -> None:
-    """UsageError if no new video can be written to `path`: asked for before anything is played."""
+    """Raises UsageError if no new video can be written to `path`; called before anything is played."""
     check_video_path(path)
     if os.path.lexists(path):
         raise UsageError(f"--out {path} exists already: name another file, or remove it")
 
 
 def check_video_path(path: Path) -> None:
-    """UsageError if no video can be written to a file that is called so."""
+    """Raises UsageError if the file extension is not that of a supported video format."""
     if path.suffix.lower() not in _FORMATS:
         *most, last = _FORMATS
         raise UsageError(
@@ -54,12 +54,12 @@ def check_video_path(path: Path) -> None:
 
 
 def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
-    """Encode `frames`, uint8 [height, width, 3] each and all of one size, to `path`, in the format that its
-    ending names (.mp4, .mov, .mkv or .gif); returns `path`. A file that is there is replaced.
+    """Encodes `frames`, uint8 [height, width, 3] each and all of one size, to `path`, in the format given by its
+    extension (.mp4, .mov, .mkv or .gif); returns `path`. An existing file is replaced.
 
-    Small frames are enlarged by a whole factor without smoothing, to about 400 pixels of height. UsageError if the
-    video extra is not installed, the ending is another, `path` is a link or there is no frame; VeldtError if the
-    encoder or the disk fails (no file is left).
+    Small frames are enlarged by an integer factor without smoothing, to a height of about 400 pixels. Raises UsageError
+    if the video extra is not installed, the extension is another, `path` is a link or there is no frame; VeldtError if
+    the encoder fails or the file cannot be written (no file is left).
     """
     path = Path(path)
     check_video_path(path)
@@ -78,13 +78,13 @@ def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
     command = [
         get_ffmpeg_exe(), "-y", "-v", "error",
         "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-",
-        # Enlarged here, not in numpy: the pipe carries the small frames.
+        # The encoder scales, so that the pipe transfers small frames.
         "-vf", f"scale={width * factor}:{height * factor}:flags=neighbor,{after}", *encoder,
     ]  # fmt: skip
     with explained("the video", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
-        os.close(open_new(partial))  # the encoder would write through a link
+        os.close(open_new(partial))  # the encoder would follow a link
         try:
             _encode([*command, str(partial)], itertools.chain([first], iterator), first, path)
             partial.replace(path)
@@ -94,7 +94,7 @@ def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
 
 
 def _encode(command: list[str], frames: Iterable[np.ndarray], first: np.ndarray, path: Path) -> None:
-    # Messages go to a file: a pipe that nobody reads could fill up and stop the encoder.
+    # Messages go to a file: a pipe without a reader could fill up and block the encoder.
     with tempfile.TemporaryFile() as messages:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=messages)
         assert process.stdin is not None
@@ -106,7 +106,7 @@ def _encode(command: list[str], frames: Iterable[np.ndarray], first: np.ndarray,
                 process.stdin.close()
             except BrokenPipeError:
                 if process.wait(_FINISH_SECONDS) == 0:
-                    raise  # not the encoder's: whoever makes the frames has lost a pipe of its own
+                    raise  # the encoder is fine: the broken pipe is in the iterator of frames
             code = process.wait(_FINISH_SECONDS)
         finally:
             if process.poll() is None:

@@ -1,4 +1,4 @@
-"""A window that shows pictures at their rate and knows which keys are held."""
+"""A window that shows frames at a fixed rate and reports which keys are held."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ELSEWHERE = "play where you sit, and copy the file of starts to where it is nee
 
 
 class Window:
-    """Made with pygame; UsageError where that is not installed, or there is no screen."""
+    """A pygame window. Raises UsageError if pygame is not installed, or there is no screen."""
 
     def __init__(self, rate: float) -> None:
         os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -27,10 +27,9 @@ class Window:
                 "a person plays in a window of pygame, which is not installed: pip install 'veldt[video]'"
             ) from None
         self._pygame: Any = pygame
+        # Checked before SDL, which prints a message of its own if it finds no screen.
         if sys.platform == "linux" and not any(os.environ.get(name) for name in _SCREENS):
-            raise UsageError(
-                f"there is no screen to play on: {_ELSEWHERE}"
-            )  # before SDL looks for one, and complains
+            raise UsageError(f"there is no screen to play on: {_ELSEWHERE}")
         try:
             pygame.display.init()
         except pygame.error as error:
@@ -42,15 +41,15 @@ class Window:
         self._screen: Any = None
         self._held: set[str] = set()
         words = {"UP": "UP", "DOWN": "DOWN", "LEFT": "LEFT", "RIGHT": "RIGHT", "FIRE": "SPACE"}
-        self._words = {getattr(pygame, f"K_{key}"): word for word, key in words.items()}
+        self._key_names = {getattr(pygame, f"K_{key}"): word for word, key in words.items()}
         for digit in "0123456789":
-            self._words |= {getattr(pygame, f"K_{digit}"): digit, getattr(pygame, f"K_KP{digit}"): digit}
+            self._key_names |= {getattr(pygame, f"K_{digit}"): digit, getattr(pygame, f"K_KP{digit}"): digit}
 
     def show(self, picture: np.ndarray, title: str) -> frozenset[str] | None:
-        """Shows a picture, uint8 [H, W, 3], until the next is due; the keys that were held in the meantime.
+        """Shows a picture, uint8 [H, W, 3], until the next is due. Returns the keys that were held in the meantime.
 
-        These are UP, DOWN, LEFT, RIGHT (the arrows), FIRE (space) and the digits; None once Escape was pressed or the
-        window closed.
+        The keys are UP, DOWN, LEFT, RIGHT (the arrows), FIRE (space) and the digits. Returns None after Escape was
+        pressed or the window was closed.
         """
         pygame = self._pygame
         surface = pygame.surfarray.make_surface(picture.swapaxes(0, 1))
@@ -61,15 +60,15 @@ class Window:
         pygame.display.set_caption(title)
         pygame.display.flip()
         self._clock.tick(self._rate)
-        seen = set(self._held)  # a key may be down and up again within a step
+        seen = set(self._held)  # a key may be pressed and released within one step
         for event in pygame.event.get():
             if event.type == pygame.QUIT or (event.type == pygame.KEYDOWN and event.key == pygame.K_ESCAPE):
                 return None
-            if event.type == pygame.KEYDOWN and event.key in self._words:
-                self._held.add(self._words[event.key])
-                seen.add(self._words[event.key])
-            elif event.type == pygame.KEYUP and event.key in self._words:
-                self._held.discard(self._words[event.key])
+            if event.type == pygame.KEYDOWN and event.key in self._key_names:
+                self._held.add(self._key_names[event.key])
+                seen.add(self._key_names[event.key])
+            elif event.type == pygame.KEYUP and event.key in self._key_names:
+                self._held.discard(self._key_names[event.key])
         return frozenset(seen)
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The edges between roles: what travels, and how."""
+"""The edges between roles: what they carry, and how."""

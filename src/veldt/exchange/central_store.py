@@ -1,7 +1,7 @@
-"""The central store of asynchronous learners: parameters and their rule's state in memory that all share.
+"""The central store of asynchronous learners: parameters and their rule's state in shared memory.
 
 Both are cut into a few disjoint chunks with a lock each. A learner takes the chunks in whichever order they are free,
-so that several update at once and mostly none waits (Stooke & Abbeel, section 4.3).
+so that several learners update at once and mostly none waits (Stooke & Abbeel, section 4.3).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from veldt.runtime.locks import RecordLocks
 from veldt.runtime.shared import Layout, SharedArrays
 
 PARAMETERS = "parameters"
-# Between looks for a chunk that is free: about half of the time that one is had for, as far as these allow. Each look
-# takes a core from those who have one.
+# Pause between checks for a free chunk: about half the time that a chunk is held, within these limits. Each check takes
+# a core away from learners that hold a chunk.
 _LEAST_PAUSE_S, _MOST_PAUSE_S = 2e-4, 5e-3
 
 
 @dataclass(frozen=True)
 class CentralStoreSpec:
-    """What there is in it, and in how many chunks.
+    """Initial contents of the store, and its number of chunks.
 
     Args:
-        initial: float32 [P] by name, "parameters" and the rule's accumulators; and [], what it counts.
-        deadline_s: for which a chunk may be waited for: longer than anybody may be silent and live.
+        initial: float32 [P] by name, "parameters" and the rule's accumulators; and [], the rule's step counts.
+        deadline_s: longest wait for a chunk: longer than a live process may go without a heartbeat.
     """
 
     initial: Mapping[str, np.ndarray]
@@ -42,7 +42,7 @@ class CentralStoreSpec:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Parameters `first` up to `end`, and by name what belongs to them, float32 [end - first] or [], in the store."""
+    """The store's parameters `first` up to `end` and their state as views, by name: float32 [end - first] or []."""
 
     first: int
     end: int
@@ -50,13 +50,13 @@ class Chunk:
 
 
 class CentralStore:
-    """See above. Picklable while a process is started."""
+    """See the module. Picklable while a process is being started."""
 
     def __init__(self, spec: CentralStoreSpec, context: BaseContext | None) -> None:
         total = len(spec.initial[PARAMETERS])
         edges = np.linspace(0, total, spec.chunks + 1).astype(int).tolist()
         self._bounds = list(itertools.pairwise(edges))
-        # What a rule counts, each chunk counts for itself: it has been updated so often.
+        # Each chunk has a step count of its own: chunks are updated separately.
         shapes = {name: array.shape or (spec.chunks, 16) for name, array in spec.initial.items()}
         layouts = {name: Layout(shape, "float32") for name, shape in shapes.items()}
         layouts["holder"] = Layout((spec.chunks, 8), "int64")
@@ -66,14 +66,14 @@ class CentralStore:
             self._arrays[name][...] = array
 
     def end(self, rank: int, beat: Callable[[], None] = lambda: None) -> CentralStoreClient:
-        """That of the learner of this rank. `beat` is called while it waits."""
+        """Opens the end of the learner of this rank. `beat` is called while it waits."""
         return CentralStoreClient(
             self._arrays, self._names, self._bounds, self._locks, self._deadline_s, rank, beat
         )
 
 
 class CentralStoreClient:
-    """A learner's end. `blocked_s` and `updating_s`: seconds in which it waited for a chunk, and in which it had one.
+    """A learner's end. `blocked_s` and `updating_s`: seconds in which it waited for a chunk, and in which it held one.
 
     Made in the process that uses it.
     """
@@ -90,28 +90,28 @@ class CentralStoreClient:
     ) -> None:
         self._tensors = {name: torch.from_numpy(arrays[name]) for name in names}
         self._holder_C: np.ndarray = arrays["holder"][:, 0]
-        self._bounds, self._locks, self._rank, self._beat = bounds, locks, rank, beat
+        self._bounds, self._locks, self._rank, self._heartbeat = bounds, locks, rank, beat
         self._deadline_s = deadline_s
         self.blocked_s = self.updating_s = 0.0
         self._pause_s = _LEAST_PAUSE_S
 
     def values(self) -> dict[str, Tensor]:
-        """All as it is this moment, by name: float32 [P], the store's own, which others may be writing; and [], what
-        is counted, as the first chunk has it."""
+        """Current values by name: float32 [P], views of the store, which others may be writing; and [], the first
+        chunk's step counts."""
         return {name: tensor if tensor.ndim == 1 else tensor[0, 0] for name, tensor in self._tensors.items()}
 
     def chunks(self) -> Iterator[Chunk]:
-        """Each chunk once; while the loop's body has it, nobody else does.
+        """Yields each chunk once, locked while the loop's body runs.
 
         Raises:
-            PeerLost: none of them has been free for longer than its holder should have lived.
+            PeerLostError: no chunk has been free for longer than a live process may hold one.
         """
         count = len(self._bounds)
-        # Not all from the same place on, or they would stay behind each other.
-        left = [(self._rank + place) % count for place in range(count)]
-        while left:
-            number = self._taken(left)
-            left.remove(number)
+        # Each learner starts at another chunk, so that they do not queue behind each other.
+        remaining = [(self._rank + place) % count for place in range(count)]
+        while remaining:
+            number = self._lock_any(remaining)
+            remaining.remove(number)
             began = time.perf_counter()
             try:
                 self._holder_C[number] = self._rank
@@ -126,30 +126,30 @@ class CentralStoreClient:
                 )
             finally:
                 self._locks.give_back(number)
-                had_s = time.perf_counter() - began
-                self.updating_s += had_s
-                self._pause_s = min(max(had_s / 2, _LEAST_PAUSE_S), _MOST_PAUSE_S)
+                held_s = time.perf_counter() - began
+                self.updating_s += held_s
+                self._pause_s = min(max(held_s / 2, _LEAST_PAUSE_S), _MOST_PAUSE_S)
 
     def copied(self) -> dict[str, np.ndarray]:
-        """A copy of all, by name: each chunk as it was between two updates."""
+        """Returns copies of all values, by name: each chunk as it was between two updates."""
         copies = {name: torch.empty_like(value) for name, value in self.values().items()}
         for chunk in self.chunks():
             for name, value in chunk.tensors.items():
                 (copies[name][chunk.first : chunk.end] if value.ndim else copies[name]).copy_(value)
         return {name: value.numpy() for name, value in copies.items()}
 
-    def _taken(self, left: Sequence[int]) -> int:
-        """One of those left, when one is free."""
+    def _lock_any(self, remaining: Sequence[int]) -> int:
+        """Locks one of the chunks `left` as soon as one is free, and returns its number."""
         has_waited, began = False, time.perf_counter()
         while time.perf_counter() < began + self._deadline_s:
-            for number in left:
+            for number in remaining:
                 if self._locks.take(number):
                     self.blocked_s += time.perf_counter() - began if has_waited else 0.0
                     return number
             has_waited = True
-            self._beat()
+            self._heartbeat()
             time.sleep(self._pause_s)
-        held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in left)
+        held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in remaining)
         raise PeerLostError(
             f"no chunk of the central store has been free for {self._deadline_s:g} s (taken last: {held})"
         )

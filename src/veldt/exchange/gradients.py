@@ -1,4 +1,4 @@
-"""The gradient edge: where a learner's gradient goes before it becomes an update."""
+"""The gradient edge: all-reduces the gradients of several learners before the update."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from veldt.errors import PeerLostError, UsageError
 
-# For all learners to bring their gradients: the first may compile a network before.
+# For all learners to call an all-reduce: the first call may come after a network is compiled.
 _DEADLINE = timedelta(minutes=5)
-_BEAT_S = 1.0
+_HEARTBEAT_S = 1.0
 
 
 class GradientEdge(Protocol):
@@ -27,17 +27,17 @@ class GradientEdge(Protocol):
     def reduce(self, gradient_P: Tensor, rows: Tensor | None = None) -> None:
         """Replaces the local gradient, float32 [P], by the mean over all learners' rows, in place.
 
-        `rows` [] are those that the local one is the mean of; None, by all learners: as many for each of them.
+        `rows` [] is the number of rows that the local gradient is the mean of; None, on all ranks: equal numbers.
         """
 
     def all_reduce_max(self, value: float) -> float:
-        """Of the values that all learners give, once each."""
+        """Returns the largest of the values that the learners pass."""
 
     def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
-        """Of each of several values the sum over all learners."""
+        """Returns the sum over all learners of each of several values."""
 
     def assert_same_on_all_ranks(self, digests: Mapping[str, int]) -> None:
-        """UsageError if another learner has another int64 by one of these names: the same for all, or nothing fits."""
+        """Raises UsageError if another learner has another int64 under one of these names."""
 
 
 class NoAllReduce:
@@ -60,13 +60,13 @@ class AllReduce:
     """The mean over `count` learners, by NCCL where they have accelerators, else by Gloo.
 
     Args:
-        rank: which of them this is.
-        meeting: a file that is not there yet, by which they find each other; all can see it.
+        rank: of this learner.
+        meeting: a path where no file is yet, visible to all, at which the learners rendezvous.
         device: where gradients are.
-        beat: called now and then while the others are waited for.
+        beat: called about once a second while it waits for the others.
 
     Raises:
-        PeerLost: from every method, when another learner is gone or does not come in time.
+        PeerLostError: from every method, when another learner is gone or does not call it in time.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class AllReduce:
         device: torch.device,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        self._rank, self._count, self._device, self._beat = rank, count, device, beat
-        self._waits = False
-        # The others may take long, one of them for ever; who only waits for them is not to be taken for the one.
-        threading.Thread(target=self._beat_while_waiting, daemon=True).start()
+        self._rank, self._count, self._device, self._heartbeat = rank, count, device, beat
+        self._is_waiting = False
+        # The others may take long, or hang; a learner that only waits for them must not be taken for the hung one.
+        threading.Thread(target=self._send_heartbeats, daemon=True).start()
         with self._waiting():
             torch.distributed.init_process_group(
                 "gloo" if device.type == "cpu" else "nccl",
@@ -95,9 +95,9 @@ class AllReduce:
             if rows is None:
                 gradient_P /= self._count
             else:
-                of_all = rows.clone()
-                torch.distributed.all_reduce(of_all)
-                gradient_P *= rows / of_all.clamp(min=1.0)
+                total_rows = rows.clone()
+                torch.distributed.all_reduce(total_rows)
+                gradient_P *= rows / total_rows.clamp(min=1.0)
             torch.distributed.all_reduce(gradient_P)
 
     def all_reduce_max(self, value: float) -> float:
@@ -129,12 +129,12 @@ class AllReduce:
 
     @contextlib.contextmanager
     def _waiting(self) -> Iterator[None]:
-        """While the others are waited for. What fails in it is theirs."""
-        self._waits = True
+        """Context of a wait for the others: a RuntimeError in it means that one of them is lost."""
+        self._is_waiting = True
         try:
             yield
             if self._device.type == "cuda":
-                # It is only ordered by now, and would be waited for wherever it is needed.
+                # The call was only queued, and would otherwise be waited for outside this block.
                 torch.cuda.synchronize(self._device)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[0]
@@ -142,10 +142,10 @@ class AllReduce:
                 f"another learner has gone, or did not come within {_DEADLINE}: {first}"
             ) from error
         finally:
-            self._waits = False
+            self._is_waiting = False
 
-    def _beat_while_waiting(self) -> None:
+    def _send_heartbeats(self) -> None:
         while True:
-            time.sleep(_BEAT_S)
-            if self._waits:
-                self._beat()
+            time.sleep(_HEARTBEAT_S)
+            if self._is_waiting:
+                self._heartbeat()

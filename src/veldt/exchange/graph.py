@@ -1,7 +1,7 @@
-"""A system as data: its roles, how many there are of each, and the edges between them.
+"""A system as data: its roles, the number of processes of each, and the edges between them.
 
-A runtime makes something of it: it makes the edges, and starts each role with its plan and the edges that it names. So
-roles are wired in one place, and run alike wherever that is.
+A runtime makes the edges, and starts each role with its plan and its edges. So roles are connected in one place, and
+run the same code on every runtime.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SlotsSpec:
 
 @dataclass(frozen=True)
 class ReplaySpec:
-    """See `replay.ReplayEdge`. `fed_by` names the edge of slots that each shard empties besides."""
+    """See `replay.ReplayEdge`. `fed_by` names, for each shard, the edge of slots that it also consumes."""
 
     layouts: Mapping[str, Layout]
     rows: int
@@ -53,7 +53,7 @@ class ReplaySpec:
 
 @dataclass(frozen=True)
 class PersistentStateSpec:
-    """See `kept.PersistentState`."""
+    """See `persistent_state.PersistentState`."""
 
     layouts: Mapping[str, Layout]
 
@@ -70,7 +70,7 @@ Spec = (
 
 
 def edge_bytes(spec: Spec) -> int:
-    """The memory that an edge takes between its ends."""
+    """Returns the bytes of memory that an edge takes between its ends."""
     match spec:
         case WeightsSpec(layouts):
             return 2 * _nbytes(layouts)
@@ -93,7 +93,7 @@ def _nbytes(layouts: Mapping[str, Layout]) -> int:
 
 @dataclass(frozen=True)
 class Edge:
-    """From role to role (by name), and what travels, for the reader of a drawing."""
+    """An edge between two roles (by name); `carries` describes its contents for the drawing."""
 
     source: str
     target: str
@@ -102,7 +102,7 @@ class Edge:
 
 
 def role_name(name: str, index: int, count: int) -> str:
-    """What the one of this index is called, of so many of a role: in notes, in `top`, and in checkpoints."""
+    """Returns the name of one process of a role, out of `count`: for notes, `top`, and checkpoints."""
     return f"{name} {index}" if count > 1 else name
 
 
@@ -111,18 +111,17 @@ class Role:
     """Processes that do the same: `entry(control, plan, *edges)` for each of the plans.
 
     Args:
-        does: for the reader of a drawing.
-        edges: names of the edges that each of them gets, in the order of its arguments.
-        restarts: how often each may be started again.
-        deadline_s: seconds after which one that gives no sign of life counts as hung.
-        begin_s: the same, until its first sign, where that takes longer.
-        keeps: how many of them, from the first on, have parts in checkpoints.
-        goes_on_from: what one that is started again goes on from, for the reader of a note; {step} is the newest
-            checkpoint's.
+        description: for the drawing.
+        edges: for each process, names of its edges, in the order of its arguments.
+        max_restarts: how often each may be restarted.
+        deadline_s: seconds without a heartbeat after which a process counts as hung.
+        startup_timeout_s: the same until its first heartbeat, where that takes longer.
+        num_checkpointed: number of processes, from the first on, that have parts in checkpoints.
+        resumes_from: what a restarted process resumes from, for a note; {step} is the newest checkpoint's.
         niceness: see `runtime.supervision.RolePlan`.
-        together: whether all are lost when one is, and started again with it.
-        gpus: how many each needs, where they are shared out.
-        least: how many have to be there for the others to work; the rest join when there is room. None: all.
+        is_synchronised: whether all are lost when one is, and restarted with it.
+        gpus: GPUs that each process needs, where the runtime assigns them.
+        least: minimum of processes with which the system works; the rest join when there is room. None: all.
     """
 
     name: str
@@ -141,14 +140,14 @@ class Role:
     startup_timeout_s: float = 0.0
 
     def is_checkpointed(self, index: int) -> bool:
-        """Whether the one of this index has a part in checkpoints."""
+        """Whether the process of this index has a part in checkpoints."""
         return index < self.num_checkpointed
 
     def named(self, index: int) -> str:
         return role_name(self.name, index, len(self.plans))
 
     def role_plan(self, index: int) -> dict[str, Any]:
-        """What whoever supervises the one of this index has to know, by the names of `runtime.supervision.RolePlan`."""
+        """Returns the supervisor's settings for one process, by the names of `runtime.supervision.RolePlan`."""
         return {
             "name": self.named(index),
             "role": self.entry,
@@ -164,7 +163,7 @@ class Role:
 class Graph:
     """Roles, and edges by name.
 
-    `whole` puts together what parts of checkpoints have of the same thing: groups of arrays by name, from all of them.
+    `whole` joins groups of a checkpoint that are parts of the same thing: from all groups of arrays, by name.
     """
 
     roles: tuple[Role, ...]
@@ -172,7 +171,7 @@ class Graph:
     whole: Callable[[Groups], Groups] = lambda groups: groups
 
     def drawn(self) -> list[str]:
-        """Lines of text: what there is of each role, and what travels between them."""
+        """Returns lines of text: the roles with their numbers, and what the edges carry."""
         lines = ["roles"]
         lines += [f"  {len(role.plans):>4} x {role.name:<10} {role.description}" for role in self.roles]
         lines += ["", "edges"]
@@ -191,23 +190,23 @@ class Graph:
 
 
 def make_local_edges(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str, Any]:
-    """The edges, in memory that the processes of this machine share."""
-    made: dict[str, Any] = {}
+    """Returns the edges, in memory that the processes of this machine share."""
+    local_edges: dict[str, Any] = {}
     for name, edge in edges.items():
         match edge.spec:
             case WeightsSpec(layouts):
-                made[name] = SharedWeights(layouts, context)
+                local_edges[name] = SharedWeights(layouts, context)
             case SlotsSpec(layouts, rings, depth):
-                made[name] = SlotRings(layouts, rings, depth, context)
+                local_edges[name] = SlotRings(layouts, rings, depth, context)
             case ReplaySpec(layouts, rows, ahead, fed_by):
-                wakes = [made[feeder].filled for feeder in fed_by]
-                made[name] = ReplayEdge(layouts, rows, ahead, wakes, context)
+                wakes = [local_edges[feeder].filled for feeder in fed_by]
+                local_edges[name] = ReplayEdge(layouts, rows, ahead, wakes, context)
             case RateLimiterSpec() as spec:
-                made[name] = RateLimiter(spec, context)
+                local_edges[name] = RateLimiter(spec, context)
             case CentralStoreSpec() as spec:
-                made[name] = CentralStore(spec, context)
+                local_edges[name] = CentralStore(spec, context)
             case InferenceSpec() as spec:
-                made[name] = InferenceEdge(spec, context)
+                local_edges[name] = InferenceEdge(spec, context)
             case PersistentStateSpec(layouts):
-                made[name] = PersistentState(layouts, context)
-    return made
+                local_edges[name] = PersistentState(layouts, context)
+    return local_edges

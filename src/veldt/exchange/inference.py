@@ -1,12 +1,12 @@
-"""The inference edge: agents that have no network ask, and whoever has one answers many at once.
+"""The inference edge: agents without a network send requests, and a server answers many at once.
 
-    agents of host 0 --request()--+                              +--> answers, and which of them are new
-    agents of host 1 --request()--+--> take(): all that is there --reply()
+    agents of host 0 --request()--+                                         +--> answers, and which of them are new
+    agents of host 1 --request()--+--> take(): all open requests --reply()--+
 
-Each agent has a place for its request and one for its answer, so data is written once on each way. What travels is a
-number: of an agent's requests, and of the one that was answered last; each is written by one side only. An agent has
-one request outstanding, so that nothing can overflow, and either side may be killed at any moment: an answer to a
-former life's request has a number that nobody waits for, and a server that begins anew finds what was not answered.
+Each agent has one place for its request and one for its answer, so data is written once each way. Two numbers signal:
+that of an agent's newest request, and that of the last one answered; each is written by one side only. An agent has one
+request outstanding, so nothing can overflow, and either side may be killed at any moment: an answer to a request of a
+former incarnation has a number that no agent waits for, and a restarted server finds the requests not yet answered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from veldt.runtime.shared import Layout, SharedArrays
 
 @dataclass(frozen=True)
 class InferenceSpec:
-    """`requests` and `answers` are the arrays of one agent's; each of `hosts` processes has `width` agents."""
+    """`requests` and `answers` are one agent's layouts; each of `hosts` processes has `width` agents."""
 
     requests: Mapping[str, Layout]
     answers: Mapping[str, Layout]
@@ -37,7 +37,7 @@ class InferenceSpec:
         return self.hosts * self.width
 
     def layouts(self) -> dict[str, Layout]:
-        """All arrays of the edge, by name."""
+        """Returns the layouts of all arrays of the edge, by name."""
         found = {name: Layout((self.agents,), "int64") for name in ("asked", "answered")}
         found["active"] = Layout((1,), "int64")
         for kind, layouts in (("request", self.requests), ("answer", self.answers)):
@@ -47,7 +47,7 @@ class InferenceSpec:
 
 
 class InferenceEdge:
-    """What both sides share. Picklable while a process is being started."""
+    """The memory shared by both sides. Picklable while a process is being started."""
 
     def __init__(self, spec: InferenceSpec, context: ForkServerContext) -> None:
         self.spec = spec
@@ -64,21 +64,21 @@ class InferenceEdge:
 
     @property
     def asked_N(self) -> np.ndarray:
-        """The number of each agent's newest request, int64 [N]: its host's to count."""
+        """The number of each agent's newest request, int64 [N]: written by its host."""
         return self._shared["asked"]
 
     @property
     def answered_N(self) -> np.ndarray:
-        """The number of the request that was answered last, int64 [N]: the server's to write."""
+        """The number of each agent's last answered request, int64 [N]: written by the server."""
         return self._shared["answered"]
 
     @property
     def active_1(self) -> np.ndarray:
-        """How many agents are to act, int64 [1]: the server's to say."""
+        """The number of agents that are to act, int64 [1]: written by the server."""
         return self._shared["active"]
 
     def arrays(self, kind: str) -> Arrays:
-        """Of all agents, by name, [N, ...]; `kind` is "request" or "answer"."""
+        """Returns the arrays of all agents, by name, [N, ...]; `kind` is "request" or "answer"."""
         names = self.spec.requests if kind == "request" else self.spec.answers
         return {name: self._shared[f"{kind}/{name}"] for name in names}
 
@@ -92,23 +92,23 @@ class InferenceClient:
         self.requests = {name: array[part] for name, array in edge.arrays("request").items()}
         self.answers = {name: array[part] for name, array in edge.arrays("answer").items()}
         self._asked_W, self._answered_W = edge.asked_N[part], edge.answered_N[part]
-        self._waits_W = np.zeros(width, bool)
+        self._is_waiting_W = np.zeros(width, bool)
         self._wakes, self._woken_by = edge.asked_one, edge.answered_one[host]
         self._active_1 = edge.active_1
-        # Agents are parked from the end of this order, host by host in turn.
+        # Agents with the highest ranks are parked first; ranks go round the hosts.
         self._rank_W = np.arange(width) * edge.spec.hosts + host
 
     def request(self, agent_R: np.ndarray) -> None:
-        """Asks for these agents, int64 [R], whose places in `requests` have been written."""
+        """Sends the requests of these agents, int64 [R], which have been written to `requests`."""
         self._asked_W[agent_R] += 1
-        self._waits_W[agent_R] = True
+        self._is_waiting_W[agent_R] = True
         self._wakes.release()
 
     def answered(self, deadline_s: float) -> np.ndarray:
-        """The agents whose answers have come, int64 [R], each once; none if none came in time."""
+        """Returns the agents whose answers have arrived, int64 [R], each once; empty if none arrived in time."""
         awaited(lambda: bool(self._new_W().any()), self._woken_by, deadline_s)
         agent_R = np.flatnonzero(self._new_W())
-        self._waits_W[agent_R] = False
+        self._is_waiting_W[agent_R] = False
         return agent_R
 
     @property
@@ -117,11 +117,11 @@ class InferenceClient:
         return self._rank_W < self._active_1[0]
 
     def _new_W(self) -> np.ndarray:
-        return self._waits_W & (self._asked_W == self._answered_W)
+        return self._is_waiting_W & (self._asked_W == self._answered_W)
 
 
 class RequestBatch(NamedTuple):
-    """What is answered together: of agents int64 [R], their requests of these numbers, int64 [R]."""
+    """Requests answered together: of agents int64 [R], with these request numbers, int64 [R]."""
 
     agent_R: np.ndarray
     number_R: np.ndarray
@@ -129,7 +129,7 @@ class RequestBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerStats:
-    """Since the server began: `requests` answered in so many `batches`, before which so many were `waiting` in all."""
+    """Totals since the server started: requests answered, batches, and requests `waiting` when each batch was taken."""
 
     requests: int = 0
     batches: int = 0
@@ -142,49 +142,49 @@ class ServerStats:
 
 
 class InferenceServer:
-    """The other end, for several threads. `requests` and `answers` are arrays of all agents, [N, ...]."""
+    """The server's end, for several threads. `requests` and `answers` are arrays of all agents, [N, ...]."""
 
     def __init__(self, edge: InferenceEdge) -> None:
         self._edge = edge
         self.requests, self.answers = edge.arrays("request"), edge.arrays("answer")
         self._asked_N, self._answered_N = edge.asked_N, edge.answered_N
         self._taken_N = self._answered_N.copy()
-        # While one thread answers an agent, no other takes what its next life asks: answers come in their order.
+        # While one thread answers an agent, no other takes a request of its next incarnation: so answers stay in order.
         self._busy_N = np.zeros(edge.spec.agents, bool)
         self._next, self._lock = 0, threading.Lock()
         self.stats = ServerStats()
 
     def take(self, most: int, deadline_s: float, gather_s: float = 0.0) -> RequestBatch | None:
-        """All requests that are there, at most so many, of agents in turn; None if none came in time.
+        """Returns all open requests, at most `most`, in turn over the agents; None if none arrived in time.
 
-        When one is there, it waits `gather_s` for more, or until there are so many, or one of each agent that acts.
+        Once there is one, it waits `gather_s` for more, or until there are `most`, or one of each active agent.
         """
         if not awaited(lambda: bool(self._open_N().any()), self._edge.asked_one, deadline_s):
             return None
         enough = min(most, int(self._edge.active_1[0]))
-        # Who is being answered by another thread will not ask meanwhile.
+        # An agent that another thread is answering cannot send a request meanwhile.
         awaited(lambda: int((self._open_N() | self._busy_N).sum()) >= enough, self._edge.asked_one, gather_s)
         with self._lock:
             open_N = np.flatnonzero(self._open_N())
-            if not len(open_N):  # another thread was quicker
+            if not len(open_N):  # another thread was faster
                 return None
             agent_R = open_N
-            if len(open_N) > most:  # in turn, or the last would wait for ever
+            if len(open_N) > most:  # agents in turn, or the last ones would wait for ever
                 first = int(np.searchsorted(open_N, self._next))
                 agent_R = np.roll(open_N, -first)[:most]
                 self._next = int(agent_R[-1]) + 1
             number_R = self._asked_N[agent_R]
             self._taken_N[agent_R], self._busy_N[agent_R] = number_R, True
-            done = self.stats
+            before = self.stats
             self.stats = ServerStats(
-                done.requests + len(agent_R), done.batches + 1, done.waiting + len(open_N)
+                before.requests + len(agent_R), before.batches + 1, before.waiting + len(open_N)
             )
         if len(agent_R) < len(open_N):
-            self._edge.asked_one.release()  # what is left is another thread's
+            self._edge.asked_one.release()  # another thread takes the remaining requests
         return RequestBatch(agent_R, number_R)
 
     def reply(self, requests: RequestBatch) -> None:
-        """The requests are answered: what the agents asked for is in `answers`."""
+        """Marks the requests as answered: the answers are in `answers`."""
         agent_R, number_R = requests
         self._answered_N[agent_R] = number_R
         with self._lock:
@@ -192,10 +192,10 @@ class InferenceServer:
         for host in set((agent_R // self._edge.spec.width).tolist()):
             self._edge.answered_one[host].release()
         if (self._asked_N[agent_R] != number_R).any():
-            self._edge.asked_one.release()  # another life has asked meanwhile
+            self._edge.asked_one.release()  # a new incarnation has sent a request meanwhile
 
     def activate(self, agents: int) -> None:
-        """So many agents are to act from now on; the others pause where their next rollouts would begin."""
+        """Sets the number of active agents; the others pause before their next rollout."""
         self._edge.active_1[0] = agents
 
     def _open_N(self) -> np.ndarray:

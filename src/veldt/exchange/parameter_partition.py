@@ -1,10 +1,10 @@
-"""Parameters in parts: how a vector is cut among parameter shards, and the whole as its readers put it together.
+"""Partition of the parameters among parameter shards, and their assembly by readers.
 
     shard 0 --publish(version)--> part 0 --+
-    shard 1 --publish(version)--> part 1 --+--pull()--> the whole [P] of a learner, an actor, an evaluator
+    shard 1 --publish(version)--> part 1 --+--pull()--> all parameters [P] of a learner, an actor, an evaluator
 
-Each part has a version of its own, the updates that made it. The whole's is the least of them: so many updates are in
-all of it.
+Each part has a version of its own, the number of its updates. The version of the whole is the minimum: so many updates
+are in all parts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PARAMETERS, COUNTS, VERSION = "parameters", "counts", "version"
 
 
 class ShardCounts(NamedTuple):
-    """Of a shard, or of several together: gradients that came, those of them that were discarded because they were too
-    old, and by how many updates all of them were old, added up."""
+    """Counts of a shard, or sums over several: gradients received, those of them discarded as too old, and the
+    staleness of all of them in updates, summed."""
 
     gradients: int = 0
     stale: int = 0
@@ -32,18 +32,18 @@ class ShardCounts(NamedTuple):
 
 
 def cut(total: int, parts: int) -> list[tuple[int, int]]:
-    """The first and the end of each of so many even parts of a vector [total]."""
+    """Returns the bounds (first, end) of `parts` even parts of a vector [total]."""
     return list(itertools.pairwise(np.linspace(0, total, parts + 1).astype(int).tolist()))
 
 
 def part_layouts(numbers: int) -> dict[str, Layout]:
-    """What the edge of a part of so many parameters carries."""
+    """Returns the layouts on the edge of a part of so many parameters."""
     return {PARAMETERS: Layout((numbers,), "float32"), COUNTS: Layout((len(ShardCounts._fields),), "int64")}
 
 
 def gradient_layouts(numbers: int) -> dict[str, Layout]:
-    """What a learner sends to the shard of so many parameters: a gradient, the version of the part that it was computed
-    with, and the step size."""
+    """Returns the layouts of a learner's message to a shard of so many parameters: the gradient, the version of the
+    part that it was computed with, and the learning rate."""
     return {
         "gradient": Layout((numbers,), "float32"),
         "base": Layout((1,), "int64"),
@@ -52,11 +52,11 @@ def gradient_layouts(numbers: int) -> dict[str, Layout]:
 
 
 class ShardedParameters:
-    """What a reader has of all parts. `version_S` int64 [S] are their versions, -1 before anything has come.
+    """A reader's copy of all parts. `version_S` int64 [S] are their versions, -1 before a part has arrived.
 
     Args:
         parts: the edge of each part, in order.
-        values_P: float32, where the parameters are to be.
+        values_P: float32, where the parameters are written.
     """
 
     def __init__(self, parts: Sequence[Weights], values_P: np.ndarray) -> None:
@@ -77,11 +77,11 @@ class ShardedParameters:
 
     @property
     def counts(self) -> ShardCounts:
-        """Of all parts together, as of when they were pulled."""
+        """Sums over all parts, as of the last pull."""
         return ShardCounts(*self._counts_SC.sum(0).tolist())
 
     def pull(self) -> bool:
-        """Takes what is newer than it has; whether anything was."""
+        """Copies the parts that are newer than its own; returns whether there were any."""
         before_S = self.version_S.copy()
         for shard, (part, into) in enumerate(zip(self._parts, self._into, strict=True)):
             self.version_S[shard] = part.pull_if_newer(int(before_S[shard]), into)
@@ -89,7 +89,7 @@ class ShardedParameters:
 
 
 class ShardedWeights:
-    """See `Weights`: the parts, by the names of those who act."""
+    """See `Weights`: the parts, under the names of a network's parameters."""
 
     def __init__(self, parts: Sequence[Weights]) -> None:
         self._parts = parts
@@ -104,7 +104,7 @@ class ShardedWeights:
         raise NotImplementedError("only parameter shards publish their parts")
 
     def pull_if_newer(self, than: int, into: Arrays) -> int:
-        """As in `Weights`; `into` are a network's parameters, in the order in which they are laid out flat."""
+        """As in `Weights`; `into` are a network's parameters, in the order of the flat vector."""
         assert self._whole is not None, "checked first"
         self._whole.pull()
         version = self._whole.version

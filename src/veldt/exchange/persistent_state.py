@@ -1,6 +1,6 @@
-"""Memory of one role that outlives its process: where whoever started the role holds it, too.
+"""Memory of a role that survives its process, because the process that started the role holds it, too.
 
-On another machine it ends with the role; then `is_filled` says that what was in it is lost.
+On another machine it is lost with the role; then `is_filled` is False.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class PersistentState:
 
     @property
     def is_filled(self) -> bool:
-        """Whether a life of the role has said that everything is in it."""
+        """Whether an incarnation of the role has written all arrays."""
         return bool(self._shared[_FILLED][0])
 
     def fill(self, values: Mapping[str, np.ndarray]) -> None:
-        """Puts everything in."""
+        """Writes all arrays."""
         for name, array in self.arrays.items():
             np.copyto(array, values[name])
         self._shared[_FILLED][0] = True

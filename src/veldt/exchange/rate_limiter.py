@@ -1,7 +1,8 @@
-"""Two-sided rate control: learning may not run ahead of acting, nor acting of learning.
+"""Two-sided rate limiter: neither learning may run ahead of acting, nor acting of learning.
 
-Each step is to be used `intensity` times. What is due is (steps - starts) x intensity samples; what is done is updates
-x batch. The learner waits where it would do more than is due, and actors where more than `slack` is due and not done.
+Each step is to be sampled `intensity` times. Due are (steps - starts) x intensity samples; done are updates x
+batch_size. The learner waits where it would do more than is due; actors wait where more than `slack` samples are due
+and not done.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from veldt.runtime.shared import Layout, SharedArrays
 
 @dataclass(frozen=True)
 class RateLimiterSpec:
-    """What there is to keep to.
+    """Settings of the rate limiter.
 
     Args:
-        actors, learners: how many count.
-        intensity: samples for each step; 0 leaves both sides free.
+        actors, learners: how many of them count.
+        intensity: samples per step (training intensity); 0 leaves both sides free.
         starts: steps before the first update.
-        batch: samples of an update of one learner; 0 where each has as many as there are.
+        batch_size: samples of an update of one learner; 0 where it varies.
         slack: samples that may be due and not done.
-        acts_on: whether acting goes on until the run's last checkpoint is there: of learners that wait for each other,
-            each needs batches to the end.
-        together: whether all learners make each update together; else whoever is free makes the next.
+        acts_on: whether actors go on until the run's last checkpoint is complete: learners that wait for each other
+            need batches to the end.
+        together: whether all learners make each update together; else whichever is free makes the next.
     """
 
     actors: int
@@ -41,12 +42,12 @@ class RateLimiterSpec:
 
     @classmethod
     def free(cls, actors: int, learners: int, batch: int) -> RateLimiterSpec:
-        """Nobody has to keep to anything: steps and updates are only counted."""
+        """Returns settings without limits: steps and updates are only counted."""
         return cls(actors, learners, intensity=0.0, starts=0, batch_size=batch, slack=0.0)
 
 
 class RateLimiter:
-    """Shared by all roles that act or learn; each counts in places of its own. Picklable while a process is started."""
+    """Shared by all roles that act or learn; each writes its own counts. Picklable while a process is being started."""
 
     def __init__(self, spec: RateLimiterSpec, context: BaseContext | None) -> None:
         self.intensity, self.starts, self.batch_size, self.slack = (
@@ -55,7 +56,7 @@ class RateLimiter:
             spec.batch_size,
             spec.slack,
         )
-        # A line of the cache for each.
+        # One cache line for each count.
         layouts = {"steps": Layout((spec.actors, 8), "int64"), "updates": Layout((spec.learners, 8), "int64")}
         layouts["excused"] = Layout((spec.learners, 8), "int64")
         layouts["most"] = Layout((1,), "int64")
@@ -68,22 +69,22 @@ class RateLimiter:
 
     @property
     def steps_A(self) -> np.ndarray:
-        """Steps of each actor, int64 [A]: its own to count."""
+        """Steps of each actor, int64 [A]: each actor writes its own."""
         return self._counts["steps"][:, 0]
 
     @property
     def updates_L(self) -> np.ndarray:
-        """Updates of each learner's own batches, int64 [L]: its own to count."""
+        """Updates of each learner's own batches, int64 [L]: each learner writes its own."""
         return self._counts["updates"][:, 0]
 
     @property
     def waived_L(self) -> np.ndarray:
-        """Samples that count as learned from and were not, int64 [L]: each learner's own to count."""
+        """Samples that count as done without an update, int64 [L]: each learner writes its own."""
         return self._counts["excused"][:, 0]
 
     @property
     def max_steps(self) -> int:
-        """Steps after which nobody begins to act any more."""
+        """Steps after which acting stops."""
         return int(self._counts["most"][0])
 
     @max_steps.setter
@@ -92,7 +93,7 @@ class RateLimiter:
             self._counts["most"][0] = steps
 
     def waive_backlog(self) -> None:
-        """Nothing is due any more: said by the first learner when there is nothing to learn from, or all would wait."""
+        """Counts all due samples as done. Learner 0 calls it when it has no data, since otherwise all would wait."""
         self.waived_L[0] += max(0, int(self.due - self.samples))
 
     @property
@@ -101,24 +102,24 @@ class RateLimiter:
 
     @property
     def samples(self) -> int:
-        """Samples that have been learned from, or are excused."""
+        """Samples that are done, including waived ones."""
         return int(self.updates_L.sum()) * self.batch_size + int(self.waived_L.sum())
 
     @property
     def due(self) -> float:
-        """Samples that may have been learned from by now."""
+        """Samples that may be done by now."""
         return (self.steps - self.starts) * self.intensity
 
     @property
     def achieved(self) -> float:
-        """Samples for each step so far, since learning started; those that were excused are none."""
+        """Samples per step so far, since learning started, without waived ones."""
         return (self.samples - int(self.waived_L.clip(min=0).sum())) / max(1, self.steps - self.starts)
 
     def may_act(self) -> bool:
         return self.steps < self.max_steps and (self.intensity == 0 or self.due <= self.samples + self.slack)
 
     def may_learn(self, learner: int = 0) -> bool:
-        """Whether its next update is due, which all learners make together, or whoever is free."""
+        """Whether the learner's next update is due; see `together` of `RateLimiterSpec`."""
         if self.intensity == 0:
             return self.steps >= self.starts
         if not self._together:
@@ -129,21 +130,22 @@ class RateLimiter:
 
 
 def least_slack(*, intensity: float, batch_size: int, steps_at_once: int, steps_kept_back: int) -> float:
-    """The least `slack` with which neither side can wait for the other for ever.
+    """Returns the smallest `slack` with which neither side can wait for the other for ever.
 
-    When all actors have stopped, what is due and stored has to be enough for one more update.
+    When all actors wait, the samples that are due and stored must be enough for one more update.
 
     Args:
-        steps_at_once: steps that actors commit together, all of them.
+        steps_at_once: steps that all actors together commit at once.
         steps_kept_back: steps that are counted and cannot be sampled yet, because their returns are not complete.
     """
     return batch_size + intensity * (steps_at_once + steps_kept_back)
 
 
 def check_slack(given: float, least: float) -> None:
-    """UsageError where a given slack would stop both sides."""
+    """Raises UsageError where a given slack would stop both sides."""
     if given < least:
         raise UsageError(
-            f"--rate-limit-tolerance is {given:g}: acting and learning would wait for each other for ever; it must be at least "
+            f"--rate-limit-tolerance is {given:g}: acting and learning would wait for each other for "
+            f"ever; it must be at least "
             f"{least:g} with this batch, intensity and number of envs (0 chooses)"
         )

@@ -1,19 +1,19 @@
-"""The replay edge on one machine: the learner orders batches from shards, which write their rows side by side.
+"""The replay edge on one machine: the learner requests batches from shards, which write their rows side by side.
 
     actors ==slots==> shard 0 ==rows==+
     actors ==slots==> shard 1 ==rows==+==> batch [N, ...] ==> learner
-                         ^                                      |
-                         +---------- orders, priorities --------+
+                        ^                                        |
+                        +--------- requests, priorities ---------+
 
-A learner that was started again numbers its orders from where no former one's can be: shards leave those out.
+Each learner incarnation numbers its requests from a range of its own: shards skip requests of former ones.
 
-Each shard keeps the mass of what it holds on a ledger. The learner cuts the total mass into N equal pieces with one
-draw in each, as one memory would, and orders from each shard the rows that fall to it, several batches ahead. A batch
-is there when every shard has written its part. New priorities go back the way orders come. Several orders go together:
-a shard that shares its core with actors is woken for all of them at once.
+Each shard writes the total sampling weight of its rows to a ledger. The learner cuts the sum over shards into N equal
+pieces with one draw in each, as a single replay buffer would, and requests from each shard the rows that fall to it,
+several batches ahead. A batch is complete when every shard has written its part. New priorities go back in the same
+rings as requests. Several requests are sent together: a shard that shares its core with actors is woken once for all.
 
-A shard that was started again has lost what it held; its `life` on the ledger says so. Orders to its former life are
-not carried out any more, and batches that miss their rows are dropped.
+A restarted shard has lost its rows; its `life` (incarnation) on the ledger shows it. Requests to its former incarnation
+are not carried out, and batches that lack their rows are dropped.
 """
 
 from __future__ import annotations
@@ -39,46 +39,46 @@ class ReplayOut(Protocol):
     """A shard's end."""
 
     def state(self, mass: float, rows: int, dropped: int) -> None:
-        """Says what the shard holds."""
+        """Publishes total sampling weight, rows, and dropped priorities of the shard."""
 
     def take(self) -> tuple[SampleRequest, int] | None:
-        """The next order, if there is one, and the place of its batch; `done` when it is carried out."""
+        """Returns the next request, if any, and the place of its batch; `done` is called when it is carried out."""
 
     def done(self, order: SampleRequest, place: int) -> None:
-        """The order is carried out: rows are where it said."""
+        """Marks the request as carried out: its rows are in `out`."""
 
 
 class ReplayIn(Protocol):
-    """The learner's end. `rows` can be drawn just now of all shards; `dropped` counts priorities that came too late."""
+    """The learner's end. `rows` can be sampled now, over all shards; `dropped` counts priorities that came too late."""
 
     @property
     def rows(self) -> int: ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether all shards are there, and none holds anything."""
+        """Whether all shards are up, and none holds any rows."""
 
     @property
     def dropped(self) -> int: ...
 
     def order(self, seed: int, deadline_s: float) -> bool:
-        """Orders one more batch, of a group as long as it says yes.
+        """Requests one more batch; called until it returns False, which ends a group of requests.
 
-        False if there are no places for a group, nothing to draw from, or a shard is too slow.
+        False if there are no free places for a group, no rows, or a shard is too slow.
         """
 
     def take(self, deadline_s: float) -> ShardedBatch | None:
-        """The oldest batch that was ordered, until the next is taken; None if it is not there in time, or can never be.
+        """Returns the oldest requested batch, valid until the next call; None if it is not complete in time.
 
-        The latter is dropped, when no shard can write to it any more.
+        A batch that no shard can write to any more is dropped.
         """
 
     def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
-        """New raw priorities of the batch's rows. What a shard has no room for in time is lost, as if it came late."""
+        """Sends new raw priorities of the batch's rows. Those that a shard has no room for in time are dropped."""
 
 
 class ReplayEnds(Protocol):
-    """The edge as roles are given it, wherever they run: each opens its own end."""
+    """The edge as roles get it, on every runtime: each opens its own end."""
 
     def server(self, shard: int) -> ReplayOut: ...
 
@@ -86,13 +86,13 @@ class ReplayEnds(Protocol):
 
 
 class ReplayEdge:
-    """See `ReplayEnds`: what learner and shards share. Picklable while a process is being started.
+    """See `ReplayEnds`: the memory that learner and shards share. Picklable while a process is being started.
 
     Args:
         layouts: of the arrays of a batch, [N, ...] each, `key` int64 [N] among them.
         rows: N.
-        ahead: batches under way.
-        filled: of each shard, what wakes it.
+        ahead: batches requested ahead.
+        filled: for each shard, the semaphore that wakes it.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class ReplayEdge:
         filled: list[Semaphore],
         context: ForkServerContext,
     ) -> None:
-        self.rows, self.shards, self.places = rows, len(filled), ahead + 1  # one is being learned from
+        self.rows, self.shards, self.places = rows, len(filled), ahead + 1  # one is in use by the learner
         self._names = tuple(layouts)
         arrays = {
             f"{place}/{name}": layout for place in range(self.places) for name, layout in layouts.items()
         }
-        # A line of the cache for each shard.
+        # One cache line for each shard.
         arrays |= {name: Layout((self.shards, 8), dtype) for name, dtype in _LEDGER.items()}
-        # The numbers of the last orders that were done.
+        # The number of the last request done, for each shard and place.
         arrays["written"] = Layout((self.shards, self.places), "int64")
         arrays["clients"] = Layout((1,), "int64")
         self._shared = SharedArrays(arrays, context)
@@ -129,7 +129,7 @@ class ReplayEdge:
         return ReplayClient(self)
 
     def ledger(self, name: str) -> np.ndarray:
-        """What shards say of themselves, [S]: "mass" float64; "rows", "life" and "dropped" int64."""
+        """One entry of the shards' ledger, [S]: "mass" float64; "rows", "life" and "dropped" int64."""
         return self._shared[name][:, 0]
 
     @property
@@ -138,7 +138,7 @@ class ReplayEdge:
 
     @property
     def clients_1(self) -> np.ndarray:
-        """How many learners there have been, int64 [1]."""
+        """Number of learner incarnations so far, int64 [1]."""
         return self._shared["clients"]
 
     def arrays(self, place: int) -> Arrays:
@@ -146,7 +146,7 @@ class ReplayEdge:
 
 
 class SampleRequest(NamedTuple):
-    """To a shard: rows by `seed` into `out`, arrays [n, ...]; or, where `out` is None, new priorities by key."""
+    """Asks a shard for rows drawn by `seed` into `out`, arrays [n, ...]; where `out` is None, brings new priorities."""
 
     number: int
     seed: int
@@ -171,15 +171,15 @@ class ReplayServer:
 
     def take(self) -> tuple[SampleRequest, int] | None:
         while True:
-            taken = self._orders.take(0.0)
-            if taken is None:
+            received = self._orders.take(0.0)
+            if received is None:
                 return None
-            kind, place, first, count, number, life, seed = taken.arrays["head"].tolist()
-            is_of_former = kind == _SAMPLE and number // ORDERS_PER_LIFE != self._edge.clients_1[0]
-            if life == self._life and not is_of_former:
+            kind, place, first, count, number, life, seed = received.arrays["head"].tolist()
+            is_outdated = kind == _SAMPLE and number // ORDERS_PER_LIFE != self._edge.clients_1[0]
+            if life == self._life and not is_outdated:
                 break
             self._orders.release(0)
-        key_N, priority_N = taken.arrays["key"][:count], taken.arrays["priority"][:count]
+        key_N, priority_N = received.arrays["key"][:count], received.arrays["priority"][:count]
         out = None
         if kind == _SAMPLE:
             out = {name: array[first : first + count] for name, array in self._edge.arrays(place).items()}
@@ -194,7 +194,7 @@ class ReplayServer:
 
 @dataclass(frozen=True)
 class ShardedBatch:
-    """N rows of all shards, until the next is taken. `part_S` int64 [S + 1]: shard s has rows part_s to part_(s+1)."""
+    """N rows, valid until the next `take`. `part_S` int64 [S + 1]: rows part_s to part_(s+1) are from shard s."""
 
     arrays: Arrays
     part_S: np.ndarray
@@ -207,11 +207,11 @@ class ReplayClient:
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
         self._orders = [Producer(rings, 0) for rings in edge.orders]
-        self._free, self._under_way = deque(range(edge.places)), deque[PendingBatch]()
+        self._free, self._pending = deque(range(edge.places)), deque[PendingBatch]()
         edge.clients_1[0] += 1
         self._number = int(edge.clients_1[0]) * ORDERS_PER_LIFE
         self._in_use: PendingBatch | None = None
-        self._lost = 0  # priorities that never were sent
+        self._num_lost = 0  # priorities that were never sent
         self._group = RequestBatcher(edge.places)
 
     @property
@@ -224,40 +224,40 @@ class ReplayClient:
 
     @property
     def dropped(self) -> int:
-        return int(self._edge.ledger("dropped").sum()) + self._lost
+        return int(self._edge.ledger("dropped").sum()) + self._num_lost
 
     def order(self, seed: int, deadline_s: float) -> bool:
-        life_S = self._edge.ledger("life").copy()  # first: shards that begin meanwhile leave this order out
+        life_S = self._edge.ledger("life").copy()  # first: a shard that restarts meanwhile skips this
         mass_S = self._edge.ledger("mass").copy()
         if not self._group.may_order(len(self._free)) or not mass_S.any():
             return False
-        ordered = PendingBatch.shared_out(
+        pending = PendingBatch.shared_out(
             self._free[0], self._number + 1, seed, mass_S, self._edge.rows, life_S
         )
-        asked = ordered.asked
-        # All or none: a shard that was asked for a batch that is not to be would write into another one's place.
+        asked = pending.asked
+        # All shards or none: a shard asked for a batch that is then not made would write into another one's place.
         if any(self._orders[shard].slot(deadline_s) is None for shard in asked):
             return False
         self._free.popleft()
-        self._number = ordered.number
+        self._number = pending.number
         for shard in asked:
-            first, count = ordered.part_S[shard], ordered.count(shard)
-            where = (_SAMPLE, ordered.place, first, count, ordered.number, life_S[shard])
-            self._send(shard, (*where, ordered.seed_of(shard)), deadline_s)
-        self._under_way.append(ordered)
+            first, count = pending.part_S[shard], pending.count(shard)
+            head = (_SAMPLE, pending.place, first, count, pending.number, life_S[shard])
+            self._send(shard, (*head, pending.seed_of(shard)), deadline_s)
+        self._pending.append(pending)
         return True
 
     def take(self, deadline_s: float) -> ShardedBatch | None:
         if self._in_use is not None:
             self._free.append(self._in_use.place)
             self._in_use = None
-        if not self._under_way:
+        if not self._pending:
             return None
-        oldest = self._under_way[0]
+        oldest = self._pending[0]
         written_SP, life_S = self._edge.written_SP, self._edge.ledger("life")
         if not awaited(lambda: oldest.is_settled(written_SP, life_S), self._edge.done, deadline_s):
             return None
-        self._under_way.popleft()
+        self._pending.popleft()
         if not oldest.written_S(written_SP).all():
             self._free.append(oldest.place)
             return None
@@ -271,11 +271,11 @@ class ReplayClient:
             if count == 0:
                 continue
             head = (_UPDATE, 0, 0, count, 0, batch.life_S[shard], 0)
-            is_there = self._edge.ledger("life")[shard] == batch.life_S[shard]
+            is_alive = self._edge.ledger("life")[shard] == batch.life_S[shard]
             if not (
-                is_there and self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
+                is_alive and self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
             ):
-                self._lost += count
+                self._num_lost += count
 
     def _send(
         self,
@@ -291,5 +291,5 @@ class ReplayClient:
         slot["head"][:] = head
         if key_N is not None and priority_N is not None:
             slot["key"][: len(key_N)], slot["priority"][: len(key_N)] = key_N, priority_N
-        self._orders[shard].commit(wakes=priority_N is None)  # priorities are soon followed by orders
+        self._orders[shard].commit(wakes=priority_N is None)  # after priorities, requests wake the shard
         return True

@@ -1,11 +1,11 @@
-"""The trajectory edge: a bounded ring of preallocated slots for each producer, which one consumer empties.
+"""The trajectory edge: a bounded ring of preallocated slots for each producer, emptied by one consumer.
 
     actor --slot(), commit()--> ring 0 --+
-    actor --slot(), commit()--> ring 1 --+--take(), release()--> whoever stores, or learns
+    actor --slot(), commit()--> ring 1 --+--take(), release()--> replay shard, or learner
 
-Data stays where it was written; what travels is a count. Each of a ring's two counts is written by one side only, so a
-process may be killed at any moment: what it had not committed is not there, and its successor goes on from the counts.
-The semaphores only wake: whoever wakes, or has slept for long, looks at the counts.
+Data stays where it was written; only counts are updated. Each of a ring's two counts is written by one side only, so a
+process may be killed at any moment: a slot that was not committed is lost, and the restarted process continues from the
+counts. Semaphores only wake: a process that wakes, or has slept for long, reads the counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from veldt.runtime.shared import Layout, SharedArrays
 
-_LOOK_S = 0.25  # seconds between looks at the counts, should a wake-up have been lost with a process
+_POLL_S = 0.25  # seconds between reads of the counts, in case a wake-up was lost with a process
 _WRITTEN, _READ = 0, 1
 
 Arrays = Mapping[str, np.ndarray]
@@ -30,14 +30,14 @@ class SlotOut(Protocol):
     """The producer's end."""
 
     def slot(self, deadline_s: float) -> Arrays | None:
-        """The arrays of the next free slot, to write to; None if none became free in time. Asked again, the same."""
+        """Returns the arrays of the next free slot, the same until `commit`; None if none became free in time."""
 
     def commit(self) -> None:
-        """Hands the slot over: it is the consumer's from now on."""
+        """Hands the slot over to the consumer."""
 
 
 class ReceivedSlot(NamedTuple):
-    """A full slot: from which producer, and its arrays, which are the consumer's until it is released."""
+    """A full slot: its producer's ring, and its arrays, which the consumer may use until it releases the slot."""
 
     ring: int
     arrays: Arrays
@@ -47,17 +47,17 @@ class SlotIn(Protocol):
     """The consumer's end."""
 
     def take(self, deadline_s: float) -> ReceivedSlot | None:
-        """The oldest full slot of the next producer that has one; None if none came in time."""
+        """Returns the oldest full slot of the next producer that has one; None if none arrived in time."""
 
     def release(self, ring: int) -> None:
-        """Gives back the slot that was taken from this producer first."""
+        """Gives back the oldest slot taken from this producer."""
 
     def wait(self, seconds: float) -> None:
-        """Sleeps until something may have come, or for so long."""
+        """Sleeps until a slot may have arrived, or for so long."""
 
 
 class Slots(Protocol):
-    """The edge as roles are given it, wherever they run: each opens its own end."""
+    """The edge as roles get it, on every runtime: each opens its own end."""
 
     def producer(self, ring: int) -> SlotOut: ...
 
@@ -68,7 +68,7 @@ class SlotRings:
     """See `Slots`: `count` rings of `depth` slots each, in shared memory. Picklable while a process is being started.
 
     Args:
-        filled: what is released when a slot is filled, for a consumer that has other things to wait for, too.
+        filled: semaphore released when a slot is filled, for a consumer that also waits for other things.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SlotRings:
             for place in range(depth)
             for name, layout in layouts.items()
         }
-        # Each count has a line of the cache to itself.
+        # One cache line for each count.
         self._shared = SharedArrays({"counts": Layout((count, 2, 8), "int64")} | slots, context)
         self.filled = filled or context.Semaphore(0)
         self._freed = [context.Semaphore(0) for _ in range(count)]
@@ -100,12 +100,12 @@ class SlotRings:
 
     @property
     def waiting(self) -> np.ndarray:
-        """Full slots of each ring, int64 [count]."""
+        """Number of full slots of each ring, int64 [count]."""
         counts = self._shared["counts"][:, :, 0]
         return counts[:, _WRITTEN] - counts[:, _READ]
 
     def arrays(self, ring: int, number: int) -> Arrays:
-        """The arrays of the slot that is number `number` of all that went through this ring."""
+        """Returns the arrays of slot `number`, counted over all slots that went through this ring."""
         place = number % self.depth
         return {name: self._shared[f"{ring}/{place}/{name}"] for name in self._names}
 
@@ -127,7 +127,7 @@ class Producer:
         return self._slots[int(counts[_WRITTEN]) % depth]
 
     def commit(self, *, wakes: bool = True) -> None:
-        """See `SlotOut`; without waking a consumer who sleeps, where that has time until the next one."""
+        """See `SlotOut`; without `wakes`, a sleeping consumer is not woken until the next commit."""
         self._counts[_WRITTEN] += 1
         if wakes:
             self._rings.filled.release()
@@ -142,7 +142,7 @@ class Consumer:
         self._slots = [
             [rings.arrays(ring, place) for place in range(rings.depth)] for ring in range(rings.count)
         ]
-        self._taken = self._counts[:, _READ].copy()  # those that are not yet released, too
+        self._num_taken = self._counts[:, _READ].copy()  # includes slots that are not yet released
         self._next = 0
 
     def take(self, deadline_s: float) -> ReceivedSlot | None:
@@ -151,8 +151,8 @@ class Consumer:
         full = self._full()
         ring = int(full[np.searchsorted(full, self._next) % len(full)])
         self._next = ring + 1
-        place = int(self._taken[ring]) % self._rings.depth
-        self._taken[ring] += 1
+        place = int(self._num_taken[ring]) % self._rings.depth
+        self._num_taken[ring] += 1
         return ReceivedSlot(ring, self._slots[ring][place])
 
     def wait(self, seconds: float) -> None:
@@ -164,7 +164,7 @@ class Consumer:
 
     def _full(self) -> np.ndarray:
         """Rings that have a full slot, in order."""
-        return np.flatnonzero(self._counts[:, _WRITTEN] > self._taken)
+        return np.flatnonzero(self._counts[:, _WRITTEN] > self._num_taken)
 
 
 class Wakes(Protocol):
@@ -174,18 +174,18 @@ class Wakes(Protocol):
 
 
 def awaited(condition: Callable[[], bool], semaphore: Wakes, deadline_s: float) -> bool:
-    """Waits until `condition` holds; `semaphore` is released whenever that may have become so."""
+    """Waits until `condition` holds; `semaphore` is released whenever it may have become true."""
     end = time.monotonic() + deadline_s
     while not condition():
-        left = end - time.monotonic()
-        if left <= 0:
+        remaining_s = end - time.monotonic()
+        if remaining_s <= 0:
             return False
-        _woken(semaphore, min(left, _LOOK_S))
+        _woken(semaphore, min(remaining_s, _POLL_S))
     return True
 
 
 def _woken(semaphore: Wakes, seconds: float) -> None:
-    """Sleeps until something happens, or for so long; what happened while nobody slept wakes nobody twice."""
+    """Sleeps until the semaphore is released, or for so long; then clears all further releases."""
     if semaphore.acquire(True, seconds):
         while semaphore.acquire(False):
             pass

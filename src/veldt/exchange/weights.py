@@ -1,9 +1,9 @@
-"""The weights edge: a learner publishes, and whoever acts pulls what is newer than what it has.
+"""The weights edge: a learner publishes weights, and roles that act pull them if they are newer than their own.
 
-    learner --publish(version)--> two copies in shared memory --pull_if_newer(version)--> actors, evaluators
+    learner --publish(version)--> two copies in shared memory --pull-if-newer(version)--> actors, evaluators
 
-Neither waits for the other. The learner writes the older copy and then names it the newest; a reader whose copy was
-overwritten while it read (two versions came meanwhile) reads again.
+Neither waits for the other. The learner writes the older copy and then marks it as the newest; a reader whose copy was
+overwritten while it read (two versions were published meanwhile) reads again.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from veldt.runtime.shared import Layout, SharedArrays
 
 Arrays = Mapping[str, np.ndarray]
 
-_DEADLINE_S = 30.0  # for a pull: that many torn reads mean that nobody lets this process run
+_DEADLINE_S = 30.0  # for a pull: torn reads for so long mean that this process gets no core
 _BEGUN, _DONE = 0, 1
-_NONE = -1  # the version of what was never published
+_NONE = -1  # the version before any is published
 
 
 class Weights(Protocol):
-    """The edge as roles see it, wherever they run. A version is the number of updates that made the weights."""
+    """The edge as roles get it, on every runtime. A version is the number of updates that made the weights."""
 
     def publish(self, version: int, arrays: Arrays) -> None:
-        """Makes `arrays` the newest, for all readers at once."""
+        """Publishes `arrays` as the newest weights, to all readers at once."""
 
     def pull_if_newer(self, than: int, into: Arrays) -> int:
         """Copies the newest weights if their version is not `than`; returns the version that `into` then has.
 
-        (What is published last counts as the newest: a learner that died goes on from an older version.)
+        (The newest are those published last: a restarted learner may publish an older version.)
         """
 
     def check(self, arrays: Arrays) -> None:
-        """VeldtError unless these are the arrays that the edge carries."""
+        """Raises VeldtError unless these are the arrays that the edge carries."""
 
 
 class SharedWeights:
@@ -83,7 +83,7 @@ class SharedWeights:
                 for name, array in into.items():
                     np.copyto(array, self._arrays[f"{copy}/{name}"])
             _fence()
-            if counts[_BEGUN] <= number + 1:  # else the copy may be half of a newer one
+            if counts[_BEGUN] <= number + 1:  # else a newer version may have overwritten part of the copy
                 return version if is_newer else than
             end = end or time.monotonic() + _DEADLINE_S
             if time.monotonic() > end:
@@ -93,22 +93,22 @@ class SharedWeights:
 
 
 def check_layouts(layouts: Mapping[str, Layout], arrays: Arrays) -> None:
-    """VeldtError unless these are the arrays that an edge of such weights carries."""
+    """Raises VeldtError unless these arrays have the layouts that the edge carries."""
     ours = {name: (layout.shape, np.dtype(layout.dtype)) for name, layout in layouts.items()}
     theirs = {name: (array.shape, array.dtype) for name, array in arrays.items()}
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
             raise VeldtError(
-                f"the weights '{name}' are {_said(theirs.get(name))} here and {_said(ours.get(name))} at their "
+                f"the weights '{name}' are {_describe(theirs.get(name))} here and {_describe(ours.get(name))} at their "
                 "source: both must make the same network, from the same environment and settings"
             )
 
 
-def _said(found: tuple[tuple[int, ...], np.dtype] | None) -> str:
+def _describe(found: tuple[tuple[int, ...], np.dtype] | None) -> str:
     return "absent" if found is None else f"{found[1]} {list(found[0])}"
 
 
 def _fence(lock: threading.Lock = threading.Lock()) -> None:  # noqa: B008
-    """What was written before is there before what is written after, on every processor."""
+    """Memory fence: writes before it are visible before writes after it, on every processor."""
     with lock:
         pass

@@ -1,1 +1,1 @@
-"""The mathematics, as pure functions on tensors. Shape suffixes: T time, B env, N row, A action, D dimension."""
+"""Pure functions on tensors. Shape suffixes: T time, B env, N row, A action, D dimension."""

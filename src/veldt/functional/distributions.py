@@ -1,7 +1,7 @@
-"""Policies as distributions over stored actions, with the noise passed in.
+"""Policies as distributions over stored actions, with the noise as an argument.
 
-A sample is a function of (parameters, uniform noise), so that the noise can belong to an env and a step and not to
-the batch it happened to be computed in.
+A sample is a function of (parameters, uniform noise), so that noise can belong to an env and a step, independent of the
+batch in which the action is computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Distribution(Protocol):
-    """`parameters` numbers describe the distribution at one observation; `noise` uniforms draw one action from it."""
+    """`parameters` numbers describe the distribution for one observation; `noise` uniforms sample one action."""
 
     @property
     def parameters(self) -> int: ...
@@ -25,24 +25,24 @@ class Distribution(Protocol):
     def noise(self) -> int: ...
 
     def prepare(self, uniform: Tensor) -> Tensor:
-        """Uniform noise in (0, 1), [..., noise], to the noise that `sample` takes (done once for a whole batch)."""
+        """Transforms uniform noise in (0, 1), [..., noise], into the input of `sample` (once for a whole batch)."""
 
     def sample(self, parameters_NP: Tensor, noise_NK: Tensor) -> Tensor:
-        """Actions [N] or [N, D]."""
+        """Returns actions [N] or [N, D]."""
 
     def mode(self, parameters_NP: Tensor) -> Tensor:
-        """The likeliest actions."""
+        """Returns the most likely actions."""
 
     def log_prob(self, parameters_NP: Tensor, action: Tensor) -> Tensor:
-        """Logarithm of probability or density, [N]."""
+        """Returns the logarithm of the probability or density, [N]."""
 
     def entropy(self, parameters_NP: Tensor) -> Tensor:
-        """In nats, [N]."""
+        """Returns the entropy in nats, [N]."""
 
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of `size` actions; the parameters are logits. Samples by the Gumbel trick: argmax of logits plus noise."""
+    """One of `size` actions; the parameters are logits. Samples with the Gumbel trick: argmax of logits plus noise."""
 
     size: int
 
@@ -73,7 +73,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class MultiCategorical:
-    """Independent categorical choices, one a dimension; actions are [N, D]."""
+    """Independent categorical choices, one per dimension; actions are [N, D]."""
 
     sizes: tuple[int, ...]
 
@@ -108,10 +108,10 @@ class MultiCategorical:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Independent normal distributions; the parameters are D means and D logarithms of standard deviations.
+    """Independent normal distributions; the parameters are D means and D log standard deviations.
 
-    The density is that of the unclipped action. Bounds belong to the environment's side (`ActionSpec.to_env`): the map
-    from a stored action to the environment is fixed, so it cancels from every ratio and gradient of probabilities.
+    The density is that of the unclipped action. The bounds are applied at the env (`ActionSpec.to_env`): the map from
+    stored action to env action is fixed, so it cancels out of every probability ratio and gradient.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""How often an ε-greedy policy acts at random."""
+"""Schedules of ε for ε-greedy exploration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def annealed(start: float, end: float, steps: int, done: int) -> float:
-    """ε after `done` steps: from `start` along a line to `end` at `steps`, and `end` from there on."""
+    """ε after `done` steps: linear from `start` to `end` over `steps`, then `end`."""
     if done >= steps:
         return end
     return start + (end - start) * done / steps
@@ -18,6 +18,6 @@ def ladder(base: float, power: float, width: int) -> NDArray[np.float64]:
 
         ε_i = base^(1 + power i / (width - 1))
 
-    The first is `base` (a single env has that), the last base^(1 + power).
+    The first env has `base` (so does a single env), the last one base^(1 + power).
     """
     return base ** (1.0 + power * np.linspace(0.0, 1.0, width))

@@ -1,4 +1,4 @@
-"""Stacks of frames from single frames, at use."""
+"""Builds frame stacks from single frames when they are needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def stack_frames(frames: Tensor, age_TB: Tensor, stack: int, t_N: Tensor, b_N: Tensor) -> Tensor:
-    """The last `stack` frames of rows (t, b), oldest first; frames from before the episode's start are 0.
+    """The last `stack` frames of rows (t, b), oldest first; frames before the episode's start are 0.
 
     Args:
         frames: uint8 [stack - 1 + T, B, H, W]; row t's own frame is at t + stack - 1.
@@ -15,11 +15,11 @@ def stack_frames(frames: Tensor, age_TB: Tensor, stack: int, t_N: Tensor, b_N: T
         t_N, b_N: int64 [N].
 
     Returns:
-        [N, stack, H, W] in channels-last memory (the pixels of one place side by side), which is what the
-        convolutions of both CPU and GPU want.
+        [N, stack, H, W] in the channels-last layout (the channels of a pixel adjacent), which is the fast layout for
+        convolutions on both CPU and GPU.
     """
     position_K = torch.arange(stack, device=frames.device)
-    taken = frames[t_N[:, None] + position_K, b_N[:, None]]
+    gathered = frames[t_N[:, None] + position_K, b_N[:, None]]
     before_start_NK = age_TB[t_N, b_N][:, None] < stack - 1 - position_K
-    taken.masked_fill_(before_start_NK[:, :, None, None], 0)
-    return taken.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+    gathered.masked_fill_(before_start_NK[:, :, None, None], 0)
+    return gathered.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""Policy-gradient losses, by row."""
+"""PPO's losses, per row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def clipped_surrogate(log_ratio_N: Tensor, advantage_N: Tensor, clip: float) -> Tensor:
-    """PPO's objective as a loss (Schulman et al. 2017, equation 7): -min(ρ A, clip(ρ, 1-ε, 1+ε) A), ρ = exp(log ratio).
+    """PPO's clipped objective as a loss (Schulman et al. 2017, equation 7): -min(ρ A, clip(ρ, 1-ε, 1+ε) A), ρ = π/μ.
 
     All float [N].
     """
@@ -16,7 +16,7 @@ def clipped_surrogate(log_ratio_N: Tensor, advantage_N: Tensor, clip: float) -> 
 
 
 def clipped_value_error(value_N: Tensor, old_value_N: Tensor, target_N: Tensor, clip: float) -> Tensor:
-    """Squared error of a value kept within `clip` of its old value, the larger of clipped and unclipped.
+    """Squared error of the value, or of the value clipped to within `clip` of its old value, whichever is larger.
 
     As in OpenAI's ppo2 (it is not in the paper). All float [N].
     """
@@ -25,5 +25,5 @@ def clipped_value_error(value_N: Tensor, old_value_N: Tensor, target_N: Tensor, 
 
 
 def approximate_kl(log_ratio_N: Tensor) -> Tensor:
-    """KL(old ‖ new) by row from log ρ under old actions: (ρ - 1) - log ρ, unbiased and never negative."""
+    """KL(old ‖ new) per row from log ρ of old actions: (ρ - 1) - log ρ, unbiased and never negative."""
     return log_ratio_N.exp() - 1.0 - log_ratio_N

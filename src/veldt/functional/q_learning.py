@@ -1,7 +1,7 @@
-"""Targets and losses of Q-learning, for values and for distributions of returns, by row.
+"""Targets and losses of Q-learning, for values and for distributions of returns, per row.
 
-What a transition's end says is in its discount: γ^n, or 0 after a termination. A distribution of returns is a vector of
-probabilities on Z fixed, equally spaced atoms z (Bellemare et al. 2017). Targets carry no gradient.
+The end of a transition is encoded in its discount: γ^n, or 0 after a termination. A distribution of returns is a vector
+of probabilities on Z fixed, equally spaced atoms z (Bellemare et al. 2017). Targets have no gradient.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from torch import Tensor
 
 
 def td_target(reward_N: Tensor, discount_N: Tensor, next_q_NA: Tensor, selector_NA: Tensor) -> Tensor:
-    """What Q(s, a) is regressed on (van Hasselt et al. 2016, equation 4).
+    """The target of Q(s, a) (van Hasselt et al. 2016, equation 4).
 
         y = R + discount Q(s', argmax_a selector(s', a))
 
     Args:
         reward_N: float [N], the (n-step) reward.
-        discount_N: float [N], see the module's text.
+        discount_N: float [N], see the module's docstring.
         next_q_NA: float [N, A], the target network's values of the next observation.
-        selector_NA: float [N, A], the values that choose the action: the online network's in double Q-learning, and
+        selector_NA: float [N, A], the values that select the action: the online network's in double Q-learning,
             `next_q_NA` itself in Q-learning (Mnih et al. 2015).
 
     Returns:
@@ -38,15 +38,15 @@ def huber(error_N: Tensor, delta: float = 1.0) -> Tensor:
 
 
 def project(probability_NZ: Tensor, support_Z: Tensor, shifted_NZ: Tensor) -> Tensor:
-    """A distribution on moved atoms, brought back onto the support (Bellemare et al. 2017, equation 7, algorithm 1).
+    """Projects a distribution on shifted atoms onto the support (Bellemare et al. 2017, equation 7, algorithm 1).
 
-    Each atom's probability goes to its two neighbours on the support, the nearer it lies the more; what lies outside
-    goes to the first or the last. Mass is conserved, and within the support the mean is too.
+    Each atom's probability is split between its two neighbours on the support, in linear proportion to its position;
+    atoms outside go to the first or last one. The total is conserved, and so is the mean of atoms within the support.
 
     Args:
         probability_NZ: float [N, Z].
         support_Z: float [Z], at least two equally spaced atoms, ascending.
-        shifted_NZ: float [N, Z], where each row's atoms have moved: R + discount z.
+        shifted_NZ: float [N, Z], each row's shifted atoms: R + discount z.
 
     Returns:
         float [N, Z].
@@ -55,7 +55,7 @@ def project(probability_NZ: Tensor, support_Z: Tensor, shifted_NZ: Tensor) -> Te
         last = len(support_Z) - 1
         spacing = (support_Z[-1] - support_Z[0]) / last
         place_NZ = ((shifted_NZ - support_Z[0]) / spacing).clamp_(0.0, float(last))
-        # The last atom is the upper neighbour of the one before it. What is not finite stays so in its share.
+        # The last atom is always an upper neighbour. Values that are not finite stay so in `upper_share_NZ`.
         lower_NZ = place_NZ.long().clamp_(0, last - 1)
         upper_share_NZ = probability_NZ * (place_NZ - lower_NZ)
         projected_NZ = torch.zeros_like(probability_NZ)
@@ -64,15 +64,15 @@ def project(probability_NZ: Tensor, support_Z: Tensor, shifted_NZ: Tensor) -> Te
 
 
 def categorical_td_loss(logits_NZ: Tensor, target_NZ: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of a categorical distribution of returns, and the error that priorities are made of.
+    """The loss of a categorical distribution of returns, and the error for priorities.
 
     Args:
         logits_NZ: float [N, Z], of the action taken.
         target_NZ: float [N, Z], probabilities (see `project`).
 
     Returns:
-        The cross entropy -Σ target log p (Bellemare et al. 2017, algorithm 1), float [N]; and KL(target ‖ p) ≥ 0, float
-        [N] without a gradient (Hessel et al. 2018, section 3: the same loss but for what cannot be learned away).
+        The cross-entropy -Σ target log p (Bellemare et al. 2017, algorithm 1), float [N]; and KL(target ‖ p) ≥ 0, float
+        [N], without gradient (Hessel et al. 2018, section 3: the same loss minus the target's entropy).
     """
     target_NZ = target_NZ.detach()
     cross_entropy_N = -(target_NZ * F.log_softmax(logits_NZ, -1)).sum(-1)
@@ -81,5 +81,5 @@ def categorical_td_loss(logits_NZ: Tensor, target_NZ: Tensor) -> tuple[Tensor, T
 
 
 def expected(logits_NAZ: Tensor, support_Z: Tensor) -> Tensor:
-    """Q(s, a) = Σ_i z_i p_i(s, a): logits float [N, A, Z] and atoms float [Z] to values float [N, A]."""
+    """Q(s, a) = Σ_i z_i p_i(s, a): from logits float [N, A, Z] and atoms float [Z] to values float [N, A]."""
     return logits_NAZ.softmax(-1) @ support_Z

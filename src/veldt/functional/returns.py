@@ -1,9 +1,9 @@
 """Returns and advantages on `[T, B]`.
 
-Episode ends are told by two numbers a step, so that each kind of end is one line where it is defined:
+Two numbers per step encode every kind of episode end:
 
-    discount_TB  what the value of the next observation counts: γ, or 0 after a termination
-    trace_TB     whether the sum goes on to the next step: 1, or 0 at any end of a trajectory
+    discount_TB  factor on the value of the next observation: γ, or 0 after a termination
+    trace_TB     whether the sum continues to the next step: 1, or 0 at any end of a trajectory
 
 A truncated step has discount γ and trace 0: it bootstraps from its final observation, which is the next row.
 """
@@ -25,12 +25,12 @@ def generalised_advantages(
     Args:
         reward_TB: float [T, B].
         value_SB: float [T+1, B], V of every observation and of the one after the last step.
-        discount_TB: float [T, B], see the module's text.
+        discount_TB: float [T, B], see the module's docstring.
         trace_TB: float [T, B].
         lambda_: in [0, 1]; 1 gives n-step returns minus the baseline (A2C's advantage).
 
     Returns:
-        float [T, B]. The return that V is regressed on is the advantage plus V(s_t).
+        float [T, B]. The value target is the advantage plus V(s_t).
     """
     delta_TB = reward_TB + discount_TB * value_SB[1:] - value_SB[:-1]
     decay_TB = lambda_ * discount_TB * trace_TB

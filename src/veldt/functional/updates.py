@@ -1,7 +1,7 @@
 """Update rules on one flat vector of parameters.
 
-A rule is a frozen set of numbers; its state is a dictionary of tensors that the caller keeps, stores and restores. All
-operate in place, without a synchronisation with the device, and on any slice of the vector alike.
+A rule is a frozen set of numbers. Its state is a dictionary of tensors that the caller keeps, stores and restores. All
+rules work in place, without synchronising with the device, and on any slice of the vector.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-# From this many parameters on the CPU, one compiled pass is worth loading the compiler: it is 4 times as fast as the
-# same in torch operations, which go through memory 8 times.
+# From this number of parameters on the CPU, the compiled kernel pays for its import: it passes through memory once and
+# is 4 times as fast as the same torch operations, which pass through it 8 times.
 _FUSED = 100_000
 
 
 class UpdateRule(Protocol):
     squares: ClassVar[str]
-    """Which part of the state is a sum of squares, and so never below 0."""
+    """The entry of the state that is a sum of squares, and so is never below 0."""
 
     @property
     def decay_of(self) -> Mapping[str, float]:
-        """By what each part of the state is multiplied in an update, before what the gradient adds to it."""
+        """The factor on each entry of the state in an update, before the gradient's term is added."""
 
     def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
-        """The state before the first update: accumulators like the parameters, and scalars that count updates."""
+        """Returns the initial state: accumulators shaped like the parameters, and scalar counters of updates."""
 
     def apply(
         self,
@@ -40,9 +40,9 @@ class UpdateRule(Protocol):
         learning_rate: float,
         rounded_R: Tensor,
     ) -> None:
-        """One update in place; `gradient_P` may be overwritten.
+        """Makes one update in place; it may overwrite `gradient_P`.
 
-        `rounded_R` bfloat16 becomes a copy of the first R parameters (R may be 0).
+        `rounded_R`, bfloat16, receives a copy of the first R parameters (R may be 0).
         """
 
 
@@ -50,9 +50,9 @@ class UpdateRule(Protocol):
 class RMSProp:
     """RMSProp without momentum, not centred.
 
-    ε stands inside the square root, `g / sqrt(s + ε)`, in A3C, TensorFlow and Lasagne, and outside,
-    `g / (sqrt(s) + ε)`, in PyTorch. `initial` is the accumulator's start: 0 in most, 1 in TensorFlow (which makes the
-    first steps small).
+    ε is inside the square root, `g / sqrt(s + ε)`, in A3C, TensorFlow and Lasagne, and outside, `g / (sqrt(s) + ε)`, in
+    PyTorch. `initial` is the accumulator's initial value: 0 in most libraries, 1 in TensorFlow (which makes the first
+    steps small).
     """
 
     decay: float = 0.99
@@ -86,9 +86,9 @@ class RMSProp:
 
 @dataclass(frozen=True)
 class AdaGrad:
-    """AdaGrad (Duchi et al. 2011): each parameter's steps shrink with the root of all its squared gradients' sum.
+    """AdaGrad (Duchi et al. 2011): a parameter's step is divided by the root of the sum of all its squared gradients.
 
-    ε stands outside the square root, as in PyTorch, or inside; see `RMSProp`. `initial` is where the sum begins.
+    ε is outside the square root, as in PyTorch, or inside; see `RMSProp`. `initial` is the sum's initial value.
     """
 
     epsilon: float = 1e-10
@@ -118,7 +118,7 @@ class AdaGrad:
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam (Kingma & Ba 2015, algorithm 1), with ε outside the square root as there."""
+    """Adam (Kingma & Ba 2015, algorithm 1), with ε outside the square root as in the paper."""
 
     beta_1: float = 0.9
     beta_2: float = 0.999
@@ -145,7 +145,7 @@ class Adam:
         learning_rate: float,
         rounded_R: Tensor,
     ) -> None:
-        # Torch has this rule in one pass too, on several threads; one thread is quicker with the rounding in it.
+        # Torch also has a fused Adam, on several threads; on one thread, the kernel that includes rounding is faster.
         if _is_fused(parameters_P) and torch.get_num_threads() == 1:
             from veldt.functional.updates_cpu import adam as fused
 
@@ -186,7 +186,7 @@ def _divide_by_root(
     learning_rate: float,
     rounded_R: Tensor,
 ) -> None:
-    """One update by `g / (sqrt(s + inside) + outside)`, of a sum of squares that becomes `keep` s + `add` g²."""
+    """One update by `g / (sqrt(s + inside) + outside)`; the sum of squares s becomes `keep` s + `add` g²."""
     if _is_fused(parameters_P):
         from veldt.functional.updates_cpu import divide_by_root
 
@@ -207,14 +207,14 @@ def _is_fused(parameters_P: Tensor) -> bool:
 
 
 def _bits(parameters_P: Tensor, rounded_R: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The memory of parameters and of their rounded copy as whole numbers, for which numpy has types."""
+    """The bits of the parameters and of their bf16 copy as unsigned integers (numpy has no bfloat16)."""
     return parameters_P.numpy().view(np.uint32), rounded_R.view(torch.int16).numpy().view(np.uint16)
 
 
 def clip_by_norm(gradient_P: Tensor, limit: float) -> Tensor:
-    """Scales the gradient in place so that its norm is at most `limit` (0: no limit). Returns the norm before."""
+    """Scales the gradient in place to a norm of at most `limit` (0: no limit). Returns the norm before scaling."""
     norm = torch.linalg.vector_norm(gradient_P)
-    # A look at the norm waits for nothing on the CPU, and mostly saves a pass through memory.
+    # On the CPU, reading the norm needs no synchronisation, and mostly saves a pass through memory.
     if limit > 0 and (norm.device.type != "cpu" or norm > limit):
         gradient_P.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
     return norm

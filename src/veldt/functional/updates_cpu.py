@@ -1,7 +1,7 @@
-"""The CPU's kernels of the update rules, apart so that numba is loaded only for networks large enough to gain.
+"""The CPU kernels of the update rules, in a module of their own so that numba is loaded only for large networks.
 
-One pass through memory instead of one for each operation; where a rounded copy is kept, it is made while the parameters
-are in the cache.
+A kernel passes through memory once, where torch passes once per operation; it makes the bf16 copy, if there is one,
+while the parameters are in the cache.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-_BLOCK = 2048  # parameters, with their accumulators a quarter of the first cache
+_BLOCK = 2048  # parameters; with their accumulators they fill a quarter of the L1 cache
 
 
-# "numpy" division (no exception on zero) is what lets the compiler vectorise; so do loops over whole slices, in
-# functions that see no second view of the same memory.
+# The compiler vectorises only with "numpy" division (no exception on zero), and only loops over whole slices, in
+# functions where no other argument is a view of the same memory.
 _kernel = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 
 
 @_kernel
 def divide_by_root(parameters_P, gradient_P, sum_P, bits_P, rounded_R, keep, add, inside, outside, rate):  # type: ignore[no-untyped-def]
-    """One update by `g / (sqrt(s + inside) + outside)`, of a sum of squares that becomes `keep s + add g²`.
+    """One update by `g / (sqrt(s + inside) + outside)`; the sum of squares s becomes `keep s + add g²`.
 
-    Arrays float32 [P], numbers float32; `bits_P` uint32 is the memory of the parameters, and `rounded_R` uint16 that of
-    a bfloat16 copy of the first R of them.
+    Arrays are float32 [P], numbers float32; `bits_P` uint32 is a view of the parameters' memory, and `rounded_R` uint16
+    one of a bfloat16 copy of the first R parameters.
     """
     for first in range(0, len(parameters_P), _BLOCK):
         end = first + _BLOCK
@@ -33,7 +33,7 @@ def divide_by_root(parameters_P, gradient_P, sum_P, bits_P, rounded_R, keep, add
 
 @_kernel
 def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, rounded_R, beta_1, beta_2, epsilon, step, root):  # type: ignore[no-untyped-def]
-    """One update, `step m / (root sqrt(v) + ε)`: both bias corrections are in `step` and `root`.
+    """One update by `step m / (root sqrt(v) + ε)`; `step` and `root` include the bias corrections.
 
     See `divide_by_root`.
     """
@@ -66,7 +66,7 @@ def _adam(parameters_P, gradient_P, mean_P, square_P, beta_1, beta_2, epsilon, s
 
 @_kernel
 def _round(bits_R, rounded_R):  # type: ignore[no-untyped-def]
-    """float32 to bfloat16, to the nearest, to even if half-way."""
+    """float32 to bfloat16, rounded to the nearest, ties to even."""
     for i in range(len(rounded_R)):
         bits = bits_R[i]
         rounded_R[i] = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)

@@ -1,6 +1,6 @@
 """V-trace on `[T, B]`: value targets and advantages from the actions of another policy (Espeholt et al. 2018).
 
-Episode ends are told by `discount_TB` and `trace_TB`, as in `returns`.
+`discount_TB` and `trace_TB` encode episode ends, as in `returns`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class VTraceReturns(NamedTuple):
-    """`target_TB` is what V is regressed on; `advantage_TB` weighs the policy's gradient; `rho_TB` is clipped."""
+    """`target_TB`: targets of V; `advantage_TB`: weights of the policy gradient; `rho_TB`: clipped ratios."""
 
     target_TB: Tensor
     advantage_TB: Tensor
@@ -30,29 +30,28 @@ def vtrace(
     c_bar: float = 1.0,
     lambda_: float = 1.0,
 ) -> VTraceReturns:
-    """V-trace (Espeholt et al. 2018, sections 4.1 and 4.2), by the recursion of remark 1.
+    """V-trace (Espeholt et al. 2018, sections 4.1 and 4.2), with the recursion of remark 1.
 
         ρ_t = min(ρ̄, π(a_t|x_t) / μ(a_t|x_t)),   c_t = λ min(c̄, π(a_t|x_t) / μ(a_t|x_t))          (remark 2 for λ)
         δ_t = ρ_t (r_t + discount_t V(x_{t+1}) - V(x_t))
         v_t = V(x_t) + δ_t + discount_t trace_t c_t (v_{t+1} - V(x_{t+1}))                          (equation 1)
         A_t = ρ_t (r_t + discount_t v_{t+1} - V(x_t))                                               (section 4.2)
 
-    Where the trace is 0 the sum of equation 1 ends with δ_t, and v_{t+1} in A_t is V(x_{t+1}): x_{t+1} is then the
-    trajectory's last observation, of which V is all that is known. So it is after the last step, too. With π = μ and
-    ρ̄, c̄ >= 1, v_t is the λ-return: the n-step return if λ is 1. ρ̄ decides what policy V is the value of, and c̄ and λ
-    only how quickly it gets there.
+    Where the trace is 0, the sum of equation 1 ends with δ_t, and v_{t+1} in A_t is V(x_{t+1}), because x_{t+1} is the
+    trajectory's last observation. The same holds after the last step. With π = μ and ρ̄, c̄ >= 1, v_t is the λ-return:
+    the n-step return if λ is 1. ρ̄ decides which policy V is the value of; c̄ and λ only decide how fast V converges.
 
     Args:
-        log_ratio_TB: float [T, B], log π(a_t|x_t) - log μ(a_t|x_t): π is the policy that learns, μ the one that acted.
+        log_ratio_TB: float [T, B], log π(a_t|x_t) - log μ(a_t|x_t): π is the learner's policy, μ the actor's.
         reward_TB: float [T, B].
-        value_SB: float [T+1, B], V of every observation and of the one after the last step, by what learns.
+        value_SB: float [T+1, B], the learner's V of every observation and of the one after the last step.
         discount_TB: float [T, B], γ, or 0 after a termination.
-        trace_TB: float [T, B], 0 at any end of a trajectory, and for steps that are none.
-        rho_bar, c_bar: what ratios are clipped to, more than 0 (the paper has ρ̄ >= c̄).
-        lambda_: in [0, 1].
+        trace_TB: float [T, B], 0 at any end of a trajectory and in padding rows.
+        rho_bar, c_bar: upper clips of the ratios, more than 0 (the paper has ρ̄ >= c̄).
+        lambda_: λ, in [0, 1].
 
     Returns:
-        Float [T, B] each. Targets are functions of V: they are to be made without gradient.
+        float [T, B] each. Targets are functions of V: call it without gradient.
     """
     ratio_TB = log_ratio_TB.exp()
     rho_TB = ratio_TB.clamp(max=rho_bar)

@@ -1,1 +1,1 @@
-"""Learning: where batches come from, the learner, its optimiser, and its state in a checkpoint."""
+"""Learning: sources of batches, the learner, its optimiser, and its state in a checkpoint."""

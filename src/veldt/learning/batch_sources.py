@@ -1,4 +1,4 @@
-"""Where batches to learn from come from: the rollout that was just sampled, or a replay buffer that it goes into."""
+"""Sources of batches: the rollout that was just sampled, or a replay buffer that stores rollouts."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from veldt.tracking.stage_clock import StageClock
 
 
 class BatchSource(Protocol):
-    """Makes the batches of one optimisation phase, when the sampler has filled its slot."""
+    """Makes the batches of one optimisation phase, after the sampler has filled its trajectory buffer."""
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
-        """Batches for the algorithm's loss, each with the mean policy version that chose its actions.
+        """Yields batches for the algorithm's loss, each with the mean policy version that chose its actions.
 
         Args:
-            steps: agent steps done, this rollout's included.
-            progress: fraction of the training budget that was done before it.
+            steps: agent steps done, including this rollout.
+            progress: fraction of the training budget that was done before this rollout.
         """
 
     def update_priorities(self, priority: Tensor | None) -> None:
-        """Takes the priorities that the update on the last batch gave its rows."""
+        """Stores the new priorities of the last batch's rows; the update computed them."""
 
     def metrics(self) -> dict[str, float]:
-        """What to log."""
+        """Returns metrics to log."""
 
     def counters(self) -> dict[str, Any]:
-        """What a checkpoint keeps besides the memory."""
+        """Returns what a checkpoint stores besides the replay buffer."""
 
     def load(self, counters: Mapping[str, Any]) -> None:
         """Restores what `counters` returned."""
 
 
 class OnPolicySource:
-    """See `BatchSource`: every rollout is learned from once, and forgotten."""
+    """See `BatchSource`: uses every rollout once, in its own phase."""
 
     def __init__(
         self, algorithm: OnPolicy, forward: Forward, sampler: Sampler, run_seed: int, clock: StageClock
@@ -84,19 +84,19 @@ class OnPolicySource:
 
 
 class ReplaySource:
-    """See `BatchSource`: rollouts go into a replay buffer, and as many batches come out as the training intensity says.
+    """See `BatchSource`: stores rollouts in a replay buffer and samples batches at the training intensity.
 
-    Updates are a function of steps, and not of phases: so many are done that each sampled transition has been used
-    `intensity` times on average since learning started.
+    The number of updates is a function of steps, not of phases: each sampled transition is used `intensity` times on
+    average, counted from the start of learning.
 
     Args:
         target: the target network's forward pass.
-        noise: standard normal numbers an update takes.
-        note: tells the user a sentence.
-        rows: of the algorithm's batch, those that are drawn here.
+        noise: number of standard normal values that an update needs.
+        note: called with a message for the user.
+        rows: rows of the algorithm's batch that this process samples.
         starts: steps before the first update.
-        threads: for assembling batches.
-        edge: to those who share its batches.
+        threads: number of threads that assemble batches.
+        edge: connects the learners that share each batch.
     """
 
     def __init__(
@@ -123,10 +123,10 @@ class ReplaySource:
         self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
         self.memory = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
-        self._updates_before = 0  # those done when learning (last) started
+        self._updates_before = 0  # updates done when learning last started
         self._rows, self._starts, self._starts_at = rows, starts, starts
         self._steps = 0
-        self._outside = 0
+        self._num_outside = 0
         self._beta = config.importance_exponent
         self._sample: ReplaySample | None = None
 
@@ -136,7 +136,7 @@ class ReplaySource:
         self._steps = steps
         self._count_outside()
         if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.memory) < self._rows)):
-            # Also in mid-run, should the memory have become too small: nothing is made up for afterwards.
+            # Also in mid-run, if the replay buffer has become too small. Skipped updates are not caught up.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
         self._beta = self._config.beta(progress)
@@ -149,7 +149,7 @@ class ReplaySource:
                     self._sample, self._slot.spec, self._beta, self._noise, noise_seed, self._device
                 )
                 if self._config.replay == "prioritised":
-                    # Everybody draws as many rows, whatever the sum of his masses.
+                    # Every rank samples the same number of rows, whatever its sum of sampling weights.
                     least_mass = float(self._sample.mass_N.min()) / self.memory.index.mass
                     transitions = with_global_weights(transitions, least_mass, self._beta, self._edge)
             with self._clock("train"):
@@ -163,7 +163,7 @@ class ReplaySource:
                 self.memory.update(self._sample.key_N, priority.cpu().numpy())
 
     def refill(self, steps: int) -> int:
-        """Begins with an empty memory in mid-run: learning pauses for the steps returned, as it does at the start."""
+        """Restarts with an empty replay buffer in mid-run. Learning pauses for the steps returned, as at the start."""
         self._updates_before, self._starts_at = self.updates, steps + self._starts
         return self._starts
 
@@ -176,7 +176,7 @@ class ReplaySource:
         if self._config.replay == "prioritised":
             metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.memory.dropped)}
         if self._algorithm.reward_range is not None:
-            metrics["replay/rewards_outside_atoms"] = float(self._outside)
+            metrics["replay/rewards_outside_atoms"] = float(self._num_outside)
         return metrics
 
     def counters(self) -> dict[str, Any]:
@@ -184,12 +184,12 @@ class ReplaySource:
             "updates": self.updates,
             "updates_before": self._updates_before,
             "starts_at": self._starts_at,
-            "outside": self._outside,
+            "outside": self._num_outside,
         }
 
     def load(self, counters: Mapping[str, Any]) -> None:
         self.updates, self._updates_before = counters["updates"], counters["updates_before"]
-        self._starts_at, self._outside = counters["starts_at"], counters["outside"]
+        self._starts_at, self._num_outside = counters["starts_at"], counters["outside"]
 
     def _due(self, steps: int) -> int:
         used = (steps - self._starts_at) * self._algorithm.intensity
@@ -203,19 +203,19 @@ class ReplaySource:
         if self._algorithm.returns.clip_rewards:
             reward = reward.clip(-1.0, 1.0)
         outside = int(np.count_nonzero((reward < low) | (reward > high)))
-        if outside and not self._outside:
+        if outside and not self._num_outside:
             self._note(
                 f"{outside} of the last {len(reward)} rewards lie outside the atoms' range, {low:g} to {high:g}, and "
                 "values beyond cannot be learned: widen --value-min and --value-max, or use --clip-rewards (metrics "
                 "count them on as replay/rewards_outside_atoms)"
             )
-        self._outside += outside
+        self._num_outside += outside
 
 
 def to_transitions(
     sample: ReplaySample, spec: EnvSpec, beta: float, noise: int, seed: int, device: torch.device
 ) -> Transitions:
-    """A sample as an algorithm learns from it, on `device`: weighed by β, with `noise` normal numbers of each kind."""
+    """Converts a sample to transitions on `device`, with importance weights for β and `noise` normals of each kind."""
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)

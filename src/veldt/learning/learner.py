@@ -1,4 +1,4 @@
-"""The learner: gradient, exchange, clip, update. All on flat vectors."""
+"""The learner: gradient, all-reduce, clipping, update; all on flat vectors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from veldt.networks.flat import FlatParameters
 
 
 class Learner:
-    """Owns the parameters, what updates them and, where the algorithm has one, the target network.
+    """Owns the parameters, the optimiser and, if the algorithm has one, the target network.
 
     Args:
-        forward: the network's forward pass, possibly compiled, in the precision it computes in.
-        parameters: the network's.
+        forward: the network's forward pass, possibly compiled, in its compute precision.
+        parameters: the network's parameters.
         target: the target network's parameters, if the algorithm has one.
-        optimiser: what applies gradients to the parameters; by default, the rule here.
-        version_of: how many updates of these parameters there are, whoever made them, when so many were made here.
+        optimiser: applies gradients to the parameters; default: the algorithm's update rule in this process.
+        version_of: maps the number of updates made here to the number of all updates of these parameters.
     """
 
     def __init__(
@@ -43,32 +43,32 @@ class Learner:
         self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
         self._version_of = version_of
         self._updates = 0
-        self._moved_at = 0  # the version when it was last looked whether the target is to move
-        self._updated = 0
+        self._checked_version = 0  # the version at the last check whether the target network has to move
+        self._updated_version = 0
 
     @property
     def updates(self) -> int:
-        """Updates that were made here."""
+        """Updates made by this learner."""
         return self._updates
 
     @updates.setter
     def updates(self, updates: int) -> None:
-        """Goes on as after so many."""
+        """Sets the counter, when a run is resumed."""
         self._updates = updates
-        self._moved_at = self.version
+        self._checked_version = self.version
 
     @property
     def version(self) -> int:
-        """Updates of these parameters so far, whoever made them."""
+        """All updates of these parameters so far, including those of other learners."""
         return self._version_of(self._updates)
 
     @property
     def updated_version(self) -> int:
-        """Of the parameters that the last update was made to: others may have moved them since it was computed."""
-        return self._updated
+        """The version that the last update was applied to; later than that of its forward pass if others updated."""
+        return self._updated_version
 
     def update(self, batch: Any, progress: float, learning_rate: float) -> Loss:
-        """One update of the parameters. Nothing is waited for: metrics and priorities are tensors on the device."""
+        """Makes one update, without synchronising with the device: metrics and priorities are tensors there."""
         before = self.version
         loss = self._algorithm.loss(self._forward, batch, progress)
         self._parameters.backward(loss.total)
@@ -77,42 +77,42 @@ class Learner:
         loss.metrics["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
         self._optimiser.apply(gradient_P, learning_rate, loss)
         self._updates += 1
-        # Where a gradient goes elsewhere, nothing may have come back yet.
-        self._updated = max(before, self.version - 1)
+        # If the gradient is sent to a parameter server, the version may not have changed yet.
+        self._updated_version = max(before, self.version - 1)
         self._move_target()
         return loss
 
     def renew_target(self) -> None:
-        """Makes the target network, if there is one, a copy."""
+        """Copies the parameters to the target network, if there is one."""
         if self._target is not None:
             self._target.follow(self._parameters, 1.0)
 
     def _move_target(self) -> None:
-        how, before = self._algorithm.target, self._moved_at
-        self._moved_at = self.version
-        if how is None or self._target is None:
+        target_update, before = self._algorithm.target, self._checked_version
+        self._checked_version = self.version
+        if target_update is None or self._target is None:
             return
-        # Several, of others' updates; less than none where others have lost some (a parameter shard, with its node).
-        if (times := self._moved_at // how.every - before // how.every) > 0:
-            self._target.follow(self._parameters, 1.0 - (1.0 - how.rate) ** times)
+        # More than 1 with others' updates; negative if updates were lost (with the node of a parameter shard).
+        if (times := self._checked_version // target_update.every - before // target_update.every) > 0:
+            self._target.follow(self._parameters, 1.0 - (1.0 - target_update.rate) ** times)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """fp32 weights by name, in the ordinary layout."""
+        """Returns fp32 weights by name, in the standard layout."""
         return {name: _to_numpy(tensor) for name, tensor in self._parameters.tensors().items()}
 
     def target_weights(self) -> dict[str, np.ndarray]:
-        """fp32 weights of the target network by name; empty where there is none."""
+        """Returns fp32 weights of the target network by name; empty if there is none."""
         tensors = {} if self._target is None else self._target.tensors()
         return {name: _to_numpy(tensor) for name, tensor in tensors.items()}
 
     def optimiser_state(self) -> dict[str, np.ndarray]:
-        """State of the update rule: accumulators as `rule/parameter`, counters as `rule`."""
+        """Returns the update rule's state: accumulators as `rule/parameter`, counters as `rule`."""
         return state_by_parameter_name(self._parameters, self._optimiser.state)
 
     def load(
         self, weights: Mapping[str, Any], rule_state: Mapping[str, Any], target: Mapping[str, Any]
     ) -> None:
-        """Restores all. CheckpointError where names or shapes are not this network's."""
+        """Restores everything. Raises CheckpointError if names or shapes do not match this network."""
         load_weights(self._parameters, weights)
         if self._target is not None:
             load_weights(self._target, target)
@@ -120,12 +120,12 @@ class Learner:
 
 
 def by_parameter_name(parameters: FlatParameters, vector_P: Tensor) -> dict[str, np.ndarray]:
-    """A vector like the parameters by their names, in the ordinary layout, copied."""
+    """Returns a copy of a vector like the parameters, by parameter name, in the standard layout."""
     return {name: _to_numpy(part) for name, part in parameters.split(vector_P).items()}
 
 
 def state_by_parameter_name(parameters: FlatParameters, state: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """State of an update rule, copied: accumulators as `rule/parameter`, counters as `rule`."""
+    """Returns a copy of an update rule's state: accumulators as `rule/parameter`, counters as `rule`."""
     arrays = {}
     for key, value in state.items():
         if value.ndim == 0:
@@ -136,9 +136,9 @@ def state_by_parameter_name(parameters: FlatParameters, state: Mapping[str, Tens
 
 
 def check_finite(step: int, groups: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """VeldtError where the parameters or the rule's state of a checkpoint are not finite: nothing would come of it.
+    """Raises VeldtError if a checkpoint's parameters or rule state are not finite: training could not continue.
 
-    A network's buffers may be what they like. (Figures are said now and then, and a checkpoint may be quicker.)
+    A network's buffers are not checked. (Metrics are checked only at intervals; a checkpoint may come before that.)
     """
     weights, state = groups["weights"], groups["optimiser"]
     learned = {name.partition("/")[2] for name in state} & weights.keys()
@@ -148,7 +148,7 @@ def check_finite(step: int, groups: Mapping[str, Mapping[str, np.ndarray]]) -> N
 
 
 def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:
-    """Puts what `state_by_parameter_name` made back into `state`. CheckpointError where names or shapes are not these."""
+    """Copies the result of `state_by_parameter_name` into `state`. Raises CheckpointError if names or shapes differ."""
     try:
         for key, value in state.items():
             if value.ndim == 0:
@@ -167,7 +167,7 @@ def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: 
 
 
 def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None:
-    """Puts a checkpoint's weights into a network's parameters."""
+    """Copies a checkpoint's weights into a network's parameters."""
     try:
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
     except (KeyError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""From a gradient to new parameters: where the update rule's state is, and who else applies gradients to it."""
+"""Applies gradients to parameters, with the update rule's state in this process or in a central store."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from veldt.networks.flat import FlatParameters
 
 
 class Optimiser(Protocol):
-    """Owns the update rule's state of a network's parameters."""
+    """Owns the update rule's state for a network's parameters."""
 
     state: dict[str, Tensor]
 
     def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
-        """One update of the network's parameters by the gradient of `loss`; the gradient may be overwritten."""
+        """Makes one update of the parameters with the gradient of `loss`; it may overwrite the gradient."""
 
 
 class LocalOptimiser:
-    """See `Optimiser`: nobody else has anything to do with these parameters."""
+    """See `Optimiser`: this process is the only one that updates these parameters."""
 
     def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
         self._rule, self._parameters = ScaledRule(algorithm, parameters), parameters
@@ -36,20 +36,20 @@ class LocalOptimiser:
 
 
 class CentralOptimiser:
-    """See `Optimiser`: many learners update the parameters and the state in a central store, and go on from there.
+    """See `Optimiser`: many learners update parameters and rule state in a central store, and continue from its values.
 
-    With one local step each gradient is applied to the central values, by the central state (Stooke & Abbeel, section
-    4.3). With more, a learner goes on by itself in between; then what it has added to the parameters, and to each
-    accumulator besides its decay d over n steps, is added to the central ones (appendix B):
+    With one local step, each gradient is applied to the central values with the central state (Stooke & Abbeel, section
+    4.3). With more, a learner makes the steps on local copies. Then its change of the parameters, and of each
+    accumulator apart from the decay d over n steps, is added to the central values (appendix B):
 
         central <- d^n central + (local now - d^n local at the start)
 
-    A single learner finds there what it left, so that this is its own rule exactly, up to rounding.
+    With a single learner the central values are its own, so this equals its own update rule, up to rounding.
 
     Args:
-        store: this learner's end of the store, in which the parameters are that it begins with.
+        store: this learner's client of the store, which holds the initial parameters.
         local_steps: updates between two exchanges.
-        met: called when its parameters have become the central ones: when others' updates are in them.
+        met: called when the local parameters equal the central ones, so that they include others' updates.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class CentralOptimiser:
         self._rule, self._parameters, self._store = ScaledRule(algorithm, parameters), parameters, store
         self._decay_of: Mapping[str, float] = {PARAMETERS: 1.0, **algorithm.rule.decay_of}
         self._squares = algorithm.rule.squares
-        self._local_steps, self._steps = local_steps, 0  # and how many since the last exchange
+        self._local_steps, self._steps = local_steps, 0  # the second counts steps since the last exchange
         self._met = met
         self._local = {PARAMETERS: parameters.master}
         if local_steps > 1:
@@ -85,7 +85,7 @@ class CentralOptimiser:
             self.exchange()
 
     def exchange(self) -> None:
-        """Brings what is new to the store, and goes on from what is there."""
+        """Adds local changes to the central values and continues from the result."""
         if not self._steps:
             return
         new = {name: self._local[name] - start for name, start in self._start.items() if not start.ndim}
@@ -98,7 +98,7 @@ class CentralOptimiser:
                 now, start = (own[name][chunk.first : chunk.end] for own in (self._local, self._start))
                 start.mul_(-decay).add_(now)
                 if name == self._squares:
-                    # By rounding a difference can be less than 0, and others may have let the sum decay below that.
+                    # Rounding can make the difference negative, and others may have let the sum decay below that.
                     start.clamp_(min=0.0)
                 now.copy_(central.mul_(decay).add_(start.to(central)))
                 start.copy_(central)
@@ -109,9 +109,9 @@ class CentralOptimiser:
         self._met()
 
     def pull(self) -> None:
-        """Goes on from the central values as they are this moment; not in the midst of local steps.
+        """Continues from the present central values. Not allowed between local steps.
 
-        Without locks: what it takes is what later changes are measured by, be it of one moment or of several.
+        It takes no lock: later changes are measured against the values read, even if others write meanwhile.
         """
         assert not self._steps
         central = self._store.values()
@@ -123,29 +123,29 @@ class CentralOptimiser:
         self._met()
 
     def catch_up(self) -> None:
-        """Goes on from the central values, to which it first brings what is new."""
+        """Continues from the central values, after adding local changes if there are any."""
         if self._steps:
             self.exchange()
         else:
             self.pull()
 
     def _update(self, chunk: Chunk, gradient_P: Tensor, learning_rate: float) -> None:
-        """The central values of a chunk become those after one update, and so do the learner's own parameters."""
+        """Makes one update of a chunk of the central values and copies it to the learner's own parameters."""
         own, part = self._parameters, slice(chunk.first, chunk.end)
-        # The same memory where the learner is on the CPU, else copies on its device.
-        here = {name: tensor.to(gradient_P.device) for name, tensor in chunk.tensors.items()}
-        state = {name: tensor for name, tensor in here.items() if name != PARAMETERS}
+        # On the CPU the store's own tensors, else copies on the learner's device.
+        on_device = {name: tensor.to(gradient_P.device) for name, tensor in chunk.tensors.items()}
+        state = {name: tensor for name, tensor in on_device.items() if name != PARAMETERS}
         self._rule.apply(
-            chunk.first, here[PARAMETERS], gradient_P[part], state, learning_rate, own.rounded[part]
+            chunk.first, on_device[PARAMETERS], gradient_P[part], state, learning_rate, own.rounded[part]
         )
-        own.master[part].copy_(here[PARAMETERS])
+        own.master[part].copy_(on_device[PARAMETERS])
         for name, tensor in chunk.tensors.items():
-            if tensor is not here[name]:
-                tensor.copy_(here[name])
+            if tensor is not on_device[name]:
+                tensor.copy_(on_device[name])
 
 
 class ScaledRule:
-    """An update rule whose steps an algorithm scales, each parameter's by its own factor."""
+    """An update rule with a factor on each parameter's step, given by the algorithm."""
 
     def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
         self._rule: UpdateRule = algorithm.rule
@@ -163,7 +163,7 @@ class ScaledRule:
         learning_rate: float,
         rounded_R: Tensor,
     ) -> None:
-        """One update in place of N parameters, which begin at `first` of the network's."""
+        """Updates N parameters in place; `first` is their offset in the network's vector."""
         before_N = None if self._scale_P is None else parameters_N.clone()
         self._rule.apply(parameters_N, gradient_N, state, learning_rate, rounded_R)
         if before_N is not None and self._scale_P is not None:

@@ -1,10 +1,10 @@
-"""Batches of the replay edge as a learner takes them: transitions on its device, on an accelerator one ahead.
+"""Batches from the replay edge for a learner: transitions on its device, prefetched by one on an accelerator.
 
-    replay edge --batch-size n+1--> side stream ==> device
+    replay edge -- batch n+1 --> side stream ==> device
                     batch n on the device ==> update ==> priorities --> replay edge
 
-What a batch costs to get to an accelerator is so spent while the update before is computed. On the CPU a batch is
-learned from where shards have written it, and nothing is copied.
+So the copy of a batch to an accelerator overlaps with the update before it. On the CPU, the learner reads a batch where
+the replay shards have written it, without a copy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ MakeTransitions = Callable[[ReplaySample, float], Transitions]
 
 @dataclass(frozen=True)
 class ReplayBatch:
-    """`batch` says whose priorities are to be renewed; `version_N`, int64 [N], acted in it.
+    """Transitions, with `batch` to return their priorities to, and `version_N`, int64 [N], the actors' policy versions.
 
-    Its rows are weighed by the exponent `beta` over the largest weight among them, that of `least_mass`.
+    Importance weights use the exponent `beta` and are divided by the largest in the batch, which is that of
+    `least_mass`.
     """
 
     transitions: Transitions
@@ -43,26 +44,26 @@ class ReplayBatch:
     beta: float
 
     def with_global_weights(self, edge: GradientEdge) -> Transitions:
-        """The transitions, weighed as a part of the batch that all learners of `edge` have together."""
+        """Returns the transitions, with weights normalised over the batches of all learners of `edge`."""
         return with_global_weights(self.transitions, self.least_mass, self.beta, edge)
 
 
 def with_global_weights(
     transitions: Transitions, least_mass: float, beta: float, edge: GradientEdge
 ) -> Transitions:
-    """Transitions, of which the least mass is given, weighed as a part of the batch that all learners have together."""
+    """Normalises importance weights over the batches of all learners; `least_mass` is the smallest in this batch."""
     share = weights_among(least_mass, -edge.all_reduce_max(-least_mass), beta)
     return dataclasses.replace(transitions, weight=transitions.weight * share)
 
 
 class ReplayBatches:
-    """What is ordered of `client`, in order.
+    """Takes the batches requested by `client`, in order.
 
     Args:
-        make: transitions on `device` of a sample, which is there until the next is taken, weighed by an exponent.
-        beta: that exponent now.
-        clock: what waiting and making are booked to.
-        ahead: whether the next one is taken while one is learned from: `make` then has to copy.
+        make: converts a sample, which is valid until the next is taken, and β to transitions on `device`.
+        beta: returns the present β.
+        clock: counts the time of waiting and converting.
+        ahead: whether to prefetch one batch while the learner uses another; then `make` must copy.
     """
 
     def __init__(
@@ -79,22 +80,22 @@ class ReplayBatches:
         self._client, self._make, self._beta, self._spec = client, make, beta, spec
         self._clock, self._is_ahead = clock, ahead
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._moved: ReplayBatch | None = None
+        self._prefetched: ReplayBatch | None = None
 
     def take(self, deadline_s: float) -> ReplayBatch | None:
-        """The next one, until it is called again; None if it did not come in time, or was lost with a shard."""
-        taken, self._moved = self._moved or self._next(deadline_s), None
-        if taken is not None and self._stream is not None:
-            here = torch.cuda.current_stream(self._stream.device)
-            here.wait_stream(self._stream)
-            for tensor in _tensors(taken.transitions):
-                tensor.record_stream(here)
-        return taken
+        """Returns the next batch, valid until the next call; None after the deadline, or if a shard has lost it."""
+        batch, self._prefetched = self._prefetched or self._next(deadline_s), None
+        if batch is not None and self._stream is not None:
+            current_stream = torch.cuda.current_stream(self._stream.device)
+            current_stream.wait_stream(self._stream)
+            for tensor in _tensors(batch.transitions):
+                tensor.record_stream(current_stream)
+        return batch
 
     def prefetch(self) -> None:
-        """Takes the next one already, if it is to be and has come, beside what the device computes."""
-        if self._is_ahead and self._moved is None:
-            self._moved = self._next(0.0)
+        """Takes the next batch already, if prefetching is on and it has arrived, while the device computes."""
+        if self._is_ahead and self._prefetched is None:
+            self._prefetched = self._next(0.0)
 
     def _next(self, deadline_s: float) -> ReplayBatch | None:
         with self._clock("wait"):
@@ -105,10 +106,12 @@ class ReplayBatches:
             beta = self._beta()
             with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
                 transitions = self._make(_sample(batch, self._spec), beta)
-            # Its place is another's as soon as the next one is taken.
+            # The batch's memory is reused when the next one is taken.
             key_N, version_N = batch.arrays["key"].copy(), batch.arrays["version"].copy()
-            named = dataclasses.replace(batch, arrays={"key": key_N})
-            return ReplayBatch(transitions, named, version_N, float(batch.arrays["mass"].min()), beta)
+            for_priorities = dataclasses.replace(batch, arrays={"key": key_N})
+            return ReplayBatch(
+                transitions, for_priorities, version_N, float(batch.arrays["mass"].min()), beta
+            )
 
 
 def _tensors(transitions: Transitions) -> Iterator[Tensor]:
@@ -118,7 +121,7 @@ def _tensors(transitions: Transitions) -> Iterator[Tensor]:
 
 
 def _sample(batch: ShardedBatch, spec: EnvSpec) -> ReplaySample:
-    """A batch as one memory would have drawn it; see `batch_layouts`."""
+    """Converts a batch to the form of a sample from a single replay buffer; see `batch_layouts`."""
     arrays = batch.arrays
 
     def observation(which: str) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Everything a synchronous run needs to continue as if it had never stopped."""
+"""The complete state of a synchronous run, so that it can continue exactly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from veldt.sampling.sampler import Sampler
 
 @dataclass(frozen=True)
 class SnapshotContent:
-    """Groups of arrays, plain values, and a replay buffer's new rows. Training leaves all of it as it is."""
+    """Groups of arrays, plain values, and a replay buffer's new rows. Training does not modify any of it."""
 
     groups: Groups
     meta: dict[str, Any]
@@ -32,7 +32,7 @@ class SnapshotContent:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The parts that have state. `archive` is None where there is no replay buffer, or checkpoints do not hold it."""
+    """The components with state. `archive` is None without a replay buffer, or if checkpoints do not include it."""
 
     learner: Learner
     sampler: Sampler
@@ -42,10 +42,10 @@ class Snapshot:
     archive: ReplayArchive | None
 
     def take(self, states: Mapping[int, bytes]) -> SnapshotContent:
-        """A checkpoint's content as it is between two phases.
+        """Returns the content of a checkpoint, between two phases.
 
-        Schedules and random numbers are functions of counters, so counters are all that is kept of them. Envs are
-        their first row and, where `states` has it, an emulator's state; the others are rebuilt from the actions of
+        Schedules and random numbers are functions of counters, so only the counters are stored. Of the envs, it stores
+        the first row and, for envs in `states`, the emulator's state; the other envs are rebuilt from the actions of
         their episodes.
         """
         slot = self.envs.trajectory
@@ -71,11 +71,11 @@ class Snapshot:
         new_rows = None
         if self.archive is not None:
             new_rows, groups["replay"] = self.archive.capture()
-        kept = {name: arrays for name, arrays in groups.items() if arrays}
-        return SnapshotContent(kept, meta, new_rows)
+        nonempty = {name: arrays for name, arrays in groups.items() if arrays}
+        return SnapshotContent(nonempty, meta, new_rows)
 
     def restore(self, checkpoint: Checkpoint) -> list[str]:
-        """Puts everything back. Returns sentences about what could not be continued."""
+        """Restores all state. Returns messages about what could not be continued."""
         groups, meta = checkpoint.groups, checkpoint.meta
         self.learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
         self.learner.updates = meta["updates"]

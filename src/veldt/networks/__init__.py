@@ -1,1 +1,1 @@
-"""Networks: torsos from observations to features, and the heads an algorithm puts on them."""
+"""Networks: torsos that map observations to features, and the heads of the algorithms."""

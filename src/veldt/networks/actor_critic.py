@@ -13,7 +13,7 @@ from veldt.networks.torsos import orthogonal
 
 
 def policy_distribution(action: ActionSpec) -> Distribution:
-    """The distribution a stochastic policy has over this action space."""
+    """Returns the distribution of a stochastic policy over this action space."""
     if action.kind == "discrete":
         return Categorical(action.sizes[0])
     if action.kind == "multi":
@@ -22,9 +22,9 @@ def policy_distribution(action: ActionSpec) -> Distribution:
 
 
 class ActorCritic(nn.Module):
-    """π and V. With `shared` they stand on one torso (Atari), else each on its own (small vectors learn faster so).
+    """π and V. With `shared` both use one torso (Atari), else each has its own (small vectors then learn faster).
 
-    Heads are computed in fp32 whatever the torso's precision: a probability ratio must not see rounding.
+    The heads compute in fp32 even if the torso computes in bf16: probability ratios must not contain rounding errors.
     """
 
     def __init__(self, build_torso: Callable[[], nn.Module], action: ActionSpec, shared: bool) -> None:
@@ -34,14 +34,14 @@ class ActorCritic(nn.Module):
         self.gaussian = action.kind == "box"
         outputs = action.shape[0] if self.gaussian else policy_distribution(action).parameters
         features = int(self.torso.features)  # type: ignore[arg-type]
-        # Small first policies are near uniform, so that exploration does not start with an accident's preference.
+        # Small initial weights give a nearly uniform policy, so exploration starts without a random preference.
         self.policy_head = orthogonal(nn.Linear(features, outputs), 0.01)
         self.value_head = orthogonal(nn.Linear(features, 1), 1.0)
         if self.gaussian:
             self.log_deviation = nn.Parameter(torch.zeros(outputs))
 
     def low_precision_parts(self) -> list[nn.Module]:
-        """The parts that may be computed in bf16."""
+        """The modules that may compute in bf16."""
         return [part for part in (self.torso, self.value_torso) if part is not None]
 
     def forward(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ class ActorCritic(nn.Module):
         return self._policy(features), self.value_head(value_features).squeeze(-1)
 
     def acting(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """`forward` for whoever reads no values: they are all 0, and cost nothing."""
+        """`forward` without the value head, for callers that do not read values: they are all 0."""
         parameters = self._policy(self.torso(observation).float())
         return parameters, parameters.new_zeros(len(parameters))
 

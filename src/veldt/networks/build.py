@@ -1,4 +1,4 @@
-"""From a network's name and an observation's schema to a torso."""
+"""Builds a torso from a network's name and the env's observation spec."""
 
 from __future__ import annotations
 
@@ -28,18 +28,14 @@ IMAGE_NETWORKS: Mapping[str, ImageNetwork] = {
     "small": small_net,
 }
 NETWORKS = ("auto", "mlp", *IMAGE_NETWORKS)
-_SMALLEST_IMAGE = {
-    "a3c": 20,
-    "dqn": 36,
-    "impala": 8,
-    "small": 3,
-}  # pixels that leave something after the convolutions
+# Smallest side in pixels for which the convolutions have an output.
+_SMALLEST_IMAGE = {"a3c": 20, "dqn": 36, "impala": 8, "small": 3}
 
 TorsoFactory = Callable[[tuple[int, ...]], nn.Module]
 
 
 class ImageTorso(nn.Module):
-    """Brings images to `[N, C, H, W]`: adds a missing channel axis, moves a last one."""
+    """Converts images to `[N, C, H, W]`: adds a missing channel axis, or moves the channel axis from the last place."""
 
     def __init__(
         self, shape: Sequence[int], build: Callable[[Sequence[int]], nn.Module], scale: float
@@ -61,9 +57,9 @@ class ImageTorso(nn.Module):
 
 
 class DictTorso(nn.Module):
-    """One torso for each field of a Dict observation; the features side by side.
+    """One torso for each field of a Dict observation; the features are concatenated.
 
-    Without tops, one layer on all features has as many units as the fields' own would have together.
+    `top_width` is the sum over the fields: the one last layer that follows has as many units as theirs together.
     """
 
     def __init__(self, torsos: Mapping[str, nn.Module]) -> None:
@@ -80,9 +76,9 @@ class DictTorso(nn.Module):
 
 
 class UserTorso(nn.Module):
-    """The user's own module, with the number of its features measured. `name` is what messages call it.
+    """A module given by the user. The constructor measures its number of features; `name` is used in error messages.
 
-    Which of its layers is the last is not known: it is taken whole, as a torso and as a body alike.
+    The module is always used whole, also where a body is wanted, because its last layer is not known.
     """
 
     top_width, layer_norm = 0, False
@@ -94,13 +90,13 @@ class UserTorso(nn.Module):
             name: torch.zeros(2, *field.network_shape, dtype=getattr(torch, field.dtype))
             for name, field in spec.observation.items()
         }
-        given = fields if spec.is_dict else fields[""]
+        example = fields if spec.is_dict else fields[""]
         with (
             torch.no_grad(),
-            as_error(NetworkError, f"network {name} failed on observations {_shapes(given)}"),
+            as_error(NetworkError, f"network {name} failed on observations {_shapes(example)}"),
             running(f"network {name}", "when it was tried out"),
         ):
-            features = module(given)
+            features = module(example)
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
             raise UsageError(
@@ -113,7 +109,7 @@ class UserTorso(nn.Module):
 
 
 def is_own(network: str | TorsoFactory) -> bool:
-    """Whether that is the user's own network: a callable, or `module:function`."""
+    """Whether the network is the user's own: a callable, or `module:function`."""
     return not isinstance(network, str) or ":" in network
 
 
@@ -126,19 +122,19 @@ def build_torso(
     activation: Activation = "tanh",
     layer_norm: bool = False,
 ) -> nn.Module:
-    """The torso for `spec`: a module with `features`, `top_width` and `layer_norm`.
+    """Builds the torso for `spec`: a module with the attributes `features`, `top_width` and `layer_norm`.
 
     Args:
-        network: a name of `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
+        network: a name in `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
             dictionary of shapes for a Dict) and returns a module from observations [N, ...] to features [N, F].
         hidden: units of each layer of an MLP.
-        top: whether the last fully connected layer is there; without it, the torso's body (see `torsos`).
-        activation: of an MLP. Convolutional torsos have ReLU.
-        layer_norm: whether an MLP's units are normalised.
+        top: whether to include the last fully connected layer; without it, the torso is a body (see `torsos`).
+        activation: activation of an MLP. Convolutional torsos use ReLU.
+        layer_norm: whether an MLP uses layer normalisation.
 
     Raises:
-        UsageError: there is no such network, or it does not fit the observation.
-        NetworkError: the user's own network raised.
+        UsageError: the network does not exist, or it does not fit the observation.
+        NetworkError: the user's own network raised an exception.
     """
     if not isinstance(network, str) or is_own(network):
         name = network if isinstance(network, str) else name_of(network)
@@ -180,7 +176,7 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: b
         return mlp(math.prod(shape), scale=scale)
     side = min(image_shape(shape)[1:])
     if network == "auto":
-        # The largest that the image has enough pixels for.
+        # Take the largest network for which the image has enough pixels.
         fits = (name for name in ("a3c", "small") if side >= _SMALLEST_IMAGE[name])
         network = next(fits, "mlp")
         if network == "mlp":
@@ -194,12 +190,12 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: b
 
 
 def _may_be_image(field: ArraySpec) -> bool:
-    """Floats in two or three dimensions are an image only if a convolution is asked for by name."""
+    """Whether the shape is that of an image. Float arrays count as images only if a convolutional network is named."""
     return len(field.network_shape) in (2, 3)
 
 
 def is_image_spec(spec: EnvSpec) -> bool:
-    """Whether any field is an image that a convolutional torso would get."""
+    """Whether any field is an image for a convolutional torso."""
     return any(field.dtype == "uint8" and _may_be_image(field) for field in spec.observation.values())
 
 

@@ -1,4 +1,4 @@
-"""A deterministic policy and its action values."""
+"""A deterministic policy and its Q function."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from veldt.networks.torsos import norm, orthogonal
 
 
 class DeterministicActorCritic(nn.Module):
-    """π(s) and Q(s, a) for actions in stored units, -1 to 1, each on a body of its own (Lillicrap et al. 2016).
+    """π(s) and Q(s, a) for stored actions in [-1, 1], each with its own body (Lillicrap et al. 2016).
 
-    The action enters at the critic's top layer: with hidden layers of 400 and 300 units at the second one, as in
-    section 7 of the paper. The parameters' names begin with `actor.` and `critic.`.
+    The action enters the critic at the last layer of its torso: with hidden layers of 400 and 300 units, at the second
+    one, as in section 7 of the paper. The parameters' names begin with `actor.` and `critic.`.
 
     Args:
-        build_body: makes a torso without its top (see `torsos`).
-        actions: numbers in an action.
+        build_body: builds a torso without its last layer (see `torsos`).
+        actions: dimensions of the action.
     """
 
     def __init__(self, build_body: Callable[[], nn.Module], actions: int) -> None:
@@ -33,18 +33,18 @@ class DeterministicActorCritic(nn.Module):
         return self.actor.body
 
     def low_precision_parts(self) -> list[nn.Module]:
-        """The parts that may be computed in bf16, which rounds actions to hundredths: those before the action."""
+        """The modules that may compute in bf16: those before the action, because bf16 rounds actions to hundredths."""
         return [self.actor.body, self.critic.body]
 
     def forward(self, observation: Tensor | dict[str, Tensor], action: Tensor | None = None) -> Tensor:
-        """The policy's actions, float32 [N, D]; or, given actions float [N, D], their values float32 [N]."""
+        """Returns the policy's actions, float32 [N, D]; or, for given actions float [N, D], their Q, float32 [N]."""
         if action is None:
             return self.actor(observation).tanh()
         return self.critic(observation, action).squeeze(-1)
 
 
 class _Part(nn.Module):
-    """A body, the layer it lacks with `extra` more inputs, and a last layer near zero."""
+    """A body, its last layer with `extra` more inputs, and an output layer with weights near zero."""
 
     def __init__(self, body: nn.Module, extra: int, outputs: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class _Part(nn.Module):
         self.norm = norm(width, self.top is not None and bool(body.layer_norm))
         self.last = nn.Linear(width or inputs, outputs)
         for parameter in self.last.parameters():
-            # The first actions and values are near zero (section 7 of the paper).
+            # Initial actions and values are near zero (section 7 of the paper).
             nn.init.uniform_(parameter, -3e-3, 3e-3)
 
     def forward(self, observation: Tensor | dict[str, Tensor], action: Tensor | None = None) -> Tensor:

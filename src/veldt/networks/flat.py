@@ -1,8 +1,8 @@
-"""All parameters of a network as one vector, with fp32 masters.
+"""All parameters of a network as one fp32 vector.
 
-One vector makes the update rule, the norm and whatever carries weights or gradients a handful of operations instead of
-one per tensor. In bf16 the low-precision parts compute with a rounded copy of their slice of the vector; the updates go
-to the fp32 masters, so that steps smaller than bf16's resolution still add up.
+With one vector, the update rule, the norm and the transport of weights or gradients need a few operations instead of
+one per tensor. In bf16, the low-precision modules compute with a bf16 copy of their slice of the vector. Updates go to
+the fp32 parameters, so that steps smaller than bf16's resolution still add up.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 
 class FlatParameters:
-    """Takes over the parameters of `network` (already on its device): they become views into this object's memory.
+    """Turns the parameters of `network` (already on its device) into views of the vectors of this object.
 
-    `master` float32 [P] and `gradient` float32 [P] are the vectors, and `rounded` bfloat16 [R] the copy of the first R
-    parameters that the low-precision parts compute with. Convolution weights keep channels-last memory.
+    `master` float32 [P] and `gradient` float32 [P] are the vectors; `rounded` bfloat16 [R] is the bf16 copy of the
+    first R parameters, for the low-precision modules. Convolution weights keep the channels-last layout.
     """
 
     def __init__(self, network: nn.Module, low_precision: Sequence[nn.Module] = ()) -> None:
@@ -35,38 +35,38 @@ class FlatParameters:
         self.gradient = torch.zeros(total, device=device)
         self.rounded = torch.zeros(low_count, device=device, dtype=torch.bfloat16)
         self._host: Tensor | None = None
-        self._masters, self._gradients = [], []
+        self._fp32_parameters, self._gradients = [], []
         offset = 0
         for parameter in self._parameters:
             end = offset + parameter.numel()
-            self._masters.append(_view(self.master[offset:end], parameter))
+            self._fp32_parameters.append(_view(self.master[offset:end], parameter))
             self._gradients.append(_view(self.gradient[offset:end], parameter))
-            self._masters[-1].copy_(parameter.data)
+            self._fp32_parameters[-1].copy_(parameter.data)
             low_slice = self.rounded[offset:end] if id(parameter) in low else None
-            parameter.data = self._masters[-1] if low_slice is None else _view(low_slice, parameter)
+            parameter.data = self._fp32_parameters[-1] if low_slice is None else _view(low_slice, parameter)
             offset = end
-        learning = [i for i, parameter in enumerate(self._parameters) if parameter.requires_grad]
-        self._learning = [self._parameters[i] for i in learning]
-        self._learning_gradients = [self._gradients[i] for i in learning]
+        trainable = [i for i, parameter in enumerate(self._parameters) if parameter.requires_grad]
+        self._trainable = [self._parameters[i] for i in trainable]
+        self._trainable_gradients = [self._gradients[i] for i in trainable]
         self.refresh()
 
     def refresh(self) -> None:
-        """Rounds the masters into the low-precision copy; to be called whenever `master` has changed."""
+        """Rounds the fp32 parameters into the bf16 copy; call it whenever `master` has changed."""
         self.rounded.copy_(self.master[: len(self.rounded)])
 
     def backward(self, loss: Tensor) -> None:
-        """Puts the gradient of `loss` into `gradient`: 0 for parameters it does not depend on, and for frozen ones."""
-        if len(self._learning) < len(self._parameters):
+        """Writes the gradient of `loss` into `gradient`: 0 for frozen parameters and those without influence on it."""
+        if len(self._trainable) < len(self._parameters):
             self.gradient.zero_()
-        gradients = torch.autograd.grad(loss, self._learning, allow_unused=True, materialize_grads=True)
-        torch._foreach_copy_(self._learning_gradients, list(gradients))
+        gradients = torch.autograd.grad(loss, self._trainable, allow_unused=True, materialize_grads=True)
+        torch._foreach_copy_(self._trainable_gradients, list(gradients))
 
     def tensors(self) -> dict[str, Tensor]:
-        """The masters by parameter name (views), and the network's buffers (a normalisation's statistics, say)."""
-        return dict(zip(self.names, self._masters, strict=True)) | self._buffers
+        """The fp32 parameters by name (views), and the network's buffers (for example normalisation statistics)."""
+        return dict(zip(self.names, self._fp32_parameters, strict=True)) | self._buffers
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """`tensors` on the CPU: views of the masters where these are there, else of a copy that this call renews."""
+        """`tensors` as numpy arrays: views, on the CPU of the vector itself, else of a copy that each call renews."""
         if self.master.device.type == "cpu":
             return {name: tensor.numpy() for name, tensor in self.tensors().items()}
         if self._host is None:
@@ -76,7 +76,7 @@ class FlatParameters:
         return {name: tensor.numpy() for name, tensor in copies.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Copies values by name; KeyError or RuntimeError where names or shapes differ."""
+        """Copies values by name. Raises KeyError or RuntimeError if names or shapes differ."""
         for name, master in self.tensors().items():
             value = tensors[name]
             if value.shape != master.shape:
@@ -85,7 +85,7 @@ class FlatParameters:
         self.refresh()
 
     def follow(self, other: FlatParameters, rate: float) -> None:
-        """Moves towards another network of the same kind by the fraction `rate`; buffers become copies."""
+        """Polyak update: moves towards `other` by the fraction `rate`; buffers are copied."""
         if rate == 1.0:
             self.master.copy_(other.master)
         else:
@@ -95,14 +95,14 @@ class FlatParameters:
         self.refresh()
 
     def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector of the same length (an accumulator, say) by parameter name (views)."""
+        """Splits a vector of the same length (for example an accumulator) into views by parameter name."""
         sizes = [p.numel() for p in self._parameters]
         pieces = zip(self.names, vector.split(sizes), self._parameters, strict=True)
         return {name: _view(piece, parameter) for name, piece, parameter in pieces}
 
 
 def _view(flat: Tensor, like: Tensor) -> Tensor:
-    """`flat` in the shape of `like`, channels-last for the weights of convolutions."""
+    """`flat` in the shape of `like`; channels-last for convolution weights."""
     if like.ndim != 4:
         return flat.view(like.shape)
     out, inputs, height, width = like.shape

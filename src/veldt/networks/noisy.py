@@ -1,4 +1,4 @@
-"""Noisy layers: exploration that a network learns (Fortunato et al. 2018)."""
+"""Noisy layers: learned exploration (Fortunato et al. 2018)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class NoisyLinear(nn.Module):
 
         y = (μ_W + σ_W ∘ f(ε_out) f(ε_in)ᵀ) x + μ_b + σ_b ∘ f(ε_out),   f(x) = sign(x) √|x|
 
-    The noise is passed in and computed as μ_W x + f(ε_out) ∘ (σ_W (f(ε_in) ∘ x)): no noisy matrix is made, so that each
-    row can have noise of its own for the price of a second product.
+    The noise is an argument. The layer computes μ_W x + f(ε_out) ∘ (σ_W (f(ε_in) ∘ x)) and never builds the noisy
+    matrix, so each row can have its own noise at the cost of a second matrix product.
 
     Args:
-        inputs, outputs: features in and out.
-        sigma: the first σ, times √inputs.
+        inputs, outputs: number of input and output features.
+        sigma: initial σ, times √inputs.
 
-    `noise_width` is how many numbers of noise a row takes.
+    `noise_width` is the number of noise values per row.
     """
 
     def __init__(self, inputs: int, outputs: int, sigma: float = 0.5) -> None:
@@ -34,11 +34,11 @@ class NoisyLinear(nn.Module):
         self.inputs, self.noise_width = inputs, inputs + outputs
 
     def forward(self, x_NI: Tensor, noise_NK: Tensor | None = None) -> Tensor:
-        """[N, inputs] in the layer's precision to [N, outputs].
+        """Maps [N, inputs] in the layer's precision to [N, outputs].
 
         Args:
-            noise_NK: standard normals, [N, inputs + outputs], or [1, inputs + outputs] for one noise in all rows; None
-                computes with the means.
+            noise_NK: standard normals, [N, inputs + outputs], or [1, inputs + outputs] for the same noise in all rows;
+                None uses the mean weights.
         """
         y_NO = F.linear(x_NI, self.weight, self.bias)
         if noise_NK is None:

@@ -1,4 +1,4 @@
-"""In which arithmetic the torso computes, and the forward pass that goes with it."""
+"""The torso's precision (fp32 or bf16), and the compiled forward pass."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Network = ActorCritic | RecurrentActorCritic | QNetwork | DeterministicActorCrit
 
 
 def apply_precision(network: Network, precision: str, device: torch.device) -> FlatParameters:
-    """Puts `network` on `device` in "fp32" or "bf16", with flat fp32 masters."""
+    """Moves `network` to `device` with flat fp32 parameters; "bf16" adds the bf16 copy for the torso."""
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return FlatParameters(network, network.low_precision_parts() if precision == "bf16" else ())
 
 
 class CompiledForward:
-    """A network's forward pass through torch.compile; falls back to the ordinary one at the first failure.
+    """A network's forward pass through torch.compile. At the first failure it falls back to the eager network.
 
-    Several threads may call it, and fail at once.
+    Several threads may call it, and several calls may fail at the same time.
     """
 
     def __init__(self, network: nn.Module, on_fallback: Callable[[str], None]) -> None:

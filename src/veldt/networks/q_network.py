@@ -1,4 +1,4 @@
-"""Action values, or the distributions of returns they are the means of, on a torso's body."""
+"""Q values, or categorical distributions of returns, computed from a torso's body."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _DUELING_GRADIENT = 1.0 / math.sqrt(2.0)
 class QNetwork(nn.Module):
     """Q(s, ·), or for every action the logits of a categorical distribution of returns.
 
-    On the body stands a stream of two fully connected layers (one, on a body that is a user's own module). Dueling
-    networks have two, for the state's value and for the actions' advantages, and the gradient of both together enters
-    the body scaled by 1/√2 (Wang et al. 2016, equation 9 and section 4.2). On distributions, values and advantages are
-    logits, atom by atom (Hessel et al. 2018).
+    After the body comes a stream of two fully connected layers (one layer, if the body is a user's own module). Dueling
+    networks have two streams, for the state value and for the advantages; their joint gradient enters the body scaled
+    by 1/√2 (Wang et al. 2016, equation 9 and section 4.2). For distributions, the streams are added as logits, atom by
+    atom (Hessel et al. 2018).
 
-    The last layers are computed in fp32, whatever the precision before them.
+    The output layers compute in fp32 in any precision setting.
 
     Args:
-        build_body: makes a torso without its top (see `torsos`).
-        actions: how many.
-        atoms: of the distribution; 1 for values.
+        build_body: builds a torso without its last layer (see `torsos`).
+        actions: number of actions.
+        atoms: atoms of the distribution; 1 for plain values.
         dueling: whether there are two streams.
-        noisy: whether the streams' layers are noisy ones.
-        sigma: the first deviation of noisy layers.
+        noisy: whether the streams use noisy layers.
+        sigma: initial σ of noisy layers.
 
-    `noise_width` is how many numbers of noise a row takes, 0 without noisy layers.
+    `noise_width` is the number of noise values per row, 0 without noisy layers.
     """
 
     def __init__(
@@ -54,21 +54,21 @@ class QNetwork(nn.Module):
         self.noise_width = self.advantage.noise_width + (self.value.noise_width if self.value else 0)
 
     def low_precision_parts(self) -> list[nn.Module]:
-        """The parts that may be computed in bf16: all but the last layers."""
+        """The modules that may compute in bf16: all except the output layers."""
         tops = (stream.top for stream in (self.advantage, self.value) if stream is not None)
         return [self.torso, *(top for top in tops if top is not None)]
 
     def forward(self, observation: Tensor | dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
-        """Values float32 [N, A], or with several atoms logits float32 [N, A, atoms].
+        """Returns values float32 [N, A], or with several atoms logits float32 [N, A, atoms].
 
         Args:
-            noise: standard normals, [N, noise_width], or [1, noise_width] for the same noise in all rows; None computes
-                with the noisy layers' means.
+            noise: standard normals, [N, noise_width], or [1, noise_width] for the same noise in all rows; None uses the
+                mean weights of noisy layers.
         """
         features = self.torso(observation)
         if self.value is None:
             return self._by_action(self.advantage(features, noise))
-        # Adds nothing to the features, exactly, in any precision.
+        # Scales the gradient only; the features stay exactly the same in any precision.
         features = torch.lerp(features.detach(), features, _DUELING_GRADIENT)
         for_advantage, for_value = _split(noise, self.advantage.noise_width)
         advantage = self.advantage(features, for_advantage).unflatten(-1, (self.actions, self.atoms))
@@ -81,7 +81,7 @@ class QNetwork(nn.Module):
 
 
 class _Stream(nn.Module):
-    """Features of a body to outputs: the layer the body lacks, with ReLU, and the last layer."""
+    """Maps the body's features to outputs: the torso's last layer, with ReLU, and the output layer."""
 
     def __init__(self, body: nn.Module, outputs: int, noisy: bool, sigma: float) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class _Stream(nn.Module):
             self.last = NoisyLinear(width or features, outputs, sigma)
         else:
             self.top = orthogonal(nn.Linear(features, width)) if width else None
-            # dqn_zoo and CleanRL draw weights from U(±1/√inputs), whose rows have 0.58 of this norm.
+            # dqn_zoo and CleanRL draw weights from U(±1/√inputs); their rows have 0.58 of this norm.
             self.last = orthogonal(nn.Linear(width or features, outputs), 1.0)
         self.norm = norm(width, self.top is not None and bool(body.layer_norm))
         self.noise_width = _noise_width(self.top) + _noise_width(self.last)
@@ -111,7 +111,7 @@ def _noise_width(layer: nn.Module | None) -> int:
 
 
 def _split(noise_NK: Tensor | None, width: int) -> tuple[Tensor | None, Tensor | None]:
-    """The first `width` numbers of each row's noise, and the others."""
+    """Splits each row's noise into its first `width` values and the rest."""
     return (None, None) if noise_NK is None else (noise_NK[:, :width], noise_NK[:, width:])
 
 

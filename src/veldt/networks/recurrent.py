@@ -1,12 +1,12 @@
-"""Policy and value with a memory: an LSTM between torso and heads.
+"""Policy and value with an LSTM between torso and heads.
 
-An env's memory is h and c of the LSTM side by side, float32 [M], M = 2 units. It belongs to the env: whoever
-acts keeps it by env (`RecurrentState`), and at the first observation of an episode nothing is remembered. Learning goes
-through the rows of a rollout again, from the memory before the first of them (`RecurrentForward`), so that gradients reach
-back to there and no farther (Mnih et al. 2016, section 5.1.4; Espeholt et al. 2018, section 3.1).
+The recurrent state of an env is h and c of the LSTM, concatenated, float32 [M], M = 2 units. The actor keeps it per env
+(`RecurrentState`) and clears it at the first observation of an episode. The learner recomputes all rows of a rollout
+from the state before the first row (`RecurrentForward`), so gradients reach back to that row and not further (Mnih et
+al. 2016, section 5.1.4; Espeholt et al. 2018, section 3.1).
 
-The LSTM sees the torso's features only. IMPALA's sees the last reward and the last action, too (figure 3): an
-environment that wants these remembered can put them into its observations.
+The LSTM's input is the torso's features only. IMPALA's LSTM also gets the last reward and the last action (figure 3);
+an env that needs this can include them in its observations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Forward = Callable[..., Any]
 
 
 class LSTM(nn.Module):
-    """A long short-term memory with forget gates (Gers et al. 2000), which are open at first (their bias is 1)."""
+    """An LSTM with forget gates (Gers et al. 2000), which are open initially (bias 1)."""
 
     def __init__(self, inputs: int, units: int) -> None:
         super().__init__()
@@ -38,13 +38,14 @@ class LSTM(nn.Module):
             self.input.bias[units : 2 * units] = 1.0
 
     def forward(self, features_TBF: Tensor, memory_BM: Tensor, keep_TB1: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs float32 [T, B, units], and what is remembered after the last row.
+        """Returns outputs float32 [T, B, units], and the recurrent state after the last row.
 
         Args:
-            memory_BM: what is remembered before the first row.
-            keep_TB1: 1, or 0 for rows before which all is forgotten.
+            memory_BM: the recurrent state before the first row.
+            keep_TB1: 1, or 0 for rows before which the state is cleared.
         """
-        gates_TBG = self.input(features_TBF)  # of all rows at once; only what depends on h waits for its turn
+        # For all rows at once: only the part that depends on h is sequential.
+        gates_TBG = self.input(features_TBF)
         h_BU, c_BU = memory_BM.chunk(2, -1)
         outputs = []
         for input_BG, keep_B1 in zip(gates_TBG, keep_TB1, strict=True):
@@ -57,7 +58,7 @@ class LSTM(nn.Module):
 
 
 class _Outputs(nn.Module):
-    """The LSTM's outputs, in a torso's place."""
+    """Stands in for the torso: its features are the LSTM's outputs."""
 
     def __init__(self, units: int) -> None:
         super().__init__()
@@ -68,7 +69,7 @@ class _Outputs(nn.Module):
 
 
 class RecurrentActorCritic(nn.Module):
-    """π and V on an LSTM of `units` on one torso. LSTM and heads are in fp32 whatever the torso's precision."""
+    """π and V on an LSTM of `units`, on one torso. LSTM and heads compute in fp32 in any precision setting."""
 
     def __init__(self, build_torso: Callable[[], nn.Module], action: ActionSpec, units: int) -> None:
         super().__init__()
@@ -78,7 +79,7 @@ class RecurrentActorCritic(nn.Module):
         self.memory = 2 * units
 
     def low_precision_parts(self) -> list[nn.Module]:
-        """The parts that may be computed in bf16."""
+        """The modules that may compute in bf16."""
         return [self.torso]
 
     def forward(
@@ -87,14 +88,14 @@ class RecurrentActorCritic(nn.Module):
         memory_BM: Tensor | None = None,
         begins_TB: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Parameters of the policy's distribution [N, P], values [N], and the memories after the last row [B, M].
+        """Returns the policy's parameters [N, P], values [N], and the recurrent states after the last row [B, M].
 
         All are float32.
 
         Args:
-            observation: N = T B rows, [N, ...], those of a time side by side.
-            memory_BM: before the first row; None: each row is another env's, which remembers nothing.
-            begins_TB: bool, rows that begin an episode; None: none does.
+            observation: N = T B rows, [N, ...], in time order, the B rows of a time step adjacent.
+            memory_BM: the states before the first row; None: T is 1 and all states are cleared.
+            begins_TB: bool, rows that begin an episode; None: no row does.
         """
         features_NF = self.torso(observation).float()
         if memory_BM is None:
@@ -109,19 +110,19 @@ class RecurrentActorCritic(nn.Module):
 
 
 def recurrent_size_of(network: nn.Module) -> int:
-    """Numbers that the network remembers of each env: 0 without a memory."""
+    """Size of the recurrent state of each env; 0 if the network has none."""
     return network.memory if isinstance(network, RecurrentActorCritic) else 0
 
 
 class RecurrentForward:
-    """A recurrent network's forward pass along rows that follow one another; it looks like any other network's.
+    """A recurrent network's forward pass over consecutive rows, with the call signature of other networks.
 
-    Each call goes on where the one before ended: the T B rows of a rollout, say, and then the B after them.
+    Each call continues where the last one ended: for example the T B rows of a rollout, then the B rows after them.
 
     Args:
         forward: see `RecurrentActorCritic.forward`.
-        memory_BM: before the first row.
-        begins_SB: bool, rows that begin an episode, of all calls.
+        memory_BM: the recurrent states before the first row.
+        begins_SB: bool, rows that begin an episode, for all calls together.
     """
 
     def __init__(self, forward: Forward, memory_BM: Tensor, begins_SB: Tensor) -> None:
@@ -136,11 +137,11 @@ class RecurrentForward:
 
 
 class RecurrentState:
-    """What a policy that acts remembers of each of `width` envs: `state_BM`, float32 [B, size], at first nothing.
+    """The actor's recurrent state of each of `width` envs: `state_BM`, float32 [B, size], initially 0.
 
     Args:
         forward: the network's forward pass.
-        size: see `recurrent_size_of`; with 0 nothing is remembered, and the forward pass is left as it is.
+        size: see `recurrent_size_of`; with 0 there is no state, and `at` returns `forward` unchanged.
     """
 
     def __init__(self, forward: Forward, size: int, width: int, device: torch.device) -> None:
@@ -148,18 +149,18 @@ class RecurrentState:
         self.state_BM = torch.zeros(width, size, device=device)
 
     def at(self, part: slice, age_N: np.ndarray) -> Forward:
-        """The forward pass for one observation of each of the envs `part`, `age_N` steps into their episodes.
+        """Returns the forward pass for one observation of each of the envs `part`, at episode steps `age_N`.
 
-        A call changes what is remembered of these envs, and of no others.
+        Calling it updates the states of these envs only.
         """
         if not self._size:
             return self._forward
 
         def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
             begins_1N = torch.from_numpy(age_N == 0).to(self.state_BM.device).unsqueeze(0)
-            remembering = RecurrentForward(self._forward, self.state_BM[part], begins_1N)
-            outputs = remembering(observation)
-            self.state_BM[part] = remembering.memory_BM
+            recurrent_forward = RecurrentForward(self._forward, self.state_BM[part], begins_1N)
+            outputs = recurrent_forward(observation)
+            self.state_BM[part] = recurrent_forward.memory_BM
             return outputs
 
         return forward

@@ -1,8 +1,9 @@
-"""Torsos: from one array of an observation to a vector of features.
+"""Torsos: map one observation array to a feature vector.
 
 A torso takes observations as they are stored (images `[N, C, H, W]`, vectors `[N, D]`) and multiplies them by its
-`scale`, which belongs to what is observed and not to the dtype it comes in: pixels may come as uint8, or already in the
-torso's own precision. Images are computed in channels-last memory and in whatever precision the weights have.
+`scale`, which depends on what is observed and not on the dtype: pixels may be uint8, or already in the torso's
+precision. Images are computed in the channels-last layout and in the precision of the weights. With `top=False` the
+last fully connected layer is left out, and the torso is called a body.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ def orthogonal(layer: _Layer, gain: float = _RELU_GAIN) -> _Layer:
 
 
 def norm(width: int, is_wanted: bool) -> nn.Module:
-    """What comes between a layer and its activation."""
+    """The layer between a linear layer and its activation: LayerNorm or nothing."""
     return nn.LayerNorm(width) if is_wanted else nn.Identity()
 
 
 def _dtype(layers: Iterable[nn.Module]) -> torch.dtype:
-    """The precision that layers compute in. (To go through all parameters would take as long as a small layer.)"""
+    """The precision of the layers. (Iterating over all parameters would take as long as a small layer.)"""
     return next((layer.weight.dtype for layer in layers), torch.float32)  # type: ignore[return-value]
 
 
 class ConvolutionalTorso(nn.Module):
-    """Convolutions with ReLU between, then one fully connected layer.
+    """Convolutions with ReLU, then one fully connected layer.
 
     Args:
         shape: (channels, height, width) of the image.
         convolutions: (filters, kernel, stride, padding) of each.
         width: units of the fully connected layer.
-        top: whether that layer is there.
+        top: whether to include that layer.
     """
 
     layer_norm = False
@@ -74,7 +75,7 @@ class ConvolutionalTorso(nn.Module):
         self.scale = PIXEL
 
     def forward(self, image: Tensor) -> Tensor:
-        """[N, C, H, W] of any dtype to [N, features]."""
+        """Maps [N, C, H, W] of any dtype to [N, features]."""
         x = image.to(dtype=_dtype(self.convolutions))
         for index, convolution in enumerate(self.convolutions):
             x = F.relu(_convolve_scaled(convolution, x, self.scale) if index == 0 else convolution(x))
@@ -83,15 +84,15 @@ class ConvolutionalTorso(nn.Module):
 
 
 def _convolve_scaled(convolution: nn.Conv2d, x: Tensor, scale: float) -> Tensor:
-    """The convolution of `scale` x: the weights are scaled, a thousandth of the pixels' work."""
+    """The convolution of `scale` x. It scales the weights, which is a thousandth of the work of scaling the pixels."""
     return F.conv2d(x, convolution.weight * scale, convolution.bias, convolution.stride, convolution.padding)
 
 
 def _flatten(x: Tensor) -> Tensor:
-    """[N, C, H, W] to [N, H W C]: a view of channels-last memory, and a gradient that comes back in the same layout.
+    """[N, C, H, W] to [N, H W C]: a view of the channels-last tensor, so the gradient has the same layout.
 
-    The usual order, C H W, costs a copy, and its gradient meets an activation of the other layout in the ReLU before
-    it, which then is 20 times as slow.
+    The usual order, C H W, needs a copy. Its gradient then has another layout than the activation in the ReLU before,
+    which makes the ReLU's backward pass 20 times slower.
     """
     return x.permute(0, 2, 3, 1).flatten(1)
 
@@ -108,15 +109,15 @@ def dqn_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
 
 
 def small_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
-    """For images of a few pixels: one 3x3 convolution of 16 filters and 128 units (Young & Tian 2019, MinAtar)."""
+    """For images of few pixels: one 3x3 convolution of 16 filters, then 128 units (Young & Tian 2019, MinAtar)."""
     return ConvolutionalTorso(shape, [(16, 3, 1, 0)], 128, top)
 
 
 class MLP(nn.Module):
-    """Fully connected layers with an activation between and after. The body of one layer is its input, scaled.
+    """Fully connected layers, each with an activation. The body of an MLP with one layer is its scaled input.
 
-    With `layer_norm` each layer's units are normalised before the activation (Ba et al. 2016, equation 4), those of a
-    top that the body lacks, too.
+    With `layer_norm` the units of each layer are normalised before the activation (Ba et al. 2016, equation 4); so are
+    those of the last layer that a body leaves out.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class MLP(nn.Module):
         self.top_width = 0 if top else hidden[-1]
 
     def forward(self, vector: Tensor) -> Tensor:
-        """[N, ...] of any dtype to [N, features]."""
+        """Maps [N, ...] of any dtype to [N, features]."""
         x = vector.flatten(1).to(dtype=_dtype(self.layers))
         if self.scale != 1.0:
             x = x * self.scale
@@ -161,7 +162,7 @@ class _Residual(nn.Module):
 class ImpalaTorso(nn.Module):
     """The deep residual network of IMPALA (Espeholt et al. 2018, figure 3), without its LSTM.
 
-    Three stages of 16, 32 and 32 channels, each a convolution, a max-pooling by 2 and two residual blocks.
+    Three stages of 16, 32 and 32 channels, each with a convolution, a max-pooling by 2 and two residual blocks.
     """
 
     layer_norm = False
@@ -185,6 +186,6 @@ class ImpalaTorso(nn.Module):
         self.scale = PIXEL
 
     def forward(self, image: Tensor) -> Tensor:
-        """[N, C, H, W] of any dtype to [N, features]."""
+        """Maps [N, C, H, W] of any dtype to [N, features]."""
         x = _flatten(F.relu(self.stages(image.to(dtype=_dtype(self.stages)) * self.scale)))
         return x if self.full is None else F.relu(self.full(x))

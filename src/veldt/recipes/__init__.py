@@ -1,7 +1,7 @@
 """The named recipes.
 
-A recipe has a variant for Atari and one for small environments (vectors), because nobody publishes one setting for
-both; the environment decides which is meant.
+A recipe has a variant for Atari and one for small environments (vectors), because no publication has one setting for
+both; the environment decides which applies.
 """
 
 from veldt.recipes.apex import APEX_DDPG, APEX_DQN

@@ -7,7 +7,7 @@ from veldt.recipes.value import DDPG_SMALL
 
 _HORGAN = "Horgan et al. 2018"
 
-# Of actors, replay and learner alike, whatever the algorithm.
+# Settings of actors, replay and learner, for every algorithm.
 _APEX: Settings = {
     "actor_chunk": Sourced(50, f"{_HORGAN}, appendix C"),
     "actor_sync_interval": Sourced(100, f"{_HORGAN}, section 4.1: 400 frames"),

@@ -19,7 +19,7 @@ GA3C = Recipe(
         "predictors": Sourced(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
         "trainers": Sourced(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
         "prediction_batch": Sourced(128, _NVLABS),
-        # By RMSProp with a small ε, steps of one rollout are as long as those of many, and go wherever it says.
+        # RMSProp with a small ε makes a step of the same length from one noisy rollout as from many.
         "training_rows": Sourced(80, f"a2c's batch (0 in {_NVLABS}: a trainer waits for no second rollout)"),
         "tuner_interval": Sourced(60.0, f"{_BABAEIZADEH}, section 2: every minute"),
         "horizon": Sourced(5, f"{_NVLABS}: T_max"),
@@ -29,8 +29,8 @@ GA3C = Recipe(
         "scale_learning_rate": Sourced("none", _NVLABS),
         "anneal_learning_rate": Sourced(False, f"{_NVLABS}: the rate begins as it ends"),
         "rmsprop_decay": Sourced(0.99, _NVLABS),
-        # Theirs is of a sum over 5 steps. Of a mean it would be 0.1 / 5², and still all that is left of the root: steps
-        # would be in proportion to gradients, and a mean does not grow with the rollouts that are there, as a sum does.
+        # NVlabs' ε is for a sum over 5 steps. For a mean it would be 0.1 / 5², which would still dominate the root:
+        # steps would be proportional to gradients, and a mean does not grow with the number of rollouts, as a sum does.
         "rmsprop_epsilon": Sourced(1e-5, "pytorch-a2c-ppo-acktr (0.1, of a sum, in NVlabs/GA3C)"),
         "rmsprop_epsilon_inside": Sourced(
             False, "pytorch-a2c-ppo-acktr (inside in NVlabs/GA3C, by TensorFlow)"

@@ -1,4 +1,4 @@
-"""Algorithms x systems: which of all pairs run, under which name, and why the others cannot."""
+"""The matrix algorithms x systems: which pairs run, under which name, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RUNS, REFUSED = "yes", "-"
 
 
 def cell(algorithm: str, system: System) -> str:
-    """The names of the recipes that are this pair; else whether it runs by --algorithm in another one's system."""
+    """Returns the names of this pair's recipes; without one, whether it runs by --algorithm in another recipe."""
     if incompatibility(system, algorithm) is not None:
         return REFUSED
     names = [name for name, own in RECIPES.items() if (own.algorithm, own.system) == (algorithm, system)]
@@ -17,7 +17,7 @@ def cell(algorithm: str, system: System) -> str:
 
 
 def reasons() -> list[str]:
-    """A sentence for each reason of a pair that cannot run."""
+    """Returns a sentence for each reason why pairs cannot run."""
     refused: dict[tuple[System, str], list[str]] = {}
     for system in SYSTEMS:
         for algorithm in ALGORITHMS:

@@ -1,7 +1,7 @@
-"""What a user has asked for by name: put into the configuration, recorded, and refused where nothing would read it.
+"""The settings that a user gives by name: put into the configuration, and refused where they would have no effect.
 
-Networks are imported where they are needed, since the command line reads its flags with what is here, and mistyped ones
-are to be answered at once.
+Networks are imported only where they are needed: the command line uses this module to read its flags, and must answer
+a mistyped flag without waiting for torch.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 SECTIONS = ("run", "learn", "replay", "network", "envs", "atari", "roles")
-# A lost life is something that only an Atari game reports.
 _REPLAY = {field.name for field in dataclasses.fields(ReplayConfig)} | {"checkpoint_replay"}
-# How simulation and learning take turns in one process.
+# Settings of systems whose acting and learning alternate, and why actors have none of them.
 _IN_PHASES = {
     "env_backend": "actors have their envs in their own processes",
     "processes": "--actors says how many processes act",
@@ -35,7 +34,7 @@ _IN_PHASES = {
     "resets": "actors do not pause for learning",
     "horizon": "acting and learning do not take turns (--actor-chunk says how much an actor hands over at once)",
 }
-# The same, where agents act.
+# The same, for GA3C's agents.
 _OF_AGENTS = {
     "env_backend": "agents have their envs in their hosts' processes",
     "processes": "--agent-processes says how many processes agents live in",
@@ -43,29 +42,42 @@ _OF_AGENTS = {
     "resets": "agents do not pause for learning",
 }
 _ACTORS = {field.name for cls in (ApexConfig, Ga3cConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
-# What other libraries call it.
+# Names of settings in other libraries (Stable-Baselines3, CleanRL, RLlib, Acme), and veldt's names for them.
 _ELSEWHERE = {
-    "batch_size": "batch_size",
-    "buffer_size": "buffer_size",
-    "ent_coef": "ent_coef",
+    "clip_coef": "clip",
+    "clip_param": "clip",
+    "clip_range": "clip",
+    "discount": "gamma",
+    "entropy_coeff": "ent_coef",
     "env_id": "env",
-    "gamma": "gamma",
+    "grad_clip": "max_grad_norm",
     "lr": "learning_rate",
+    "n_envs": "num_envs",
+    "n_epochs": "epochs",
+    "n_steps": "horizon",
     "num_actors": "actors",
-    "num_envs": "num_envs",
+    "num_env_runners": "actors",
     "num_learners": "learners",
+    "num_minibatches": "minibatches",
+    "num_steps": "horizon",
+    "replay_size": "buffer_size",
     "samples_per_insert": "training_intensity",
+    "target_network_frequency": "target_update_interval",
+    "target_network_update_freq": "target_update_interval",
     "total_timesteps": "steps",
-    "vf_coef": "vf_coef",
+    "train_batch_size": "batch_size",
+    "update_epochs": "epochs",
+    "vf_loss_coeff": "vf_coef",
 }
+# Only an Atari env reports a lost life.
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
 
 
 def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
-    """`config` with settings replaced by name, in whichever section each belongs.
+    """Returns `config` with settings replaced by name, each in its section.
 
     Raises:
-        UsageError: a name is no setting of this recipe, or a value is not allowed.
+        UsageError: a name is not a setting of this recipe, or a value is not allowed.
     """
     changes = by_section(config, settings)
     replaced = {s: dataclasses.replace(getattr(config, s), **values) for s, values in changes.items()}
@@ -73,7 +85,7 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
 
 
 def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Settings under the section of the configuration each belongs to. UsageError for one that belongs to none."""
+    """Groups settings by their section of the configuration. UsageError for one that belongs to none."""
     sections = {section: part for section in SECTIONS if (part := getattr(config, section)) is not None}
     fields = {section: {f.name for f in dataclasses.fields(part)} for section, part in sections.items()}
     found: dict[str, dict[str, Any]] = {}
@@ -92,7 +104,7 @@ def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, di
 
 
 def why_no_setting(config: TrainConfig, name: str) -> str | None:
-    """Why this recipe has no setting of a name that means something elsewhere; None if it means nothing."""
+    """Explains why this recipe lacks a setting that other recipes or libraries have; None for an unknown name."""
     if (called := _ELSEWHERE.get(name)) is not None:
         parts = [getattr(config, section) for section in SECTIONS]
         if called == "env" or any(hasattr(part, called) for part in parts):
@@ -115,9 +127,9 @@ def why_no_setting(config: TrainConfig, name: str) -> str | None:
 
 
 def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource, own_network: bool) -> None:
-    """UsageError if one of the settings in `names` would have no effect in this run.
+    """Raises UsageError if one of the settings in `names` would have no effect in this run.
 
-    Recipes may set what an environment or network does not read; a user who sets it expects something of it.
+    Recipes may set what an environment or network does not read; a user who sets it expects an effect.
 
     Args:
         own_network: whether the network is the user's own module.
@@ -142,7 +154,8 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
         )
     if config.in_one_process and "max_restarts" in names:
         raise UsageError(
-            "--max-restarts would have no effect: a single learner works in this process, and ends with it; leave it out, "
+            "--max-restarts would have no effect: a single learner works in this process, and ends "
+            "with it; leave it out, "
             "or take more --learners"
         )
     if isinstance(config.roles, ImpalaConfig) and not config.roles.replay_share and "replay_unrolls" in names:
@@ -168,7 +181,7 @@ def refuse_unread(names: Collection[str], config: TrainConfig, source: EnvSource
 
 
 def refuse_unread_mlp(names: Collection[str], config: TrainConfig, network: nn.Module) -> None:
-    """UsageError if one of the settings in `names` is about MLPs, and no part of `network` is one."""
+    """Raises UsageError if one of the settings in `names` is about MLPs, and no part of `network` is one."""
     from veldt.networks.torsos import MLP
 
     unread = sorted({"hidden", "layer_norm"} & set(names))
@@ -181,7 +194,7 @@ def refuse_unread_mlp(names: Collection[str], config: TrainConfig, network: nn.M
 
 
 def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
-    """UsageError if `--replay-share` was given, and batches come in pieces so large that it rounds to none of them."""
+    """Raises UsageError if `--replay-share` was given, and it rounds to zero slots of a batch."""
     roles, envs = config.roles, config.envs.num_envs
     if "replay_share" not in names or not isinstance(roles, ImpalaConfig) or not roles.replay_share:
         return
@@ -192,7 +205,7 @@ def refuse_unread_share(names: Collection[str], config: TrainConfig) -> None:
 
 
 def refuse_unread_compression(names: Collection[str], spec: EnvSpec) -> None:
-    """UsageError if `--compress-frames` was given, and there is nothing in the observations that it would compress."""
+    """Raises UsageError if `--compress-frames` was given, and no observation is an image that it would compress."""
     if "compress_frames" in names and not any(is_compressed(field) for field in spec.observation.values()):
         raise UsageError(
             "--compress-frames is for images, and this environment's observations have none: leave it out"

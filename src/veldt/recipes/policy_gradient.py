@@ -1,4 +1,4 @@
-"""Actor-critic recipes that learn from what was just sampled."""
+"""Actor-critic recipes that learn from the rollout just sampled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A2C = Recipe(
         "anneal_learning_rate": Sourced(False, "accel_rl"),
         "rmsprop_decay": Sourced(0.99, "Mnih et al. 2016, by the authors' e-mail"),
         "rmsprop_epsilon": Sourced(1e-5, "OpenAI baselines a2c; pytorch-a2c-ppo-acktr"),
-        # Squared gradients are near 1e-8 at this batch: inside the root, ε would be all that is left of it.
+        # Squared gradients are near 1e-8 at this batch size: inside the root, ε would dominate them.
         "rmsprop_epsilon_inside": Sourced(False, "pytorch-a2c-ppo-acktr (inside in OpenAI baselines)"),
         "rmsprop_initial": Sourced(0.0, "pytorch-a2c-ppo-acktr (1 in OpenAI baselines, by TensorFlow)"),
         "gamma": Sourced(0.99, "Mnih et al. 2016"),

@@ -26,7 +26,7 @@ from veldt.setting_metadata import Unit
 
 SA = "Stooke & Abbeel 2018"
 DEFAULT = "veldt's default"
-# Sections of the configuration in which a setting is looked up by name.
+# Sections of the configuration that a recipe's settings may be in, besides learn and roles.
 _SECTIONS: Mapping[str, type[Any]] = {
     "run": RunConfig,
     "replay": ReplayConfig,
@@ -38,7 +38,7 @@ _SECTIONS: Mapping[str, type[Any]] = {
 
 @dataclass(frozen=True)
 class Sourced:
-    """A value and where it comes from."""
+    """A value and its source."""
 
     value: Any
     source: str
@@ -46,7 +46,7 @@ class Sourced:
 
 Settings = Mapping[str, Sourced]
 
-# Of every recipe on Atari.
+# For every recipe on Atari.
 EVALUATION: Settings = {
     "evaluate_every": Sourced(1_000_000, f"{SA}, 5"),
     "evaluate_steps": Sourced(125_000, f"{SA}, 5"),
@@ -55,7 +55,7 @@ EVALUATION: Settings = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """`atari` and `small` are settings by name, over the defaults of the configuration."""
+    """`atari` and `small` are settings by name, which override the configuration's defaults."""
 
     name: str
     algorithm: str
@@ -65,10 +65,10 @@ class Recipe:
     small: Settings
 
     def settings(self, env: str, algorithm: str | None = None) -> Settings:
-        """What this recipe sets for `env`, by name, in the unit of each setting; for Atari if its name begins ALE/.
+        """Returns this recipe's settings for `env`, by name: those for Atari if the name begins with ALE/.
 
-        Everything else is at veldt's default. The name is not looked up, so an unknown one is no error. Another
-        algorithm than its own learns as the recipe says that is nearest to both.
+        All other settings have veldt's default. The env's name is not looked up, so an unknown one is no error. Another
+        algorithm than the recipe's gets its learning settings from the nearest recipe (`_nearest`).
         """
         settings = self.atari if env.startswith("ALE/") else self.small
         if algorithm is None or algorithm == self.algorithm:
@@ -87,16 +87,17 @@ class Recipe:
         }
 
     def _nearest(self, algorithm: str) -> Recipe:
-        """Of an algorithm whose settings mean the same, if possible of this system, and if possible its own."""
+        """Returns a recipe of `algorithm`'s family, if possible of this system, and if possible of `algorithm`
+        itself."""
         family = _family(algorithm)
         alike = [recipe for recipe in (self, *RECIPES.values()) if _family(recipe.algorithm) is family]
         return min(alike, key=lambda recipe: (recipe.system != self.system, recipe.algorithm != algorithm))
 
     def config(self, env: str, algorithm: str | None = None) -> TrainConfig:
-        """The configuration with this recipe's values for `env`, and veldt's defaults for the rest.
+        """Returns the configuration with this recipe's values for `env`, and veldt's defaults for the rest.
 
         Args:
-            algorithm: another than its own. UsageError where it does not fit the system.
+            algorithm: another than the recipe's own. UsageError where it does not fit the system.
         """
         algorithm = algorithm or self.algorithm
         if algorithm not in ALGORITHMS:
@@ -121,13 +122,13 @@ class Recipe:
         return sections
 
     def has(self, name: str) -> bool:
-        """Whether it has a setting of that name."""
+        """Whether the recipe has a setting of this name."""
         return any(name in _names(cls) for cls in self._sections(self.algorithm).values())
 
     def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
-        """(setting, value, unit, source) of every value of this recipe's `config`, for `veldt recipes NAME`.
+        """Returns (setting, value, unit, source) for every setting of this recipe's `config`, for `veldt recipes NAME`.
 
-        `given` are the names of settings that the user has changed in it.
+        `given` are the names of the settings that the user has changed.
         """
         settings, rows = self.settings(config.env, config.algorithm), []
         for section in self._sections(config.algorithm):
@@ -142,19 +143,19 @@ class Recipe:
         return rows
 
 
-# All of them, by name, in the order in which they are listed; the package fills it.
+# All recipes by name, in the order of listings; filled by the package's __init__.
 RECIPES: dict[str, Recipe] = {}
 
 
 def find(name: str) -> Recipe:
-    """The recipe of that name; UsageError, with a suggestion, for an unknown one."""
+    """Returns the recipe of this name. UsageError, with a suggestion, for an unknown name."""
     if name not in RECIPES:
         raise UsageError(f"no recipe '{name}'{did_you_mean(name, RECIPES)}: known are {', '.join(RECIPES)}")
     return RECIPES[name]
 
 
 def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
-    """(what, value, unit, from what) of what follows from the settings: how they shape an optimisation phase."""
+    """Returns (name, value, unit, origin) of derived values: what the settings mean for an optimisation phase."""
     if not isinstance(config.learn, OffPolicyConfig):
         return []
     return config.learn.derived(config.envs.num_envs, config.in_phases)
@@ -165,7 +166,7 @@ def _names(cls: type[Any]) -> set[str]:
 
 
 def _family(algorithm: str) -> type[Any]:
-    """Variants of Q-learning are one; between others even a step size is of another update rule, or batch."""
+    """Returns the settings class of a family: Q-learning's variants are one, other algorithms share no settings."""
     learn = ALGORITHMS[algorithm][0]
     return QLearningConfig if issubclass(learn, QLearningConfig) else learn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from veldt.recipes.recipe import DEFAULT, EVALUATION, SA, Recipe, Settings, Sourced
 
-# What Q-learning recipes have in common on Atari.
+# Settings that Q-learning recipes share on Atari.
 _Q_ATARI: Settings = {
     "num_envs": Sourced(16, f"{SA}, 5.2: scores hold up to 200 and more"),
     "training_intensity": Sourced(8.0, f"{SA}, 5: the reference for DQN and its variants"),
@@ -38,7 +38,7 @@ _Q_SMALL: Settings = {
     "checkpoint_every": Sourced(50_000, DEFAULT),
 }
 
-# Q-learning on small environments where learners wait for nobody, so that gradients are several updates old.
+# Q-learning on small environments with asynchronous learners, whose gradients are several updates old.
 OLD_GRADIENTS: Settings = {
     "training_intensity": Sourced(8.0, "measured here"),
     "learning_rate": Sourced(5e-4, "measured here"),

@@ -1,1 +1,1 @@
-"""The replay buffer, of parts: storage (a ring for each env), index (uniform or prioritised), n-step return."""
+"""The replay buffer: storage (one ring per env), sampling strategy (uniform or prioritised), n-step return."""

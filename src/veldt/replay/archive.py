@@ -1,4 +1,4 @@
-"""The replay buffer beside the checkpoints: each writes what is new in it, and names what it needs of earlier ones."""
+"""The replay buffer's files beside the checkpoints: each checkpoint writes only new rows, and names older segments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from veldt.runs.tensor_file import Pieces
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows of a memory that are on their way to the disk; see `stored_rows`. Rows `first_B` to `end_B`, int64 [B]."""
+    """Rows of a replay buffer to be written to disk; see `stored_rows`. Rows `first_B` to `end_B`, int64 [B]."""
 
     first_B: np.ndarray
     end_B: np.ndarray
@@ -28,10 +28,10 @@ class NewRows:
 
 
 class ReplayArchive:
-    """A memory's copy in directory `path`.
+    """The copy of a replay buffer in directory `path`.
 
-    `capture` is for the thread that trains; `write` may go on beside training, which stops only where the memory would
-    overwrite what is still to be written (`would_overwrite`).
+    The training thread calls `capture`; `write` may run beside training, which pauses only where the replay buffer
+    would overwrite rows that are not written yet (`would_overwrite`).
     """
 
     def __init__(self, path: Path, memory: ReplayBuffer) -> None:
@@ -41,7 +41,7 @@ class ReplayArchive:
         self._unwritten: NewRows | None = None
 
     def capture(self) -> tuple[NewRows, dict[str, np.ndarray]]:
-        """The rows that are new since the last time, to be written before more are captured; and the rest, copied."""
+        """Returns the rows added since the last call, to be written before the next, and a copy of the other state."""
         assert self._unwritten is None, "only one set of rows is kept from being overwritten"
         memory = self._memory
         rows = NewRows(
@@ -51,7 +51,7 @@ class ReplayArchive:
         return rows, state(memory)
 
     def write(self, rows: NewRows) -> list[dict[str, Any]]:
-        """Writes what was captured; returns the records of all segments that the memory then consisted of."""
+        """Writes the captured rows; returns the records of all segments that the replay buffer then consists of."""
         if (rows.end_B > rows.first_B + 1).any():
             place = {"first": rows.first_B.tolist(), "end": rows.end_B.tolist()}
             self._segments = [*self._segments, self._store.write(rows.arrays) | place]
@@ -61,15 +61,17 @@ class ReplayArchive:
         return self._segments
 
     def would_overwrite(self, steps: int) -> bool:
-        """Whether the memory might lose rows that are still to be written to a slot of `steps` steps."""
+        """Whether appending a slot of `steps` steps might overwrite rows that are not written yet."""
         rows, ring = self._unwritten, self._memory.ring
         if rows is None:
             return False
-        most = steps + 1 + ring.history  # an episode that is joined late brings the frames before it
+        most = (
+            steps + 1 + ring.history
+        )  # an episode that the slot joins after its start adds the frames before it
         return bool((ring.head + 1 + most - ring.rows > rows.first_B).any())
 
     def restore(self, segments: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> None:
-        """Fills the memory as it was. CheckpointError where something that was promised is not there, or damaged."""
+        """Restores the replay buffer. CheckpointError if a segment is missing or damaged."""
         try:
             _check_covered(segments, arrays["head"] + 1, self._memory.ring.rows)
             for segment in segments:
@@ -86,15 +88,15 @@ class ReplayArchive:
 
 
 def needed_segments(kept: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The names of the segments that checkpoints with these `meta` need."""
+    """Returns the file names of the segments that checkpoints with these `meta` need."""
     return {segment["file"] for meta in kept for segment in meta.get("replay", [])}
 
 
 def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]], shards: Collection[str]) -> None:
-    """Removes what checkpoints with the `meta` of `kept` do not need of these memories, and of those that they name.
+    """Removes segments that no checkpoint with a `meta` in `kept` needs, from `shards` and all shards named in `kept`.
 
-    Names that veldt does not give are passed over: a manifest with one was not written by veldt, and the name may lead
-    out of the run.
+    Shard names that veldt does not give are skipped: veldt did not write such a manifest, and the name may point
+    outside the run.
     """
     for shard in {shard for meta in kept for shard in meta.get("shards", {})} | set(shards):
         if SHARD.fullmatch(shard):
@@ -103,7 +105,7 @@ def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]], shards: Col
 
 
 def refuse_other_segments(meta: Mapping[str, Any]) -> None:
-    """CheckpointError where a checkpoint with this `meta` names segments as veldt does not: outside the run, say."""
+    """CheckpointError if a checkpoint's `meta` has segment names that veldt does not give (a path outside the run)."""
     for shard, segments in {"": meta.get("replay", []), **meta.get("shards", {})}.items():
         if shard and not SHARD.fullmatch(shard):
             raise CheckpointError(
@@ -114,7 +116,7 @@ def refuse_other_segments(meta: Mapping[str, Any]) -> None:
 
 
 def _check_covered(segments: Sequence[Mapping[str, Any]], end_B: np.ndarray, rows: int) -> None:
-    """CheckpointError unless the segments have all of the last `rows` rows before `end_B`, with nothing between."""
+    """CheckpointError unless the segments have all of the last `rows` rows before `end_B`, without a gap."""
     reached_B = np.maximum(0, end_B - rows)
     for segment in segments:
         if (np.array(segment["first"]) > reached_B).any():

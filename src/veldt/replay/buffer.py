@@ -1,4 +1,4 @@
-"""The replay buffer: storage, index and return, put together."""
+"""The replay buffer: storage, sampling strategy and n-step return in one class."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from veldt.replay.size import transitions_each
 
 @dataclass(frozen=True)
 class ReplaySample:
-    """N transitions. Stacks of frames are valid until the next sample but one is drawn: their memory is used again.
+    """N transitions. Stacks of frames are valid for two samples: the next sample but one reuses their memory.
 
     `observation` and `next_observation` hold arrays by field (a single "" unless the space is a Dict), [N, ...], or
     [N, K, H, W] in channels-last memory where frames are stacked. The target is reward_N + discount_N V(next); see
-    `returns.n_step_returns`. `mass_N` float64 are in proportion to the rows' chances (see `index.importance_weights`),
-    `version_N` int32 the policy versions that acted, and `key_N` int64 names the transitions for `ReplayBuffer.update`.
+    `returns.n_step_returns`. `mass_N` float64 are proportional to the sampling probabilities (see
+    `sampling_strategy.importance_weights`), `version_N` int32 are the policy versions that acted, and `key_N` int64
+    identify the transitions for `ReplayBuffer.update`.
     """
 
     observation: dict[str, np.ndarray]
@@ -40,15 +41,15 @@ class ReplaySample:
 
 
 class ReplayBuffer:
-    """What envs have lived through of late, to be sampled; `len` is how many transitions that is just now.
+    """Stores and samples the recent transitions of several envs; `len` is the number of sampleable transitions.
 
-    `dropped` counts priorities that came too late: their transitions had left the memory. `priority` float64 [B R] are
-    raw priorities that came with the rows (NaN: none), once any have.
+    `dropped` counts priorities that arrived after their transitions were overwritten. `priority` float64 [B R] are the
+    raw priorities given with the rows (NaN: none); None until any were given.
 
     Args:
-        width: envs, B.
-        returns: how returns are made.
-        threads: for the making of stacks.
+        width: number of envs, B.
+        returns: settings of the n-step return.
+        threads: threads for making stacks.
     """
 
     def __init__(
@@ -71,15 +72,15 @@ class ReplayBuffer:
 
     @property
     def capacity(self) -> int:
-        """The most transitions there can be: `buffer_size`, rounded up to as many for each env."""
+        """Maximum number of transitions: `buffer_size`, rounded up to a multiple of the number of envs."""
         return self.ring.width * self.ring.share
 
     def append(self, slot: Rows, priority_TB: np.ndarray | None = None, first: int = 0) -> None:
-        """Takes a full slot of envs `first` and on, the one that follows what was appended of them before.
+        """Appends a full slot of the envs from `first` on, which must follow the slot appended for them before.
 
         Args:
-            priority_TB: raw priorities of the slot's steps (of those that are not valid they may be anything); without
-                them, transitions get the largest priority so far. VeldtError where one cannot be a priority.
+            priority_TB: raw priorities of the slot's steps (ignored for steps that are not valid). Without them,
+                transitions get the largest priority so far. VeldtError if a value is not a valid priority.
         """
         change = self.ring.append(slot, first)
         priority_M = None
@@ -88,7 +89,7 @@ class ReplayBuffer:
         self.index.written(change.removed_M, change.added_M, priority_M)
 
     def sample(self, count: int, seed: int) -> ReplaySample:
-        """Draws `count` transitions with replacement, a function of `seed` (64 bits) and of what is in the memory."""
+        """Draws `count` transitions with replacement, determined by `seed` (64 bits) and the buffer's content."""
         if count > len(self):
             raise UsageError(
                 f"{count} transitions cannot be sampled from the {len(self)} that the replay buffer holds: wait for "
@@ -97,7 +98,7 @@ class ReplayBuffer:
         return self.draw(count, seed)
 
     def draw(self, count: int, seed: int) -> ReplaySample:
-        """`sample` for one of several shards, of which no one has to hold as many as are drawn."""
+        """Like `sample`, for one of several shards: a shard may hold fewer transitions than are drawn."""
         ring, returns = self.ring, self._returns
         position_N, mass_N = self.index.sample(count, seed)
         reward_N, discount_N, bootstrap_N = n_step_returns(
@@ -125,13 +126,13 @@ class ReplayBuffer:
         )
 
     def update(self, key_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """New raw priorities of transitions that were sampled; those that are gone are dropped, and counted."""
+        """Sets new raw priorities of sampled transitions; drops and counts those of overwritten transitions."""
         position_N, is_there_N = positions_of(key_N, self.ring.first, self.ring.end, self.ring.rows)
         self.dropped += len(key_N) - int(is_there_N.sum())
         self.index.update(position_N[is_there_N], np.asarray(priority_N)[is_there_N])
 
     def _priorities(self, change: Change, priority_TB: np.ndarray | None) -> np.ndarray:
-        """Priorities of the rows that have become sampleable, kept since they came; NaN where none was given."""
+        """Returns the priorities of rows that became sampleable, as given on append; NaN if none was given."""
         if self.priority is None:
             self.priority = np.full(self.ring.valid.size, np.nan)
         if priority_TB is None:

@@ -1,6 +1,6 @@
-"""Frames kept compressed (zlib's fastest level), for more work at each draw: a fraction of the memory, by game.
+"""Compressed frames (zlib's fastest level): less memory, by a factor that depends on the game, for slower draws.
 
-How much they will take is not known before they are there: only the least that they can is checked (see `size`).
+Their size is not known in advance: only the minimum is checked (see `size`).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class CompressedRows:
         return out
 
     def stacks(self, frame_SNK: np.ndarray, out: np.ndarray) -> None:
-        position_F, which = np.unique(frame_SNK, return_inverse=True)  # a frame is in several stacks
+        position_F, which = np.unique(frame_SNK, return_inverse=True)  # one frame is in several stacks
         blanks = int(position_F[0] < 0)
         frames = self.rows(position_F[blanks:])
         write_stacks(frames, which.reshape(frame_SNK.shape) - blanks, out, self._threads)
 
     def _share_out(self, work: Callable[[int], Any], count: int) -> list[Any]:
-        """The results of `work` on 0, ..., count - 1, each thread taking one stretch."""
+        """Returns the results of `work` on 0, ..., count - 1; each thread computes one contiguous range."""
         edges = itertools.pairwise([count * i // self._threads for i in range(self._threads + 1)])
         stretches = self._pool.map(lambda edge: [work(n) for n in range(*edge)], edges)
         return list(itertools.chain.from_iterable(stretches))

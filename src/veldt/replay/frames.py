@@ -1,4 +1,4 @@
-"""Observations as they are stored: one store for each field, of single frames where the network sees a stack."""
+"""Storage of observations: one store for each field, with single frames where the network sees a stack."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from veldt.replay.settings import is_compressed
 
 
 class Store(Protocol):
-    """One field's observations by position, b R + r mod R for row r of env b."""
+    """One field's observations by position: b R + r mod R for row r of env b."""
 
     def write(self, position_M: np.ndarray, source: np.ndarray, source_M: np.ndarray) -> None:
-        """Row `source_M[m]` of `source` [S, ...] goes to `position_M[m]`, in order; int64 [M] both."""
+        """Copies row `source_M[m]` of `source` [S, ...] to `position_M[m]`, in order; both int64 [M]."""
 
     def rows(self, position_N: np.ndarray) -> np.ndarray:
-        """Copies of rows, [N, ...]."""
+        """Returns copies of rows, [N, ...]."""
 
     def stacks(self, frame_SNK: np.ndarray, out: np.ndarray) -> None:
-        """Stacks of the frames at `frame_SNK` (-1: blank), oldest first, into `out` uint8 [S, N, H, W, K]."""
+        """Writes stacks of the frames at `frame_SNK` (-1: blank), oldest first, into `out` uint8 [S, N, H, W, K]."""
 
 
 class RawRows:
-    """Rows as they are: `array` [B, R, ...], the rows of an env side by side, so that most stacks are one stretch.
+    """Uncompressed rows: `array` [B, R, ...]. The rows of an env are contiguous, so most stacks are one range.
 
-    The operating system hands out the memory when it is first written to.
+    The operating system allocates the memory when it is first written to.
     """
 
     def __init__(self, field: ArraySpec, width: int, rows: int, threads: int) -> None:
@@ -49,7 +49,7 @@ class RawRows:
 
 
 def make_store(field: ArraySpec, width: int, rows: int, compress: bool, threads: int) -> Store:
-    """The store of a field."""
+    """Makes the store of a field."""
     return (CompressedRows if compress and is_compressed(field) else RawRows)(field, width, rows, threads)
 
 

@@ -1,4 +1,4 @@
-"""Names of transitions that outlast them: the position with its generation, r // R, which grows when it is overwritten.
+"""Keys of transitions: the position and its generation r // R, so that a key stays unique after overwriting.
 
 key = (r // R) B R + b R + r mod R     for row r of env b
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 @numba.njit(nogil=True, cache=True)
 def keys_of(position_N, first_B, rows):  # type: ignore[no-untyped-def]
-    """Keys of sampleable rows, of which the oldest are `first_B`; int64 [N]."""
+    """Returns the keys of sampleable rows, int64 [N]; `first_B` are the oldest sampleable rows."""
     key_N = np.empty(len(position_N), np.int64)
     for n in range(len(position_N)):
         b, place = divmod(position_N[n], rows)
@@ -24,7 +24,7 @@ def keys_of(position_N, first_B, rows):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def positions_of(key_N, first_B, end_B, rows):  # type: ignore[no-untyped-def]
-    """The positions of keys, int64 [N], and whether what they name is sampleable still, bool [N]."""
+    """Returns the positions of keys, int64 [N], and whether their transitions are still sampleable, bool [N]."""
     position_N, is_there_N = np.empty(len(key_N), np.int64), np.empty(len(key_N), np.bool_)
     for n in range(len(key_N)):
         generation, position = divmod(key_N[n], len(first_B) * rows)

@@ -1,4 +1,4 @@
-"""How returns are made of stored rows; apart from their making, so that numba is not loaded for a setting."""
+"""Settings of the n-step return; a module of its own, so that reading settings does not load numba."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NStep:
-    """How a transition's return is made from the rows that follow it.
+    """How a transition's return is computed from the rows that follow it.
 
-    `steps` is n, `gamma` is γ; rewards are clipped to [-1, 1] where `clip_rewards`, and a lost life ends the return
-    as a terminal step does where `terminal_on_life_loss`.
+    `steps` is n, `gamma` is γ. `clip_rewards` clips rewards to [-1, 1]; with `terminal_on_life_loss` a lost life ends
+    the return as a terminal step does.
     """
 
     steps: int

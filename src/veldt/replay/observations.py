@@ -1,4 +1,4 @@
-"""The observations of transitions, from where they are stored to the layout that the network takes."""
+"""Reads the observations of transitions from storage into the layout that the network takes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Observation = dict[str, np.ndarray]
 
 
 class TransitionObservations:
-    """Makes the observations of transitions, and those that follow, in one pass through what is stored.
+    """Makes the observations and the next observations of transitions in one pass through the storage.
 
-    Stacks of frames go into one of two blocks of memory in turn: fresh memory would cost as much as writing it.
+    Stacks of frames alternate between two preallocated blocks: allocating new memory would cost as much as writing it.
     """
 
     def __init__(self, ring: Ring, spec: EnvSpec) -> None:
@@ -22,7 +22,7 @@ class TransitionObservations:
         self._blocks: tuple[Observation, Observation] = {}, {}
 
     def take(self, position_N: np.ndarray, next_N: np.ndarray) -> tuple[Observation, Observation]:
-        """Of the rows at `position_N` and at `next_N` int64 [N]; see `memory.Sample` for the layout."""
+        """Returns the observations of rows `position_N` and `next_N`, int64 [N]; see `ReplaySample` for the layout."""
         here, there = {}, {}
         self._blocks = self._blocks[::-1]
         for name, field in self._fields.items():
@@ -44,7 +44,7 @@ class TransitionObservations:
 
 @numba.njit(nogil=True, cache=True)
 def _frames(age, position_SN, stack):  # type: ignore[no-untyped-def]
-    """Positions of the frames in the stack of each row, oldest first, -1 for those before the episode's start."""
+    """Returns the positions of the frames in each row's stack, oldest first; -1 before the episode's start."""
     sets, count = position_SN.shape
     rows = age.shape[1]
     frame_SNK = np.empty((sets, count, stack), np.int64)

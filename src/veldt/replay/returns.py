@@ -1,4 +1,4 @@
-"""n-step returns of stored rows, made when they are sampled (Sutton 1988; Mnih et al. 2016, section 4)."""
+"""n-step returns, computed from stored rows when they are sampled (Sutton 1988; Mnih et al. 2016, section 4)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def n_step_returns(  # type: ignore[no-untyped-def]
     terminal_on_life_loss,
     position_N,
 ):
-    """The sum of the rewards of up to n steps from each row, and where and how much to bootstrap after them.
+    """Computes the discounted sum of up to n rewards from each row, and the row and discount for the bootstrap.
 
         R_r = Σ_{k<m} γ^k r_{r+k},   bootstrapped with discount_r V(o_{r+m})
 
-    m is n, or less where the episode ends first: after a terminal step discount_r is 0, and before a row that is not
-    valid (an episode's last observation, after a truncation or a cut) it is γ^m as elsewhere.
+    m is n, or less where the episode ends first: after a terminal step discount_r is 0; before a row that is not valid
+    (an episode's last observation, after a truncation or a restart) it is γ^m as usual.
 
     Args:
         reward, terminated, life_lost, valid: float32 and bool [B R], the rings of all envs one after another.

@@ -1,11 +1,11 @@
-"""Storage of the replay buffer: one ring of rows for each env, with its life in it as it was lived.
+"""Storage of the replay buffer: one ring of rows for each env, in the order of its steps.
 
-Row r of env b lies at position b R + r mod R. A step is one row: the observation before it and all that came of
-it. An episode that has ended, or was cut off, has one row more, which holds its last observation and is not `valid`;
-an episode that goes on has its newest observation in a row that is not counted yet, and which the next step completes.
-So the observation after a step is always the next row's, and the return of no step runs across an episode's end.
+Row r of env b is at position b R + r mod R. A step is one row: the observation before it, and the step's action and
+results. A finished or cut-off episode has one more row, which holds its last observation and is not `valid`. A
+continuing episode has its newest observation in a row that is not counted yet; the next step completes it. So the
+observation after a step is always in the next row, and no return crosses an episode's end.
 
-Each env counts its own rows, for none are spent on the reset steps that reset it.
+Each env counts its own rows, because reset steps take none.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _STEP_FIELDS = {
     "version": "int32",
 }
 _ROW_FIELDS = {"age": "int32", "valid": "bool"}
-FIELDS = ("action", *_STEP_FIELDS, *_ROW_FIELDS)  # all that a row has besides its observation
+FIELDS = ("action", *_STEP_FIELDS, *_ROW_FIELDS)  # all fields of a row besides its observation
 
 
 class Change(NamedTuple):
-    """What an append has changed: positions, int64 [M] each.
+    """The changes of one append, as positions int64 [M] each.
 
-    Rows that are sampleable no longer; those that have become it; and the new steps, with their places in the slot,
-    t B + b.
+    `removed_M` are no longer sampleable, `added_M` have become sampleable, `step_M` are the new steps, and `slot_M` are
+    these steps' indices in the slot, t B + b.
     """
 
     removed_M: np.ndarray
@@ -45,25 +45,26 @@ class Change(NamedTuple):
 
 
 class Ring:
-    """See the module's text. `width` is B, `rows` is R.
+    """See the module's docstring. `width` is B, `rows` is R.
 
-    Sampleable are the valid rows from `first` up to `end`, int64 [B]: those whose `steps` next rows are there, and of
-    these the `capacity_per_env` newest. Around them R has room for the frames before the first and the rows after the last.
+    Sampleable are the valid rows from `first` up to `end`, int64 [B]: rows whose `steps` next rows exist, and of these
+    the `capacity_per_env` newest. R also includes the frames before the first sampleable row and the rows after the
+    last.
 
         observation  by name         see `frames.Store`
         action       [B, R, ...]     as in the slot, and so are
         reward, terminated, truncated, life_lost, version, age [B, R]
         valid        [B, R] bool     a step, and not an episode's last observation
         head         [B] int64       rows written so far
-        open         [B] bool        the newest episode goes on
-        sampleable   int             how many rows are sampleable
-        history      int             frames before its own in a row's stack
+        open         [B] bool        the newest episode continues
+        sampleable   int             number of sampleable rows
+        history      int             number of earlier frames in a row's stack
 
     Args:
-        share: rows that can be sampled, of each env.
+        capacity_per_env: maximum number of sampleable rows of each env.
         steps: n of the n-step return.
         compress: whether images are stored compressed.
-        threads: for making stacks of frames.
+        threads: threads for making stacks of frames.
     """
 
     def __init__(
@@ -102,15 +103,15 @@ class Ring:
         return np.maximum(0, self.end - self.share)
 
     def between(self, first_B: np.ndarray, end_B: np.ndarray) -> np.ndarray:
-        """Positions of the valid rows from `first_B` up to `end_B`, int64 [M], env by env."""
+        """Returns the positions of the valid rows from `first_B` up to `end_B`, int64 [M], env by env."""
         return _between(self.valid, first_B, end_B)
 
     def part(self) -> None:
-        """What is appended next does not go on where the newest episodes are: their last observations are there."""
+        """Ends the newest episodes, with their last observations: the next append does not continue them."""
         self._parted[:] = True
 
     def append(self, slot: Rows, first: int = 0) -> Change:
-        """Writes a full slot of envs `first` and on, the one that follows what was appended of them before."""
+        """Writes a full slot of the envs from `first` on, which must follow the slot appended for them before."""
         part = slice(first, first + slot.width)
         first_B, end_B = self.first, self.end
         position_M, source_M, age_M, slot_M = _place(
@@ -124,7 +125,7 @@ class Ring:
             self.history,
         )
         position_M += first * self.rows
-        left_M = self.between(first_B, np.minimum(end_B, self.first))
+        removed_M = self.between(first_B, np.minimum(end_B, self.first))
         is_new_M, is_step_M = source_M >= 0, slot_M >= 0
         for name, store in self.observation.items():
             source = slot.observation[name]
@@ -133,18 +134,20 @@ class Ring:
         step_M, slot_M = position_M[is_step_M], slot_M[is_step_M]
         for name, array in self._step_fields.items():
             array[step_M] = _flat(getattr(slot, name))[slot_M]
-        came_M = self.between(np.maximum(end_B, self.first), self.end)
-        self.sampleable += len(came_M) - len(left_M)
-        return Change(left_M, came_M, step_M, slot_M)
+        added_M = self.between(np.maximum(end_B, self.first), self.end)
+        self.sampleable += len(added_M) - len(removed_M)
+        return Change(removed_M, added_M, step_M, slot_M)
 
 
 def ring_rows(spec: EnvSpec, share: int, steps: int) -> int:
-    """R: `capacity_per_env` rows with the frames before the oldest, and `steps` rows after the newest (one is among the share)."""
+    """Returns R: `share` sampleable rows per env, the frames before the oldest, and `steps` rows after the newest (the
+    row of the continuing episode is among these).
+    """
     return share + steps + spec.history
 
 
 def row_bytes(spec: EnvSpec) -> int:
-    """What one row takes."""
+    """Returns the bytes of one row."""
     arrays = [(field.shape, field.dtype) for field in spec.observation.values()]
     arrays.append((spec.action.shape, spec.action.dtype))
     arrays += [((), dtype) for dtype in (*_STEP_FIELDS.values(), *_ROW_FIELDS.values())]
@@ -152,18 +155,18 @@ def row_bytes(spec: EnvSpec) -> int:
 
 
 def _flat(array: np.ndarray) -> np.ndarray:
-    """[B, R, ...] as [B R, ...]."""
+    """Reshapes [B, R, ...] to [B R, ...]."""
     return array.reshape(-1, *array.shape[2:])
 
 
 @numba.njit(nogil=True, cache=True)
 def _place(valid, ended, slot_age, head, open_, parted, age, history):  # type: ignore[no-untyped-def]
-    """Where the rows of a slot go; moves `head` and `open_` on, and clears `parted`.
+    """Computes where the rows of a slot go; advances `head` and `open_`, and clears `parted`.
 
     Returns:
-        Of each row, in order: its position; where its observation is in the slot, (history + t) B + b, or -1 if it was
-        the last slot's last, and is there; its age; where its step is, t B + b, or -1 for an observation alone. int64
-        [M] each.
+        For each row, in order, int64 [M] each: its position; the index of its observation in the slot,
+        (history + t) B + b, or -1 if the previous slot's last row already stored it; its age; the index of its step,
+        t B + b, or -1 for an observation without a step.
     """
     steps, width = valid.shape
     rows = age.shape[1]
@@ -174,14 +177,14 @@ def _place(valid, ended, slot_age, head, open_, parted, age, history):  # type: 
     for b in range(width):
         row, goes_on = head[b], open_[b]
         if goes_on and (parted[b] or slot_age[0, b] != age[b, row % rows]):
-            row, goes_on = row + 1, False  # its episode was given up since: its last observation is there
+            row, goes_on = row + 1, False  # the episode was abandoned: keep its last observation
         parted[b] = False
         for t in range(steps + 1):
             is_step = t < steps and valid[t, b]
             if not is_step and not goes_on:
                 continue
-            # An episode that the slot joins after its start (after random steps, or a resume) brings the frames that
-            # its first stacks need.
+            # If the slot joins an episode after its start (after random steps, or a resume), the frames that the first
+            # stacks need are stored as well.
             before = 0 if goes_on else min(np.int64(slot_age[t, b]), history)
             for back in range(before, -1, -1):
                 position_M[m] = b * rows + row % rows
@@ -192,7 +195,7 @@ def _place(valid, ended, slot_age, head, open_, parted, age, history):  # type: 
                 m += 1
             goes_on = is_step
             if t == steps and not ended[t, b]:
-                row, goes_on = row - 1, True  # not counted: the next step completes it
+                row, goes_on = row - 1, True  # not counted: the next step completes the row
         head[b], open_[b] = row, goes_on
     return position_M[:m], source_M[:m], age_M[:m], slot_M[:m]
 

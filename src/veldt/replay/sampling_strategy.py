@@ -1,6 +1,6 @@
-"""Which transitions are drawn: all alike, or by priority (Schaul et al. 2016, section 3.3).
+"""Sampling of transitions: uniform, or by priority (Schaul et al. 2016, section 3.3).
 
-Both kinds draw positions of a ring, b R + r mod R for row r of env b, and only what is sampleable in it.
+Both strategies draw positions of a ring, b R + r mod R for row r of env b, among its sampleable rows.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from veldt.errors import VeldtError
 from veldt.replay.ring import Ring
 from veldt.replay.sum_tree import SumTree
 
-_EPSILON = 1e-6  # added to every priority, so that none is never drawn again (as in OpenAI Baselines)
+_EPSILON = 1e-6  # added to every priority, so that each can be drawn again (as in OpenAI Baselines)
 
 
 class SamplingStrategy(Protocol):
     def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions int64 [N] and their masses float64 [N] (see `importance_weights`), a function of `seed` (64 bits).
+        """Returns positions int64 [N] and their masses float64 [N] (see `importance_weights`), determined by `seed`.
 
-        There must be something to sample.
+        `seed` has 64 bits. At least one row must be sampleable.
         """
 
     @property
     def mass(self) -> float:
-        """The sum of the masses of all that is sampleable."""
+        """The sum of the masses of all sampleable rows."""
 
     def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
-        """Positions that are sampleable no longer, and those that have become it, with raw priorities (NaN: none)."""
+        """Updates the sampleable positions: removes `left_M`, adds `came_M` with raw priorities (NaN: none)."""
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """New raw priorities of sampleable positions."""
+        """Sets new raw priorities of sampleable positions."""
 
 
 class Uniform:
-    """Every sampleable row alike, with replacement; each has the mass 1."""
+    """Draws every sampleable row with equal probability, with replacement; each has the mass 1."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
@@ -53,18 +53,18 @@ class Uniform:
         return position_N, np.ones(count)
 
     def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
-        """Nothing to do: what is sampleable is the ring's to know."""
+        """Does nothing: the ring keeps track of the sampleable rows."""
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """Nothing to do: priorities change nothing here."""
+        """Does nothing: uniform sampling has no priorities."""
 
 
 class Prioritised:
-    """Rows in proportion to (priority + 1e-6)^α, of which the leaves of `tree` are the only place; 0 is not sampleable.
+    """Draws rows in proportion to (priority + 1e-6)^α, stored only in the leaves of `tree`; 0 is not sampleable.
 
-    The draw is stratified: the total is cut into N equal pieces with one draw in each, so that a row is drawn in
-    proportion to its leaf, its mass. Rows without a priority of their own get `largest`, the largest raw one seen so
-    far (1 at first).
+    The draw is stratified: the total is divided into N equal intervals with one draw in each, so that a row is drawn in
+    proportion to its leaf, its mass. Rows without a priority of their own get `largest`, the largest raw priority so
+    far (initially 1).
     """
 
     def __init__(self, ring: Ring, alpha: float) -> None:
@@ -99,21 +99,22 @@ class Prioritised:
 
 
 def importance_weights(mass_N: np.ndarray, beta: float) -> np.ndarray:
-    """What corrects for drawing rows in proportion to their mass: float32 [N], at most 1.
+    """Returns the importance weights for rows drawn in proportion to their mass: float32 [N], at most 1.
 
-    A row that is drawn with probability P among S weighs (S P)^-β, over the largest weight of the batch (Schaul et al.
-    2016, section 3.4). So S and the sum of all masses cancel out, and a batch may come from several memories.
+    A row that is drawn with probability P among S has the weight (S P)^-β, divided by the largest weight of the batch
+    (Schaul et al. 2016, section 3.4). So S and the sum of all masses cancel out, and a batch may come from several
+    shards.
     """
     return ((mass_N / mass_N.min()) ** -beta).astype(np.float32)
 
 
 def weights_among(least: float, least_of_all: float, beta: float) -> float:
-    """What turns `importance_weights` of a part, whose least mass is `least`, into those it has in the whole batch."""
+    """Returns the factor from `importance_weights` of a part with minimum mass `least` to those of the whole batch."""
     return float((least_of_all / least) ** beta)
 
 
 def check_priorities(priority_N: np.ndarray) -> None:
-    """VeldtError where a raw priority is negative or no number."""
+    """VeldtError if a raw priority is negative or not finite."""
     bad_N = priority_N[~((priority_N >= 0) & np.isfinite(priority_N))]
     if len(bad_N):
         raise VeldtError(
@@ -124,18 +125,18 @@ def check_priorities(priority_N: np.ndarray) -> None:
 
 @numba.njit(nogil=True, cache=True, inline="always")
 def _mix(state):  # type: ignore[no-untyped-def]
-    """One number of SplitMix64 (Steele et al. 2014) from its state, uint64."""
+    """Returns one number of SplitMix64 (Steele et al. 2014) from its state, uint64."""
     mixed = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
 
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # what SplitMix64 adds to its state for each number
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment of its state for each number
 
 
 @numba.njit(nogil=True, cache=True)
 def _draw_uniform(first_B, end_B, valid, rows, count, seed):  # type: ignore[no-untyped-def]
-    """Draws from a rectangle around what is sampleable, until the draw is inside: exactly uniform."""
+    """Draws from a rectangle around the sampleable rows and rejects draws outside of them: exactly uniform."""
     width = len(first_B)
     longest = np.uint64((end_B - first_B).max())
     room = longest * np.uint64(width)
@@ -162,7 +163,7 @@ def _draw_uniform(first_B, end_B, valid, rows, count, seed):  # type: ignore[no-
 
 @numba.njit(nogil=True, cache=True)
 def _strata(count, total, seed):  # type: ignore[no-untyped-def]
-    """One number from each of `count` equal pieces of [0, total)."""
+    """Draws one number from each of `count` equal intervals of [0, total)."""
     target_N = np.empty(count)
     state = seed
     for n in range(count):

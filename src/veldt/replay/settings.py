@@ -1,4 +1,4 @@
-"""Settings of the replay buffer: how much it holds, how it is sampled, and what is kept of it."""
+"""Settings of the replay buffer: its size, the sampling, and the compression."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from veldt.setting_metadata import Unit, check_values, flag
 
 
 def is_compressed(field: ArraySpec) -> bool:
-    """Whether `compress_frames` concerns observations like this: only images are worth it."""
+    """Returns whether `compress_frames` applies to this field: only to images, where it pays off."""
     return field.dtype == "uint8" and len(field.shape) >= 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """The replay buffer of algorithms that learn from past steps."""
+    """The replay buffer of off-policy algorithms."""
 
     buffer_size: Annotated[int, Unit("transitions")] = 1_000_000
-    """Transitions kept, over all envs; the oldest make room for new ones."""
+    """Maximum number of transitions, over all envs; new ones replace the oldest."""
     replay: Literal["uniform", "prioritised"] = "uniform"
-    """How transitions are drawn: all alike, or by how wrong the network last was about them."""
+    """How transitions are drawn: uniformly, or in proportion to the network's last error on them."""
     priority_exponent: Annotated[float, Unit("exponent")] = 0.6
     """α of prioritised replay: 0 draws uniformly, 1 in proportion to the priority (Schaul et al. 2016)."""
     importance_exponent: Annotated[float, Unit("exponent")] = 0.4
@@ -41,5 +41,5 @@ class ReplayConfig:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
 
     def beta(self, progress: float) -> float:
-        """β when this fraction of the training budget is done."""
+        """Returns β at this fraction of the training budget."""
         return self.importance_exponent + (self.importance_exponent_end - self.importance_exponent) * progress

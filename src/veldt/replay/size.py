@@ -1,4 +1,4 @@
-"""How large a replay buffer may be: enough for one return, and no more than the machine has."""
+"""Checks the size of a replay buffer: at least one return per env, at most the machine's memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from veldt.replay.sum_tree import tree_bytes
 from veldt.runtime.system_memory import available_memory
 
 _GIB = 2**30
-_BYTES_OBJECT = 48  # a reference to an empty bytes object, and the object
+_BYTES_OBJECT = 48  # an empty bytes object and a reference to it
 
 
 def replay_bytes(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
-    """The memory that a full replay buffer takes; the least that it can take, where frames are compressed."""
+    """Returns the bytes of a full replay buffer; the minimum if frames are compressed."""
     rows = width * ring_rows(spec, math.ceil(config.buffer_size / width), returns.steps)
     compressed = [
         field for field in spec.observation.values() if config.compress_frames and is_compressed(field)
@@ -27,9 +27,9 @@ def replay_bytes(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep
 
 
 def transitions_each(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep) -> int:
-    """Transitions of each of `width` envs, rounded up; UsageError where the size cannot be.
+    """Returns the transitions per env, rounded up; UsageError if the size is not possible.
 
-    Compressed frames take who knows how much: for these, only what is sure is counted.
+    The size of compressed frames is unknown; only their fixed part is counted.
     """
     size, share = config.buffer_size, math.ceil(config.buffer_size / width)
     if size < width:
@@ -46,11 +46,11 @@ def transitions_each(spec: EnvSpec, width: int, config: ReplayConfig, returns: N
 
 
 def check_memory(flag: str, size: int, needed: float, each: float, besides: int = 0) -> None:
-    """UsageError where `size` of something, which `flag` sets, needs more bytes than this machine has.
+    """UsageError if `size` items, set by `flag`, need more bytes than this machine has available.
 
     Args:
-        each: bytes of one.
-        besides: how many more of them there are than were asked for.
+        each: bytes of one item.
+        besides: number of items needed in addition to those set.
     """
     available = available_memory()
     if needed > available:
@@ -61,6 +61,6 @@ def check_memory(flag: str, size: int, needed: float, each: float, besides: int 
 
 
 def _about(number: float) -> int:
-    """Rounded down to two digits, which leaves some room."""
+    """Rounds down to two digits, which leaves some room."""
     unit = 10 ** max(0, int(math.log10(max(1.0, number))) - 1)
     return int(max(0.0, number) // unit * unit)

@@ -1,4 +1,4 @@
-"""n-step returns of a slot that is not stored yet, for who must say what its steps are worth."""
+"""n-step returns of a slot that is not stored yet, for initial priorities of its steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veldt.replay.returns import n_step_returns
 
 
 class SlotReturns(NamedTuple):
-    """Of each valid step: its row t B + b, its return, and the row to bootstrap from, in [0, (T + 1) B)."""
+    """For each valid step: its row t B + b, its return, and the row to bootstrap from, in [0, (T + 1) B)."""
 
     row_N: np.ndarray
     reward_N: np.ndarray
@@ -21,10 +21,10 @@ class SlotReturns(NamedTuple):
 
 
 def slot_returns(slot: Rows, returns: NStep) -> SlotReturns:
-    """See `n_step_returns`. Returns that go on after the slot end with it, and bootstrap from its last row."""
+    """See `n_step_returns`. Returns that reach the slot's end stop there and bootstrap from its last row."""
 
     def by_env(array_TB: np.ndarray) -> np.ndarray:
-        """[B (T + 1)], with a last row that is no step."""
+        """Reorders to [B (T + 1)], with a last row per env that is not a step."""
         rows = np.zeros((slot.width, slot.steps + 1), array_TB.dtype)
         rows[:, : slot.steps] = array_TB.T
         return rows.reshape(-1)

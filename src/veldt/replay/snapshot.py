@@ -1,4 +1,4 @@
-"""A replay buffer as arrays to store and to restore: rows, which never change once written, and the rest."""
+"""Converts a replay buffer to arrays for storage, and back: rows, which never change once written, and other state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from veldt.replay.sampling_strategy import Prioritised
 
 
 def stored_rows(memory: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
-    """Rows from `since_B` on of each env, and its newest observation, as `b/field` in pieces.
+    """Returns each env's rows from `since_B` on, and its newest observation, as lists of arrays named `b/field`.
 
-    Observations are views of the memory, which stay as they are until the ring comes round to them (except where the
-    memory is compressed); all else, and the newest observation, which the next step may replace, are copies.
+    Observations are views of the replay buffer, valid until the ring overwrites them (compressed ones are copies). All
+    other arrays, and the newest observation, which the next step may replace, are copies.
     """
     ring = memory.ring
     arrays: dict[str, list[np.ndarray]] = {}
@@ -37,9 +37,9 @@ def stored_rows(memory: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.
 
 
 def restore_rows(memory: ReplayBuffer, first_B: np.ndarray, name: str, array: np.ndarray) -> None:
-    """Puts back one array of `stored_rows`, whose rows begin at `first_B`. Older rows must be put back before.
+    """Restores one array of `stored_rows`, whose rows begin at `first_B`. Older rows must be restored before.
 
-    KeyError or ValueError where it is not of this memory.
+    KeyError or ValueError if it does not belong to this replay buffer.
     """
     ring = memory.ring
     number, field, *rest = name.split("/", 2)
@@ -56,12 +56,12 @@ def restore_rows(memory: ReplayBuffer, first_B: np.ndarray, name: str, array: np
 
 
 def oldest(memory: ReplayBuffer, since_B: np.ndarray) -> np.ndarray:
-    """Where stored rows begin that are to begin at `since_B`: later, if the ring has lost some of them since."""
+    """Returns the first rows from `since_B` on that the ring still has."""
     return np.maximum(since_B, memory.ring.head + 1 - memory.ring.rows)
 
 
 def state(memory: ReplayBuffer) -> dict[str, np.ndarray]:
-    """What changes: counters, and priorities as they stand."""
+    """Returns a copy of the state that changes: counters and current priorities."""
     arrays = {"head": memory.ring.head.copy(), "open": memory.ring.open.copy()}
     arrays["dropped"] = np.array(memory.dropped)
     if isinstance(memory.index, Prioritised):
@@ -73,7 +73,7 @@ def state(memory: ReplayBuffer) -> dict[str, np.ndarray]:
 
 
 def restore_state(memory: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
-    """Puts back what `state` returned, after all rows. KeyError or ValueError where it is not of this memory."""
+    """Restores what `state` returned, after all rows. KeyError or ValueError if it is not of this replay buffer."""
     ring = memory.ring
     ring.head[:], ring.open[:] = arrays["head"], arrays["open"]
     ring.sampleable = len(ring.between(ring.first, ring.end))
@@ -87,7 +87,7 @@ def restore_state(memory: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
 
 
 def _pieces(array_R: np.ndarray, first: int, last: int) -> list[np.ndarray]:
-    """Rows `first` to `last` (not included) of a ring, in one piece or two."""
+    """Returns rows `first` up to `last` (not included) of a ring, in one array or two."""
     rows = len(array_R)
     begin, count = first % rows, last - first
     head = array_R[begin : min(rows, begin + count)]
@@ -95,13 +95,13 @@ def _pieces(array_R: np.ndarray, first: int, last: int) -> list[np.ndarray]:
 
 
 def _settled_pieces(array_R: np.ndarray, first: int, head: int) -> list[np.ndarray]:
-    """Rows `first` to `head`, the last of them copied."""
+    """Returns rows `first` to `head`, with a copy of the last row."""
     newest = array_R[head % len(array_R)][None].copy()
     return [*_pieces(array_R, first, head), newest] if head > first else [newest]
 
 
 def _packed(store: CompressedRows, b: int, rows: int, first: int, last: int) -> np.ndarray:
-    """Compressed rows one after the other, uint8, each with its length (four bytes, little-endian) before it."""
+    """Returns the compressed rows one after the other, uint8, each after its length (four bytes, little-endian)."""
     packed = [store.row_P[b * rows + row % rows] or b"" for row in range(first, last)]
     return np.frombuffer(b"".join(len(row).to_bytes(4, "little") + row for row in packed), np.uint8)
 
@@ -115,7 +115,7 @@ def _unpack(store: CompressedRows, b: int, rows: int, first: int, array: np.ndar
 
 
 def _put(array_R: np.ndarray, first: int, source: np.ndarray) -> None:
-    """Writes rows from row `first` on into a ring."""
+    """Writes rows into a ring, from row `first` on."""
     if source.shape[1:] != array_R.shape[1:] or len(source) > len(array_R):
         raise ValueError(f"rows have the shape {source.shape}, and the memory's {array_R.shape}")
     begin = first % len(array_R)

@@ -1,7 +1,7 @@
-"""A tree of sums over many small numbers: one of them is changed, or found by its share of the total, in a few steps.
+"""A sum tree over many non-negative numbers: changes a leaf, or finds the leaf at a partial sum, in a few steps.
 
-Each node has eight children, which fill one line of the processor's cache: a million leaves are seven levels, where a
-binary tree has twenty. Every operation takes a batch, level by level, so that the memory's latencies overlap.
+Each node has eight children, which fill one cache line: a million leaves are seven levels, where a binary tree has
+twenty. Every operation takes a batch, level by level, so that memory latencies overlap.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _LINE = 64  # bytes
 
 
 class SumTree:
-    """`capacity` leaves, float64, 0 at first; a parent is always the sum of its children, added up in order.
+    """`capacity` leaves, float64, initially 0; a parent is always the sum of its children, added up in order.
 
-    So nothing drifts, and the same leaves make the same tree bit for bit, whatever led to them.
+    So rounding errors do not accumulate, and the same leaves give the same tree bit for bit, whatever the history.
     """
 
     def __init__(self, capacity: int) -> None:
         sizes = _families(capacity)
-        self._first_L = np.cumsum([0, *sizes[:-1]])  # the first family of each level
+        self._first_L = np.cumsum([0, *sizes[:-1]])  # index of the first family of each level
         self._nodes = _aligned(sum(sizes))
         self.leaves = self._nodes.reshape(-1)[:capacity]
 
@@ -32,29 +32,29 @@ class SumTree:
         return float(_sum_of(self._nodes, self._first_L[-1]))
 
     def set(self, index_N: np.ndarray, value_N: np.ndarray) -> None:
-        """Leaves `index_N` int64 become `value_N` float64, 0 or more; of a leaf that is named twice, the last."""
+        """Sets leaves `index_N` int64 to `value_N` float64, 0 or more; for a repeated index, the last value counts."""
         _set(self._nodes, self._first_L, index_N, value_N)
 
     def find(self, target_N: np.ndarray) -> np.ndarray:
-        """The leaf in which each target falls if leaves lie side by side, each as long as its value: int64 [N].
+        """Finds the leaf of each target, with the leaves side by side, each as long as its value: int64 [N].
 
-        A target float64 is in [0, total]; a leaf of 0 is never found, not even by a target that rounding has made as
-        large as the total. The total must be more than 0.
+        A target float64 is in [0, total]. A leaf of 0 is never found, not even if rounding has made the target as large
+        as the total. The total must be more than 0.
         """
         return _find(self._nodes, self._first_L, target_N)
 
     def rebuild(self) -> None:
-        """Makes the sums again, after `leaves` were written directly."""
+        """Computes the sums again, after `leaves` were written directly."""
         _rebuild(self._nodes, self._first_L)
 
 
 def tree_bytes(capacity: int) -> int:
-    """The memory of a tree."""
+    """Returns the bytes of a tree."""
     return sum(_families(capacity)) * FAN_OUT * 8
 
 
 def _families(capacity: int) -> list[int]:
-    """How many families of siblings each level has, leaves first."""
+    """Returns the number of sibling families of each level, leaves first."""
     counts = [-(-capacity // FAN_OUT)]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // FAN_OUT))
@@ -62,14 +62,14 @@ def _families(capacity: int) -> list[int]:
 
 
 def _aligned(families: int) -> np.ndarray:
-    """Zeros, float64 [families, FAN_OUT], each family in one line of the cache."""
+    """Returns zeros, float64 [families, FAN_OUT], with each family in one cache line."""
     room = np.zeros(families * FAN_OUT + _LINE // 8)
     first = -room.ctypes.data % _LINE // 8
     return room[first : first + families * FAN_OUT].reshape(families, FAN_OUT)
 
 
-# Below, `nodes` is float64 [F, FAN_OUT], the families of all levels, and node i of a level has the i-th family of the
-# level under it for children.
+# Below, `nodes` is float64 [F, FAN_OUT], the families of all levels; the children of node i of a level are the i-th
+# family of the level below.
 
 
 @numba.njit(nogil=True, cache=True)
@@ -88,7 +88,7 @@ def _set(nodes, first_L, index_N, value_N):  # type: ignore[no-untyped-def]
         before = -1
         for n in range(len(index_N)):
             node = index_N[n] >> (_BITS * level)
-            if node != before:  # neighbours, which are often set together, share theirs
+            if node != before:  # neighbours, which are often set together, share a parent
                 total = _sum_of(nodes, first_L[level - 1] + node)
                 nodes[first_L[level] + (node >> _BITS), node % FAN_OUT] = total
                 before = node
@@ -109,13 +109,13 @@ def _find(nodes, first_L, target_N):  # type: ignore[no-untyped-def]
     for level in range(len(first_L) - 1, -1, -1):
         for n in range(len(target_N)):
             family, rest = first_L[level] + index_N[n], rest_N[n]
-            # All siblings are looked at: which it will be cannot be predicted, and a wrong guess costs more.
+            # Sums all siblings without an early exit: the branch is unpredictable, and a misprediction costs more.
             found, before, total = 0, 0.0, nodes[family, 0]
             for child in range(1, FAN_OUT):
                 if total <= rest:
                     found, before = child, total
                 total += nodes[family, child]
-            if total <= rest:  # by rounding: then it is the last one that is not 0
+            if total <= rest:  # by rounding: take the last leaf that is not 0
                 found, before, total = 0, 0.0, 0.0
                 for child in range(FAN_OUT):
                     if nodes[family, child] > 0.0:

@@ -1,4 +1,4 @@
-"""The report of one run or several: a single HTML file with everything inside, made to be read and passed on."""
+"""The report of one or several runs: a single self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from veldt.report.page import SIGNATURE, render
 from veldt.runs.files import explained, write_atomically
 from veldt.runs.own_files import refuse_other
 
-_FOOTER_BYTES = 200  # at the end of a report, with its signature in them
+_FOOTER_BYTES = 200  # the last bytes of a report; they contain the signature
 
 
 def write_report(runs: Sequence[Path], out: Path) -> Path:
-    """Write the report of the run directories `runs` to the HTML file `out`; returns `out`.
+    """Writes the report of the run directories `runs` to the HTML file `out`; returns `out`.
 
-    Runs may be finished, still training, or killed; several are overlaid. An older report is replaced. UsageError for a
-    path that is no run and for an `out` that is something else than a report, VeldtError when the disk refuses.
+    Runs may be finished, still training, or killed; several runs are overlaid. An older report is replaced. Raises
+    UsageError if a path is no run or `out` is a file other than a report, VeldtError if the file cannot be written.
     """
     if not runs:
         raise UsageError("a report needs at least one run")
@@ -34,7 +34,7 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """UsageError if something is at `out` that is neither a report nor empty."""
+    """Raises UsageError if `out` exists and is neither a report nor empty."""
     with explained("the report", out), contextlib.suppress(FileNotFoundError):
         refuse_other(out)
         with out.open("rb") as file:

@@ -1,6 +1,6 @@
-"""Line charts as SVG that belongs to the page: its font, its colours, light or dark with it.
+"""Line charts as SVG in the page's style: its font and its colours, light or dark.
 
-Matplotlib draws with stand-in colours, which are then replaced by the page's CSS variables.
+Matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: `strong` is read, `faint` ones lie behind it, `band` is (x, low, high). All float64 [points]."""
+    """One curve: `strong` is drawn in front, `faint` ones behind it; `band` is (x, low, high). All float64 [points]."""
 
     colour: int
     strong: Curve
@@ -39,12 +39,12 @@ class Line:
     band: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to see."""
+        """Whether the line has no points."""
         return len(self.strong[0]) == 0 and all(len(x) == 0 for x, _ in self.faint)
 
 
 def line_chart(lines: Sequence[Line], x_label: str, width: int, height: int, identifier: str) -> str:
-    """An `<svg>` of `width` x `height` CSS pixels; `identifier`, unique on the page, keeps its element ids apart."""
+    """Returns an `<svg>` of `width` x `height` CSS pixels; `identifier`, unique on the page, prefixes element ids."""
     try:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def line_chart(lines: Sequence[Line], x_label: str, width: int, height: int, ide
     except ImportError as error:
         raise UsageError("reports need the package matplotlib: pip install matplotlib") from error
 
-    # 72 points to the inch: one point of the drawing is one CSS pixel.
+    # 72 points per inch: one point of the drawing is one CSS pixel.
     figure = Figure(figsize=(width / 72, height / 72), dpi=72)
     FigureCanvasSVG(figure)
     left, right, bottom, top = 44, 10, 34, 8
@@ -80,7 +80,7 @@ def line_chart(lines: Sequence[Line], x_label: str, width: int, height: int, ide
 
 
 def clipped(lines: Sequence[Line]) -> float | None:
-    """The value farthest outside the axis of the chart of `lines`, if spikes were cut off to keep the rest legible."""
+    """Returns the value farthest outside the chart's y axis, if spikes were cut off to keep the rest readable."""
     values = _values(lines)
     low, high = _limits(lines)
     outside = values[(values < low) | (values > high)]
@@ -94,7 +94,7 @@ def _draw(axes: Axes, line: Line) -> None:
     for x, y in line.faint:
         axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.9)
     x, y = line.strong
-    # One point makes no line.
+    # A single point has no line, so it gets a marker.
     axes.plot(x, y, color=colour, linewidth=2, marker="o" if len(x) == 1 else "", solid_joinstyle="round")
 
 
@@ -104,7 +104,7 @@ def _values(lines: Sequence[Line]) -> np.ndarray:
 
 
 def _limits(lines: Sequence[Line]) -> tuple[float, float]:
-    """The y axis: all values, unless a few spikes would flatten the rest."""
+    """Limits of the y axis: all values, unless a few spikes would flatten the rest."""
     values = _values(lines)
     if not len(values):
         return 0.0, 1.0
@@ -131,9 +131,9 @@ def _svg(figure: Figure, identifier: str) -> str:
         figure.savefig(text, format="svg", metadata=nothing)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    # The page's CSS sizes it, and inside HTML it needs no name spaces.
+    # The page's CSS sets the size, and SVG inside HTML needs no namespaces.
     svg = re.sub(r"<svg [^>]*?viewBox=\"([^\"]*)\"[^>]*>", r'<svg viewBox="\1" role="img">', svg, count=1)
-    # One `font` in older versions of matplotlib, size and family apart in newer ones.
+    # Older versions of matplotlib write one `font`, newer ones size and family separately.
     svg = re.sub(
         r"font: ([\d.]+)px [^;\"]*|font-family: [^;\"]*; ?",
         lambda m: f"font-size: {m[1]}px" if m[1] else "",

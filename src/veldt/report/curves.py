@@ -1,4 +1,4 @@
-"""What is drawn as line charts: the return, throughput, and everything that tells how learning went."""
+"""The line charts: return, throughput, and the metrics of learning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veldt.report.charts import SERIES_COLOURS, Curve, Line, clipped, line_chart
 from veldt.report.data import RunData, envelope, smoothed
 from veldt.report.groups import Environment, Group
 
-# Title and unit; a loss or policy statistic that is not here goes by its key.
+# Title and unit; a loss or policy statistic that is missing here gets a title from its key.
 _TITLES = {
     "length_mean": ("Episode length", "agent steps"),
     "gradient_norm": ("Gradient norm", ""),
@@ -47,7 +47,7 @@ _TITLES = {
     "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),
     "evaluation/return_mean": ("Evaluation", "raw return of whole games"),
 }
-# What is drawn of learning: names, and families by how they begin.
+# Metrics in the section on learning: names, and prefixes of names.
 _LEARNING = (
     "evaluation/return_mean",
     "length_mean",
@@ -63,7 +63,7 @@ _EXPLORATION = ("epsilon", "training_intensity", "replay/")
 
 @dataclass(frozen=True)
 class Axis:
-    """An x axis: the metric, how many of its units make one of the axis', and what the axis is called."""
+    """An x axis: the metric, how many of its units make one unit of the axis, and the axis label."""
 
     key: str
     divisor: float
@@ -79,20 +79,20 @@ STEPS = Axis("step", 1, "agent steps")
 
 
 def time_axis(environment: Environment) -> Axis:
-    """Minutes, or hours where a run took several."""
+    """Minutes, or hours if a run took several."""
     seconds = [run.figure("seconds") for run in environment.runs]
     longest = max((value for value in seconds if value > 0), default=0.0)
     return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
 
 
 def return_section(environment: Environment) -> str:
-    """Return over agent steps and over time."""
+    """Charts of the return over agent steps and over time."""
     groups, charts = environment.groups, []
     for axis, caption in ((STEPS, "Over agent steps"), (time_axis(environment), "Over time")):
         lines = [_return_line(colour, group, axis) for colour, group in enumerate(groups)]
         if all(line.is_empty() for line in lines):
             continue
-        # A drawing shrunk to a phone cannot be read, so there is one of each size and the style sheet shows one.
+        # A chart scaled down to a phone is not readable, so both sizes are drawn and the style sheet shows one.
         identifier = f"{environment.prefix}return-{axis.key}"
         wide = line_chart(lines, axis.label, 528, 320, f"{identifier}-wide")
         narrow = line_chart(lines, axis.label, 344, 250, f"{identifier}-narrow")
@@ -108,7 +108,7 @@ def return_section(environment: Environment) -> str:
 
 
 def learning_section(environment: Environment) -> str:
-    """Evaluations, episode length, losses, statistics of policy, Q and replay, gradient norm and learning rate."""
+    """Charts of evaluations, episode length, losses, policy, Q and replay metrics, gradient norm and learning rate."""
     keys = dict.fromkeys(key for run in environment.runs for key in run.metric_names())
     wanted = [
         key
@@ -124,7 +124,7 @@ def learning_section(environment: Environment) -> str:
 
 
 def small_chart(key: str, environment: Environment, axis: Axis) -> str:
-    """A `<figure>` of one metric, smoothed over the raw values; "" if no run has any value of it."""
+    """A `<figure>` of one metric, smoothed, over the raw values; "" if no run has a value of it."""
     groups = environment.groups
     lines = [_line(colour, group, axis, key, len(groups) == 1) for colour, group in enumerate(groups)]
     if all(line.is_empty() for line in lines):
@@ -145,7 +145,7 @@ def small_chart(key: str, environment: Environment, axis: Axis) -> str:
 
 
 def legend(groups: list[Group]) -> str:
-    """Which colour is what; nothing for a single group."""
+    """The names and colours of the groups; "" for a single group."""
     if len(groups) < 2:
         return ""
     items = (
@@ -167,7 +167,7 @@ def _line(colour: int, group: Group, axis: Axis, key: str, alone: bool) -> Line:
     raw = [axis.curve(run, key) for run in group.runs]
     curves = [(x, smoothed(y)) for x, y in raw]
     if len(curves) == 1:
-        # Raw values of several groups would bury the curves.
+        # Raw values of several groups would hide the curves.
         return Line(colour, curves[0], raw if alone else ())
     x, mean, _, _ = envelope(curves)
     return Line(colour, (x, mean), curves)

@@ -1,4 +1,4 @@
-"""What a report says about a run, read from its directory; gaps of running and killed runs are filled or left open."""
+"""The data of a run for a report, read from its directory; values missing in running and killed runs stay unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STAGE = "seconds/"
 
 @dataclass(frozen=True)
 class RunData:
-    """One run: settings, final figures (empty unless it stopped in order), metrics, events, and whether it trains."""
+    """One run: settings, final metrics (empty unless it stopped properly), rows, events, and whether it trains now."""
 
     name: str
     config: dict[str, Any]
@@ -31,23 +31,23 @@ class RunData:
 
     @classmethod
     def load(cls, path: Path) -> RunData:
-        """Read the run in `path`; UsageError if it is none."""
+        """Reads the run in `path`. Raises UsageError if it is no run."""
         run = RunDirectory.open(path)
         rows, running, summary = read_metrics(run.path), run.is_locked(), run.read_summary()
         if summary is not None and (running or _goes_beyond(rows, summary)):
-            summary = None  # that of before the run was resumed
+            summary = None  # it was written before the run was resumed
         name = run.path.resolve().name
         return cls(name, run.read_config(), summary or {}, rows, run.read_events(), running)
 
     @property
     def state(self) -> State:
-        """How it stands."""
+        """The state of the run."""
         reason = str(self.summary.get("reason") or "") if self.summary else None
         target = as_float(self.settings().get("run.steps"))
         return state_of(self.running, reason, self.figure("steps", "step"), target)
 
     def setting(self, key: str) -> str:
-        """`recipe`, `env`, `seed` and the like as text, "" if unknown."""
+        """Returns `recipe`, `env`, `seed` or another setting as text, "" if unknown."""
         resolved = self.config["resolved"]
         for source in (self.summary, resolved, resolved.get("run")):
             value = source.get(key) if isinstance(source, dict) else None
@@ -56,7 +56,7 @@ class RunData:
         return ""
 
     def figure(self, *keys: str) -> float:
-        """The first of `keys` that is known, in the summary, else in the latest row that has it; NaN if none."""
+        """Returns the first known one of `keys`, from the summary, else from the latest row with one; NaN if none."""
         for source in (self.summary, *reversed(self.rows)):
             for key in keys:
                 number = as_float(source.get(key))
@@ -65,7 +65,7 @@ class RunData:
         return float("nan")
 
     def curve(self, x_key: str, y_key: str) -> tuple[np.ndarray, np.ndarray]:
-        """(x, y), float64 [points] each, of the rows where both are finite; averaged down to a few hundred points."""
+        """(x, y), float64 [points] each, of rows where both are finite; averaged down to a few hundred points."""
         pairs = np.array([(as_float(row.get(x_key)), as_float(row.get(y_key))) for row in self.rows]).reshape(
             -1, 2
         )
@@ -75,11 +75,11 @@ class RunData:
         return pairs[:, 0], pairs[:, 1]
 
     def metric_names(self) -> list[str]:
-        """The keys that any row has, in the order in which they first appear."""
+        """The keys of all rows, in order of first appearance."""
         return list(dict.fromkeys(key for row in self.rows for key in row))
 
     def stage_seconds(self) -> dict[str, float]:
-        """Seconds by stage, the known stages first; from the rows where there is no summary yet."""
+        """Seconds per stage, known stages first; summed over the rows if there is no summary yet."""
         seconds: dict[str, float] = {}
         if isinstance(final := self.summary.get("seconds_per_stage"), dict):
             seconds = {stage: as_float(value) for stage, value in final.items()}
@@ -94,23 +94,23 @@ class RunData:
         return {stage: seconds[stage] for stage in ordered if seconds[stage] > 0}
 
     def actor_shares(self) -> dict[str, float]:
-        """Parts of actors' time by stage; empty where there are no actors."""
+        """Shares of the actors' time per stage; empty if there are no actors."""
         shares = {stage: self.figure(f"actors/{stage}_share") for stage in STAGES}
         return {stage: share for stage, share in shares.items() if share > 0}
 
     def settings(self) -> dict[str, Any]:
-        """The resolved settings, nested ones under dotted names."""
+        """The resolved settings, nested ones with dotted names."""
         return _flat(self.config.get("resolved"), "")
 
     def given(self) -> dict[str, Any]:
-        """The settings that were given rather than taken from the recipe, under dotted names."""
+        """The settings that the user gave (not those of the recipe), with dotted names."""
         return _flat(self.config.get("given"), "")
 
 
 def envelope(
     curves: list[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(x, mean, lowest, highest) of several curves, on the stretch of x that all of them cover; empty if none."""
+    """(x, mean, lowest, highest) of several curves, over the range of x that all of them cover; empty if none."""
     empty = np.empty(0)
     if any(len(x) == 0 for x, _ in curves):
         return empty, empty, empty, empty
@@ -123,7 +123,7 @@ def envelope(
 
 
 def smoothed(y: np.ndarray) -> np.ndarray:
-    """`y` without its noise: a moving median, which keeps spikes out, then a moving mean, which rounds its steps."""
+    """Smooths `y`: a moving median removes spikes, then a moving mean removes the median's steps."""
     half = len(y) // 60
     if half == 0:
         return y

@@ -1,4 +1,4 @@
-"""The sections of facts: what happened on the way, every setting, and what is needed to do it again."""
+"""The sections of facts: events of the run, all settings, and what is needed to reproduce it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_EVENTS = 50
 
 
 def events_section(runs: list[RunData]) -> str:
-    """Restarts, resumes and warnings in the order they happened; "" if nothing did."""
+    """Restarts, resumes and warnings in order of time; "" if there were none."""
     events = [(event, run) for run in runs for event in run.events]
     if not events:
         return ""
@@ -31,7 +31,7 @@ def events_section(runs: list[RunData]) -> str:
 
 
 def settings_section(runs: list[RunData]) -> str:
-    """Every resolved setting: by section for one run, as a table with the differences marked for several."""
+    """All resolved settings: by section for one run; for several runs, a table with the differences marked."""
     if len(runs) == 1:
         body = _settings_of_one(runs[0])
     else:
@@ -122,7 +122,7 @@ def _fact_name(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A setting's value, escaped, as the reader would write it."""
+    """A setting's value, escaped, in its usual notation."""
     if isinstance(value, str):
         return escape(value) or "&quot;&quot;"
     if value is None:

@@ -1,4 +1,4 @@
-"""The top of the report: what was trained, how it ended, and the figures that matter."""
+"""The top of the report: what was trained, how it ended, and the main numbers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def title(runs: list[RunData]) -> str:
 
 
 def heading(runs: list[RunData]) -> str:
-    """The header: the title, and for a single run its name, state, seed and date."""
+    """The header: the title and, for a single run, its name, state, seed and date."""
     if len(runs) > 1:
-        # How far each one came is in the table.
+        # The table shows the progress of each run.
         states = [run.state.text.partition(" at ")[0] for run in runs]
         counted = [f"{state}: {states.count(state)}" for state in dict.fromkeys(states)]
         parts = [f"{len(runs)} runs", *counted]
@@ -39,7 +39,7 @@ def heading(runs: list[RunData]) -> str:
 
 
 def headline(environments: list[Environment]) -> str:
-    """The main figures: large for a single run, a table for several."""
+    """The main numbers: large for a single run, a table for several."""
     runs = [run for environment in environments for run in environment.runs]
     return _figures(runs[0]) if len(runs) == 1 else _table(environments)
 
@@ -95,7 +95,7 @@ def _frames_per_second(run: RunData) -> str:
 
 def _table(environments: list[Environment]) -> str:
     runs = [run for environment in environments for run in environment.runs]
-    # A column that would be empty in every row is left out.
+    # Columns that are empty in every row are left out.
     several, target = len(environments) > 1, any(_has_target(run) for run in runs)
     texts = ("Run", *(("Environment",) if several else ()), "State")
     numbers = ("Seed", "Return", *(("Solved after",) if target else ()), "Steps", "Games", "Time", "Steps/s")

@@ -1,4 +1,4 @@
-"""The page: which sections there are, in which order, inside one HTML document that needs nothing else."""
+"""The page: its sections, in order, in one self-contained HTML document."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from veldt.report.overview import heading, headline, title
 from veldt.report.speed import speed_section
 from veldt.report.style import STYLE
 
-SIGNATURE = "Written by veldt on"  # in the footer, by which a report is known as one
+SIGNATURE = "Written by veldt on"  # in the footer; identifies a file as a report
 
 
 def render(runs: list[RunData]) -> str:
-    """The whole HTML document for `runs`, which must not be empty."""
+    """Returns the HTML document for `runs`, which must not be empty."""
     environments = by_environment(runs)
     sections = [headline(environments)]
     for environment in environments:

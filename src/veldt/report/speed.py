@@ -1,4 +1,4 @@
-"""The section on speed: where the time went, how much was done per second, and how stale the acting policy was."""
+"""The section on speed: time per stage, throughput, and policy lag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veldt.report.data import RunData
 from veldt.report.groups import Environment
 from veldt.tracking.stages import STAGES
 
-# The latter are of systems in which actions are asked for.
+# All but the first two exist only in systems with inference requests.
 _CHARTS = (
     "sps",
     "policy_lag_mean",
@@ -27,10 +27,10 @@ _CHARTS = (
 
 
 def speed_section(environment: Environment) -> str:
-    """Bars of the time by stage, one a run, then throughput, policy lag, and what queues and threads there were, over
-    time; "" if nothing is known.
+    """Bars of the time per stage, one per run, then charts of throughput, policy lag, queues and threads over time; ""
+    if nothing is known.
 
-    Where acting and learning come apart, the time is the learner's, and actors have bars of their own.
+    If actors and learners are separate, the first bars are the learner's, and the actors have their own.
     """
     runs = environment.runs
     axis = time_axis(environment)
@@ -45,7 +45,7 @@ def speed_section(environment: Environment) -> str:
 
 
 def _bars(runs: list[RunData], spent: list[dict[str, float]], *, with_time: bool) -> str:
-    """A bar for each run of which it is known what its time was `spent` on, by stage."""
+    """A bar for each run whose time per stage, `spent`, is known."""
     known = [(run, by_stage) for run, by_stage in zip(runs, spent, strict=True) if by_stage]
     if not known:
         return ""

@@ -1,4 +1,4 @@
-"""How a run stands: training now, solved, at the end of its steps, interrupted, or broken off without a word."""
+"""The state of a run: running, solved, all steps done, interrupted, or broken off."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class State:
-    """`kind` is "running", "done", "interrupted" or "broken"; `text` says it with how far the run came."""
+    """`kind` is "running", "done", "interrupted" or "broken"; `text` describes it, with the progress."""
 
     kind: str
     text: str
 
 
 def state_of(running: bool, reason: str | None, steps: float, target: float) -> State:
-    """The state of a run that has taken `steps` of `target` agent steps (NaN: unknown).
+    """Returns the state of a run that has taken `steps` of `target` agent steps (NaN: unknown).
 
-    `running` is whether a process trains in it, `reason` is what its summary says about why it stopped: "" where the
-    summary says nothing, None where there is no summary, because the run was killed or failed.
+    `running` is whether a process trains the run. `reason` is why it stopped, from its summary: "" if the summary does
+    not say, None if there is no summary because the run was killed or failed.
     """
     share = steps / target if target > 0 else math.nan
-    # Rounded down: what has not ended is never at 100%. One resumed with more steps is beyond the target recorded.
+    # Rounded down: an unfinished run never shows 100%. A run resumed with more steps can exceed the recorded target.
     at = f" at {math.floor(100 * share)}%" if 0 <= share < 1 else ""
     if running:
         return State("running", f"running{at}")

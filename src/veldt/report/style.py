@@ -1,4 +1,4 @@
-"""The report's style sheet: system fonts, one accent, a light and a dark palette, a layout for phones."""
+"""The report's style sheet: system fonts, one accent colour, light and dark palettes, a layout for phones."""
 
 STYLE = """
 :root {

@@ -1,4 +1,4 @@
-"""Checkpoints written beside training: what they hold is copied in a moment, and the disk takes its time."""
+"""Writes checkpoints beside training: their content is copied quickly, and a thread writes it to disk."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class BackgroundWriter:
-    """Does one piece of writing at a time. What fails in it is raised where it is next looked at.
+    """Runs one write function at a time in a thread. An error in it is raised by the next `check` or `finish`.
 
-    Its thread ends with the process: whoever must end at once need not wait, for what is written is whole or not there.
+    The thread ends with the process: an immediate exit need not wait, because a checkpoint is either whole or absent.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class BackgroundWriter:
         self._error: BaseException | None = None
 
     def start(self, write: Callable[[], None]) -> None:
-        """Begins to write; what was begun before must be finished."""
+        """Begins to write; an earlier write must be finished."""
         assert self._thread is None, "what is still being written is not finished"
 
         def work() -> None:
@@ -31,16 +31,16 @@ class BackgroundWriter:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is being written."""
+        """Whether no write is in progress."""
         return self._thread is None or not self._thread.is_alive()
 
     def check(self) -> None:
-        """Raises what has failed by now."""
+        """Raises the error of a finished write, if any."""
         if self.is_done:
             self.finish()
 
     def finish(self) -> None:
-        """Waits for the end of what has been begun."""
+        """Waits for the end of the current write, and raises its error."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None

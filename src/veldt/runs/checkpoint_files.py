@@ -1,4 +1,4 @@
-"""The files of one checkpoint directory: writing them with checksums, refusing them when anything does not match."""
+"""Writes the files of one checkpoint directory with checksums, and refuses to load files that do not match."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Checkpoint:
     """A verified checkpoint in memory.
 
     `step` counts agent steps, `meta` is JSON, `groups` maps group name ("weights", "optimiser", ...) to arrays by
-    name, and `score` is what was given when it was saved.
+    name, and `score` is the score given to `save`.
     """
 
     step: int
@@ -44,9 +44,9 @@ def write_checkpoint(
     meta: Mapping[str, Any],
     score: float | None,
 ) -> None:
-    """Write the files of a checkpoint into the existing empty `directory` and flush them to the disk.
+    """Writes the files of a checkpoint into the existing empty `directory` and flushes them to the disk.
 
-    The manifest comes last. OSError as the operating system raises it.
+    The manifest is written last. OSError as the operating system raises it.
     """
     files = {}
     for group, arrays in groups.items():
@@ -74,7 +74,7 @@ def write_checkpoint(
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:
-    """The checkpoint in `directory`, every size and checksum verified; CheckpointError names the file at fault."""
+    """Loads the checkpoint in `directory` and verifies sizes and checksums; CheckpointError names the bad file."""
     manifest = read_manifest(directory)
     groups = {}
     for name, expected in manifest["files"].items():
@@ -85,7 +85,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of the checkpoint in `directory`, itself verified; CheckpointError if it is not one."""
+    """Reads and verifies the manifest of the checkpoint in `directory`; CheckpointError if there is no valid one."""
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -112,7 +112,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def _checksum(manifest: dict[str, Any]) -> str:
-    # Of the content, not of the text, so that the checksum can live in the same file.
+    # The checksum covers the content, not the text, so that it can be stored in the same file.
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
@@ -135,7 +135,7 @@ def _verify(path: Path, expected: dict[str, Any]) -> None:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    # Imported here: only a resume or an evaluation needs it, and starting up is timed.
+    # Imported here: only a resume or an evaluation needs it, and start-up time is measured.
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

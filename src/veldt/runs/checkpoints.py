@@ -1,12 +1,12 @@
-"""Checkpoints that are whole or refused: a directory per step, a checksum per file, never a half-written one.
+"""Stores checkpoints that are whole or refused: a directory per step, a checksum per file, no half-written ones.
 
     checkpoints/step-000000123456/
       weights.safetensors  optimiser.safetensors  ...   one file per group of arrays
       manifest.json        format, step, score, meta, size and SHA-256 of every file, and its own checksum
 
-A checkpoint is written under a temporary name, flushed to the disk and renamed, so a kill at any moment leaves the
-older ones as they were. The best one is known by the score in its manifest and is spared by pruning, as is one whose
-directory has anything in it that veldt did not write.
+A checkpoint is written under a temporary name, flushed to the disk and renamed, so that a kill at any moment leaves
+older ones intact. Pruning keeps the best checkpoint (by the score in its manifest), and every checkpoint whose
+directory contains anything that veldt did not write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Checkpoint", "CheckpointStore"]
 
 
 class CheckpointStore:
-    """The checkpoints of one run, in `path` (made at the first save): the newest `keep` and the best one are kept."""
+    """The checkpoints of one run, in `path` (made at the first save). The newest `keep` and the best one are kept."""
 
     def __init__(self, path: Path, keep: int = 3) -> None:
         if keep < 1:
@@ -46,30 +46,30 @@ class CheckpointStore:
         meta: Mapping[str, Any],
         score: float | None = None,
     ) -> Path:
-        """Write a checkpoint, prune older ones, and return its directory.
+        """Writes a checkpoint, prunes older ones, and returns its directory.
 
         A higher `score` is better; None (not known yet) and NaN are never best. A checkpoint of the same step is
-        replaced. VeldtError when the disk refuses, UsageError where `path` is a link: the older checkpoints are intact
+        replaced. VeldtError if the disk refuses, UsageError if `path` is a link: the older checkpoints stay intact
         then.
         """
         target = self.path / f"step-{step:012d}"
         with explained(f"the checkpoint of step {step:,}", target):
             make_directory(self.path)
             refuse_other(target, stat.S_IFDIR)
-            # What a killed process left behind goes first.
+            # First removes what a killed process left behind.
             self._prune()
             partial = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=self.path))
             try:
-                # mkdtemp makes it private; a checkpoint is as readable as everything else in the run.
+                # mkdtemp makes a private directory; a checkpoint gets the same access rights as the rest of the run.
                 partial.chmod(self.path.stat().st_mode & 0o777)
                 write_checkpoint(partial, step, groups, meta, score)
                 if target.exists():
-                    # A full directory cannot be renamed over, and a kill between two renames must not lose both.
+                    # A rename cannot replace a full directory, and a kill between two renames must not lose both.
                     target.rename(target.with_suffix(".old"))
                 partial.rename(target)
                 sync_directory(self.path)
             except BaseException:
-                # Removed before the free space is measured for the message.
+                # Removed before the free space is measured for the error message.
                 _remove(partial)
                 raise
         self._prune()
@@ -77,7 +77,7 @@ class CheckpointStore:
 
     @staticmethod
     def load(path: Path) -> Checkpoint:
-        """The checkpoint in directory `path`, every size and checksum verified.
+        """Loads the checkpoint in directory `path`, with every size and checksum verified.
 
         CheckpointError names the file that is missing, truncated, altered, or written by a newer veldt.
         """
@@ -88,21 +88,21 @@ class CheckpointStore:
         return bool(self._newest_first())
 
     def newest_meta(self) -> list[dict[str, Any]]:
-        """The `meta` of the newest `keep` checkpoints whose manifest can be read, which is all that is looked at."""
+        """Returns the `meta` of the newest `keep` checkpoints with a readable manifest; checks nothing else of them."""
         return [read_manifest(path)["meta"] for path in self._newest_first() if _is_readable(path)][
             : self.keep
         ]
 
     def newest(self, on_damaged: Callable[[str], None]) -> Checkpoint:
-        """The newest whole checkpoint; `on_damaged` gets a sentence for each damaged one passed over.
+        """Loads the newest whole checkpoint; `on_damaged` gets a sentence for each damaged one that is skipped.
 
         CheckpointError if there is none.
         """
         return self._first_whole(self._newest_first, on_damaged)
 
     def best(self, on_damaged: Callable[[str], None]) -> Checkpoint:
-        """The whole checkpoint with the highest score (the later of equals); the newest if none has a score."""
-        # Sorting is stable: equals, and those without a score, stay newest first.
+        """Loads the whole checkpoint with the highest score (the later of equals); the newest if none has a score."""
+        # Sorting is stable: equal scores, and checkpoints without a score, stay newest first.
         return self._first_whole(lambda: sorted(self._newest_first(), key=_score, reverse=True), on_damaged)
 
     def _first_whole(self, listed: Callable[[], list[Path]], on_damaged: Callable[[str], None]) -> Checkpoint:
@@ -112,7 +112,7 @@ class CheckpointStore:
             try:
                 return self.load(path)
             except CheckpointError as error:
-                if not path.exists():  # a run that goes on has pruned it, so there is a newer one
+                if not path.exists():  # a running training has pruned it, so there is a newer one
                     return self._first_whole(listed, on_damaged)
                 problems.append(str(error))
                 on_damaged(problems[-1])
@@ -138,12 +138,12 @@ class CheckpointStore:
         current = [path for path in paths if path not in replaced]
         readable = [path for path in current if _is_readable(path)]
         newest = readable[: self.keep]
-        # A damaged one among the newest is left for a person to look at, however many there are.
+        # A damaged checkpoint among the newest is kept for inspection, however many there are.
         kept = set(current[: current.index(newest[-1]) + 1] if newest else current)
         if readable:
             kept.add(max(readable, key=_score))  # `max` takes the first of equals, the newest.
         for path in [path for path in paths if path not in kept and is_own(path, _names(path))]:
-            # Renamed first: a kill while removing must not leave what looks like a damaged checkpoint.
+            # Renamed first: a kill during the removal must not leave what looks like a damaged checkpoint.
             with contextlib.suppress(OSError):
                 path.rename(self.path / f"{PARTIAL}{path.name}")
         self._remove_partial()
@@ -155,20 +155,20 @@ class CheckpointStore:
 
 
 def _names(path: Path) -> Names:
-    """What belongs to the checkpoint in `path`: what its manifest says, if that can be read."""
+    """Returns the file names of the checkpoint in `path`: those in its manifest, if that can be read."""
     with contextlib.suppress(CheckpointError):
         return Names(one_of(MANIFEST, *read_manifest(path)["files"]))
     return OF_CHECKPOINT
 
 
 def _remove(path: Path) -> None:
-    """Removes the directory of a checkpoint, unless there is anything else in it."""
+    """Removes the directory of a checkpoint, unless it contains anything else."""
     if is_own(path, OF_CHECKPOINT):
         remove_own_tree(path, OF_CHECKPOINT)
 
 
 def _carry_over(old: Path, new: Path) -> None:
-    """Moves what veldt did not write in the replaced checkpoint `old` to the one in its place."""
+    """Moves files that veldt did not write from the replaced checkpoint `old` to the new one."""
     with contextlib.suppress(OSError):
         for name in foreign(old, _names(old)):
             if not os.path.lexists(new / name):

@@ -1,4 +1,4 @@
-"""One run, one directory: where everything is, what was asked for, what happened, and who is training in it."""
+"""The directory of one run: paths, configuration, summary, events, and the lock of the training process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veldt.runs.machine import describe_machine
 from veldt.runs.own_files import open_in_place
 from veldt.runs.own_names import CHECKPOINTS, CONFIG, EVENTS, LOCK, REPLAY, SUMMARY
 
-# Locks this process holds. A forked worker would share them and keep them after its parent was killed.
+# Locks that this process holds. A forked worker would inherit them and hold them after its parent was killed.
 _held: set[IO[str]] = set()
 os.register_at_fork(after_in_child=lambda: [file.close() for file in _held])
 
@@ -26,8 +26,8 @@ os.register_at_fork(after_in_child=lambda: [file.close() for file in _held])
 class RunDirectory:
     """The directory of one run.
 
-    `path` is the directory; `checkpoints`, `replay`, `videos` and `report_path` are where those go (made by who writes
-    them).
+    `path` is the directory; `checkpoints`, `replay`, `videos` and `report_path` are paths inside it (made by their
+    writers).
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, root: Path, name: str) -> RunDirectory:
-        """Make `root/name`, or `root/name-run2`, `-run3`, ... if it is taken; two processes never get the same one."""
+        """Makes `root/name`, or `root/name-run2`, `-run3`, ... if taken; two processes never get the same one."""
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise UsageError(
                 f"{name!r} cannot be the name of a run: give a plain directory name such as 'ppo-cartpole'"
@@ -59,7 +59,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """The existing run in `path`; UsageError with the closest name if there is none."""
+        """Returns the existing run in `path`; UsageError with the closest name if there is none."""
         path = Path(path)
         if (path / CONFIG).is_file():
             return cls(path)
@@ -77,9 +77,9 @@ class RunDirectory:
         versions: Mapping[str, str],
         hardware: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write config.json: the settings as given and as resolved, the command line, versions and hardware.
+        """Writes config.json: the settings as given and as resolved, the command line, versions and hardware.
 
-        `hardware` (cores, a GPU's name) is added to what is known without it: processor, memory, operating system.
+        `hardware` (cores, a GPU's name) is added to what is always written: processor, memory, operating system.
         """
         config = {
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -92,7 +92,7 @@ class RunDirectory:
         self._write_json(CONFIG, config, "the settings")
 
     def read_config(self) -> dict[str, Any]:
-        """What `write_config` wrote, keys `created command given resolved versions hardware`; UsageError if damaged."""
+        """Reads config.json, with keys `created command given resolved versions hardware`; UsageError if damaged."""
         config = self._read_json(CONFIG)
         if config is None:
             raise UsageError(f"{self.path} has no {CONFIG}: it is not a veldt run")
@@ -101,7 +101,7 @@ class RunDirectory:
         return config
 
     def change_config(self, section: str, settings: Mapping[str, Any]) -> None:
-        """Write settings of a section over those in config.json, both as given and as resolved."""
+        """Overwrites settings of a section in config.json, both as given and as resolved."""
         if not settings:
             return
         config = self.read_config()
@@ -110,29 +110,29 @@ class RunDirectory:
         self._write_json(CONFIG, config, "the settings")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write the final metrics to summary.json (keys in docs/metrics.md)."""
+        """Writes the final metrics to summary.json (keys in docs/metrics.md)."""
         self._write_json(SUMMARY, summary, "the summary")
 
     def read_summary(self) -> dict[str, Any] | None:
-        """The final metrics, or None while the run trains and after a kill."""
+        """Returns the final metrics, or None while the run trains and after a kill."""
         return self._read_json(SUMMARY)
 
     def write_event(self, step: int, kind: str, text: str) -> None:
-        """Append what happened at agent step `step` to events.jsonl: kind is a word such as "restart" or "resume"."""
+        """Appends an event at agent step `step` to events.jsonl; `kind` is a word such as "restart" or "resume"."""
         row = {"time": time.time(), "step": step, "kind": kind, "text": text}
         with contextlib.closing(AppendFile(self.path / EVENTS, "an event")) as file:
             file.drop_torn_line()
             file.append(strict_json.dumps(row).encode() + b"\n")
 
     def read_events(self) -> list[dict[str, Any]]:
-        """The events in the order they were written, keys `time` (seconds since 1970) `step kind text`."""
+        """Returns the events in the order of writing, keys `time` (seconds since 1970) `step kind text`."""
         return read_json_lines(self.path / EVENTS)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process, so that no other trains in it; UsageError names the process that does.
+        """Locks the run, so that no other process trains in it; UsageError names the process that holds the lock.
 
-        The lock is the kernel's and goes with the process, however that ends.
+        The kernel releases the lock when the process ends, in whatever way.
         """
         path = self.path / LOCK
         with explained("the lock", path):
@@ -154,7 +154,7 @@ class RunDirectory:
                 _held.discard(file)
 
     def is_locked(self) -> bool:
-        """Whether a process, this one included, holds the run."""
+        """Whether a process, this one included, holds the lock."""
         try:
             with (self.path / LOCK).open() as file:
                 return not _acquire(file)
@@ -186,7 +186,8 @@ def _acquire(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        # Some cluster file systems know no locks. The lock is a guard against mistakes, no reason to refuse to train.
+        # Some cluster file systems have no locks. The lock only guards against mistakes: training goes on
+        # without it.
         return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
     return True
 

@@ -1,7 +1,7 @@
-"""Every finished training game as its seed and its actions, so that any of them can be played again.
+"""The log of finished training episodes: seeds and actions, from which each episode can be replayed.
 
-episodes.jsonl   one line a game: who played it when, its score, and where its actions are
-actions.bin      the actions of all games, raw and little-endian, one game after the other
+episodes.jsonl   one line per episode: env, step, return, and the location of its actions
+actions.bin      the actions of all episodes, raw and little-endian, one episode after the other
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _BUFFERED_BYTES = 1 << 20
 
 
 class EpisodeLog:
-    """Writes the finished games of the run in `directory`.
+    """Writes the finished episodes of the run in `directory`.
 
-    `resume` is the `position()` of the checkpoint that training goes on from: games finished after it are removed.
-    Once `limit_bytes` of actions are kept, games are still listed but their actions are not kept, and `on_warning`
-    gets one sentence about it.
+    `resume` is the `position()` in the checkpoint from which training resumes: later episodes are removed. After
+    `limit_bytes` of actions, episodes are still listed but without their actions, and `on_warning` gets one sentence
+    about it.
     """
 
     def __init__(
@@ -60,12 +60,11 @@ class EpisodeLog:
         actions: np.ndarray,
         prefix: int = 0,
     ) -> None:
-        """Add a finished game.
+        """Adds a finished episode.
 
-        `env` and `episode` say whose and which it was, `seed` what its reset was given, `step` the agent steps
-        of the run at its end, `length` its agent steps, `score` its sum of raw rewards. `actions` is [length, ...];
-        integers are stored in the smallest type that holds them, floats as they are. The first `prefix` of them were
-        random, played to spread the start states.
+        `episode` is the episode's number in `env`, `seed` the seed of its reset, `step` the run's agent steps at its
+        end, `length` its agent steps, `score` its sum of raw rewards. `actions` is [length, ...]; integers are stored
+        in the smallest type that holds them, floats as they are. The first `prefix` of them are random start steps.
         """
         row: dict[str, Any] = {"env": env, "episode": episode, "seed": seed, "step": step}
         row |= {"length": length, "score": score, "prefix": prefix, "offset": None}
@@ -85,17 +84,17 @@ class EpisodeLog:
             self._write()
 
     def flush(self) -> None:
-        """Put everything on the disk; called before each checkpoint. VeldtError if the disk refuses."""
+        """Flushes everything to the disk; called before each checkpoint. VeldtError if the disk refuses."""
         self._write()
         self._actions.sync()
         self._index.sync()
 
     def position(self) -> tuple[int, int]:
-        """Bytes of `episodes.jsonl` and of `actions.bin` up to here, flushed or not: what a checkpoint stores."""
+        """Returns the bytes of `episodes.jsonl` and `actions.bin` so far, flushed or not; stored in checkpoints."""
         return self._index.size + len(self._new_lines), self._actions.size + len(self._new_actions)
 
     def close(self) -> None:
-        """Flush and close; closing twice is allowed."""
+        """Flushes and closes the files; closing twice is allowed."""
         try:
             self._write()
         finally:
@@ -103,7 +102,7 @@ class EpisodeLog:
             self._index.close()
 
     def _write(self) -> None:
-        # Actions first, so that a kill in between leaves no game listed whose actions are missing.
+        # Actions first, so that a kill in between leaves no listed episode without its actions.
         if self._new_actions:
             self._actions.append(bytes(self._new_actions))
             self._new_actions.clear()
@@ -114,7 +113,7 @@ class EpisodeLog:
 
 @dataclass(frozen=True)
 class EpisodeRecord:
-    """A finished game; fields as in `EpisodeLog.append`. `kept` says whether its actions were kept."""
+    """A finished episode; fields as in `EpisodeLog.append`. `kept` says whether its actions are stored."""
 
     env: int
     episode: int
@@ -130,7 +129,7 @@ class EpisodeRecord:
     _shape: tuple[int, ...]
 
     def actions(self) -> np.ndarray:
-        """The actions, [length, ...], read now, in the type they are stored in; VeldtError if they are not there."""
+        """Reads the actions, [length, ...], in their stored type; VeldtError if they are not there."""
         name = f"episode {self.episode} of env {self.env}"
         if not self.kept:
             raise VeldtError(f"the actions of {name} were not kept: the log had reached its limit")
@@ -150,7 +149,7 @@ class EpisodeRecord:
 
 
 def read_episodes(directory: Path) -> list[EpisodeRecord]:
-    """The finished games of the run in `directory`, in the order they finished; a torn last line is left out."""
+    """Returns the finished episodes of the run in `directory`, in the order of their ends; skips a torn last line."""
     return [_record(directory / ACTIONS, row) for row in read_json_lines(directory / EPISODES)]
 
 
@@ -162,7 +161,7 @@ def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord:
 
 
 def smallest(actions: np.ndarray) -> np.ndarray:
-    """`actions` contiguous, little-endian, and if they are integers in the smallest type that holds them all."""
+    """Returns `actions` contiguous and little-endian; integers in the smallest type that holds them all."""
     kind = actions.dtype.kind
     if kind == "b":
         stored = actions.astype(np.uint8)

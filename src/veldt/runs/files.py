@@ -1,4 +1,4 @@
-"""Writing to a disk that may be full, in a process that may be killed: whole or not at all, and a clear sentence.
+"""Writes files whole or not at all, even if the disk is full or the process is killed, with clear errors.
 
 Two ways to write: `write_atomically` replaces a file, `AppendFile` adds whole records to the end of one.
 """
@@ -23,7 +23,7 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used
 
 @contextlib.contextmanager
 def explained(what: str, path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into a VeldtError that says what was being written, where, and how to mend it."""
+    """Converts an OSError of the block to a VeldtError that says what was written, where, and how to mend it."""
     try:
         yield
     except OSError as error:
@@ -37,7 +37,7 @@ def explained(what: str, path: Path) -> Iterator[None]:
 
 
 def free_space(path: Path) -> str:
-    """How much an ordinary user can still write on the disk of `path` (which need not exist yet)."""
+    """Returns how much an ordinary user can still write on the disk of `path` (which need not exist yet)."""
     for place in (path, *path.parents):
         with contextlib.suppress(OSError):
             return formatting.size(shutil.disk_usage(place).free)
@@ -45,14 +45,14 @@ def free_space(path: Path) -> str:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of `data`, however many calls the operating system needs."""
+    """Writes all of `data`, in as many calls as the operating system needs."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames inside the directory survive a power cut."""
+    """Makes renames inside the directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -61,9 +61,9 @@ def sync_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes, what: str) -> None:
-    """Replace `path` by `data`; readers see the old file or the new one. `what` names it in the VeldtError.
+    """Replaces `path` by `data`; readers see the old file or the new one. `what` names it in the VeldtError.
 
-    UsageError where `path` is a link or no file.
+    UsageError if `path` is a link or not a file.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with explained(what, path):
@@ -78,17 +78,17 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
             temporary.replace(path)
             sync_directory(path.parent)
         except BaseException:
-            # Removed before the free space is measured for the message.
+            # Removed before the free space is measured for the error message.
             temporary.unlink(missing_ok=True)
             raise
 
 
 class AppendFile:
-    """A file that grows by whole records: one that did not fit on the disk is taken back out.
+    """A file that grows by whole records; a record that did not fit on the disk is removed again.
 
     Nothing is buffered in the process, so a record is safe from `kill -9` once `append` returns. `what` names the
-    content in the VeldtError of a failed write. `size` is the length in bytes. UsageError where `path` is a link,
-    symbolic or hard, or no file.
+    content in the VeldtError of a failed write. `size` is the length in bytes. UsageError if `path` is a symbolic or
+    hard link, or not a file.
     """
 
     def __init__(self, path: Path, what: str) -> None:
@@ -98,7 +98,7 @@ class AppendFile:
             self.size = os.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> None:
-        """Add one record, or raise VeldtError and leave the file as it was."""
+        """Adds one record, or raises VeldtError and leaves the file as it was."""
         with explained(self._what, self.path):
             try:
                 write_all(self._descriptor, data)
@@ -108,14 +108,14 @@ class AppendFile:
         self.size += len(data)
 
     def truncate(self, size: int) -> None:
-        """Cut the file back to `size` bytes (a larger `size` changes nothing)."""
+        """Cuts the file back to `size` bytes (a larger `size` changes nothing)."""
         if size < self.size:
             with explained(self._what, self.path):
                 os.ftruncate(self._descriptor, size)
             self.size = size
 
     def drop_torn_line(self) -> None:
-        """Cut off what follows the last newline, so that the next line does not stick to a torn one."""
+        """Removes what follows the last newline, so that the next line is not appended to a torn one."""
         end = self.size
         while end > 0:
             start = max(0, end - 65536)
@@ -127,22 +127,22 @@ class AppendFile:
         self.truncate(0)
 
     def sync(self) -> None:
-        """Make everything appended so far survive a power cut."""
+        """Makes everything appended so far survive a power cut."""
         with explained(self._what, self.path):
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file; closing twice is allowed."""
+        """Closes the file; closing twice is allowed."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; no file reads as no lines.
+    """Returns the objects of a JSON-lines file; none if the file does not exist.
 
-    Lines that are not a JSON object are left out: the last one is torn when its writer was killed in the middle, and
-    a power cut can leave a block of zeros.
+    Skips lines that are not a JSON object: the last line is torn if its writer was killed, and a power cut can leave a
+    block of zeros.
     """
     try:
         data = path.read_bytes()

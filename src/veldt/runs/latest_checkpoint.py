@@ -1,4 +1,4 @@
-"""What a role that begins in mid-run goes on from."""
+"""Finds the checkpoint from which a role that starts during a run continues."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from veldt.runs.directory import RunDirectory
 
 
 def newest_checkpoint(run: Path) -> Checkpoint | None:
-    """The newest whole checkpoint of the run in this directory; None before there is one.
+    """Returns the newest whole checkpoint of the run in this directory; None if there is none yet.
 
-    VeldtError where there is no such directory: a role on another node would begin anew, and nobody would notice.
+    VeldtError if the directory does not exist: else a role on another node would silently begin from scratch.
     """
     if not run.is_dir():
         raise VeldtError(

@@ -1,4 +1,4 @@
-"""What a run was measured on: processor, memory, system, versions. Written into every run's config.json."""
+"""Describes the machine of a run: processor, memory, system, versions. Written into every run's config.json."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def describe_machine() -> dict[str, str | int]:
-    """Processor name, memory in GB (decimal), operating system, host name."""
+    """Returns processor name, memory in GB (decimal), operating system and host name."""
     return {
         "processor": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
@@ -19,7 +19,7 @@ def describe_machine() -> dict[str, str | int]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a run's numbers depend on."""
+    """Returns the versions of the packages on which a run's results depend."""
     found = {"python": platform.python_version()}
     for package in ("veldt", "torch", "gymnasium", "numpy", "numba", "ale-py"):
         try:

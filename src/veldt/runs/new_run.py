@@ -1,4 +1,4 @@
-"""The directory of a new run, of which nothing but the user's own files outlives a start that came to nothing."""
+"""Makes the directory of a new run, and removes it if the run fails before its first checkpoint."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from veldt.runs.own_names import OF_RUN
 
 @contextlib.contextmanager
 def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
-    """Makes `run_dir` (None: `runs/<name>`), and removes it again if the block fails before there is a checkpoint.
+    """Makes `run_dir` (None: `runs/<name>`), and removes it again if the block fails before the first checkpoint.
 
-    Without one there is nothing to resume, and the directory would only be in the way of the next attempt. What the run
-    did not write stays, and the directory with it.
+    Without a checkpoint there is nothing to resume, and the directory would block the next attempt. Files that the run
+    did not write are kept, and the directory with them.
 
     Raises:
         UsageError: `run_dir` exists.
@@ -44,6 +44,6 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
 
 
 def run_name(recipe: str, env: str, seed: int) -> str:
-    """`<recipe>-<env>-<seed>`; of an environment's `module:outer.<locals>.<lambda>`, only what tells it from others."""
+    """Returns `<recipe>-<env>-<seed>`; of an environment `module:outer.<locals>.<lambda>`, only the last name."""
     function = env.rpartition(":")[2].rpartition(".<locals>.")[2].strip("<>")
     return f"{recipe}-{''.join(c if c.isalnum() or c in '-_.' else '-' for c in function)}-{seed}"

@@ -1,7 +1,7 @@
-"""The rule by which veldt removes and overwrites: only what a run wrote, and never through a link.
+"""Removes and overwrites only files that a run wrote, and never through a link.
 
-That is a regular file with a name that veldt gives (`own_names`), in the directory itself. Everything else in a run,
-and everything that a link in it leads to, is the user's: it is left alone, or refused in a sentence where it is in the
+Such a file is a regular file with a name that veldt gives (`own_names`), in the directory itself. Everything else in a
+run, and everything that a link in it leads to, is the user's: veldt leaves it alone, or raises an error if it is in the
 way. The run's directory itself may be reached through a link.
 """
 
@@ -20,7 +20,7 @@ _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory"}
 
 
 def refuse_other(path: Path, kind: int = stat.S_IFREG) -> None:
-    """UsageError if something is at `path` that is not of `kind` (S_IFREG, S_IFDIR): a link is neither."""
+    """UsageError if `path` exists and is not of `kind` (S_IFREG, S_IFDIR): a link is neither."""
     with contextlib.suppress(FileNotFoundError):
         found = stat.S_IFMT(path.lstat().st_mode)
         if found == stat.S_IFLNK:
@@ -36,7 +36,7 @@ def refuse_other(path: Path, kind: int = stat.S_IFREG) -> None:
 
 
 def refuse_shared(path: Path) -> None:
-    """UsageError if `path` is not a regular file, or one that has another name: to write in place would change both."""
+    """UsageError if `path` is not a regular file, or has a second name (hard link): a write would change both."""
     refuse_other(path)
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_nlink > 1:
@@ -47,9 +47,9 @@ def refuse_shared(path: Path) -> None:
 
 
 def refuse_links(run: Path) -> None:
-    """UsageError if something in the way of training has a name that veldt gives and is not what veldt wrote.
+    """UsageError if anything that training would overwrite is not a regular file or directory written by veldt.
 
-    Called before a run goes on, so that one that is refused is as it was.
+    Called before a run is resumed, so that a refused run stays unchanged.
     """
     _refuse_within(run, OF_RUN)
     for name in IN_PLACE:
@@ -57,34 +57,33 @@ def refuse_links(run: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Makes the directory with its parents where it is not there yet; UsageError if it is a link or a file."""
+    """Makes the directory with its parents if it does not exist; UsageError if it is a link or a file."""
     refuse_other(path, stat.S_IFDIR)
     path.mkdir(parents=True, exist_ok=True)
 
 
 def open_in_place(path: Path, flags: int) -> int:
-    """A descriptor of the regular file `path`, made if need be, to be changed in place; UsageError for all else."""
+    """Opens the regular file `path`, made if needed, to be changed in place; UsageError for anything else."""
     refuse_shared(path)
     return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o666)
 
 
 def open_new(path: Path) -> int:
-    """A descriptor of the new file `path`, in the place of one that a killed process left; UsageError for a link."""
+    """Opens the new file `path`, replacing one that a killed process left; UsageError for a link."""
     remove_file(path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 def remove_file(path: Path) -> None:
-    """Removes what a killed process, or a write that failed, left at `path`; UsageError for a link or a directory."""
+    """Removes what a killed process or a failed write left at `path`; UsageError for a link or a directory."""
     refuse_other(path)
     path.unlink(missing_ok=True)
 
 
 def remove_own(directory: Path, names: Names, keep: Collection[str] = ()) -> None:
-    """Removes regular files with `names.files` in the directory, but those called as in `keep`.
+    """Removes regular files with `names.files` in the directory, except those in `keep`.
 
-    Subdirectories are left alone. What the operating system does not let go stays. UsageError if the directory is a
-    link.
+    Subdirectories, and files that cannot be removed, are left alone. UsageError if the directory is a link.
     """
     refuse_other(directory, stat.S_IFDIR)
     with contextlib.suppress(OSError), _opened(directory) as descriptor:
@@ -95,7 +94,7 @@ def remove_own(directory: Path, names: Names, keep: Collection[str] = ()) -> Non
 
 
 def remove_own_tree(directory: Path, names: Names) -> None:
-    """Removes everything with `names`, and every directory that is empty then, `directory` included."""
+    """Removes all files with `names`, and then every empty directory, `directory` included."""
     for path, inner in _inner(directory, names):
         if path.is_dir() and not path.is_symlink():
             remove_own_tree(path, inner)
@@ -105,7 +104,7 @@ def remove_own_tree(directory: Path, names: Names) -> None:
 
 
 def foreign(directory: Path, names: Names) -> list[str]:
-    """The names of what is in the directory and is not a regular file with `names.files`, sorted."""
+    """Returns the sorted names of entries in the directory that are not regular files with `names.files`."""
     with _opened(directory) as descriptor:
         return sorted(
             name
@@ -115,7 +114,7 @@ def foreign(directory: Path, names: Names) -> list[str]:
 
 
 def is_own(directory: Path, names: Names) -> bool:
-    """Whether this is a directory, and no link, with nothing in it but regular files with `names.files`."""
+    """Whether this is a directory, not a link, that contains only regular files with `names.files`."""
     try:
         return not foreign(directory, names)
     except OSError:
@@ -124,7 +123,7 @@ def is_own(directory: Path, names: Names) -> bool:
 
 @contextlib.contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    """A descriptor of the directory: names looked up in it are in it, whatever becomes of its path meanwhile."""
+    """Opens the directory: names are then looked up in it, even if its path changes meanwhile."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         yield descriptor
@@ -137,7 +136,7 @@ def _is_file(name: str, directory: int) -> bool:
 
 
 def _inner(directory: Path, names: Names) -> Iterator[tuple[Path, Names]]:
-    """What is called like a subdirectory that veldt makes there, and the names in it."""
+    """Yields entries with the name of a subdirectory that veldt makes there, and the names inside."""
     with contextlib.suppress(FileNotFoundError):
         for name in sorted(os.listdir(directory)):
             for pattern, inner in names.directories:

@@ -1,4 +1,4 @@
-"""The names that veldt gives to what training writes into a run; whatever else is there is the user's."""
+"""The names of the files that veldt writes into a run; all other files there are the user's."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 CONFIG, SUMMARY, EVENTS, LOCK = "config.json", "summary.json", "events.jsonl", "lock"
 METRICS, EPISODES, ACTIONS = "metrics.jsonl", "episodes.jsonl", "actions.bin"
-IN_PLACE = (EVENTS, LOCK, METRICS, EPISODES, ACTIONS)  # appended to and cut; others are replaced whole
+IN_PLACE = (EVENTS, LOCK, METRICS, EPISODES, ACTIONS)  # appended to and truncated; other files are replaced
 CHECKPOINTS, REPLAY, TENSORBOARD = "checkpoints", "replay", "tensorboard"
 MANIFEST = "manifest.json"
 
 STEP = re.compile(r"step-([0-9]{12,})(\.old)?")
-PARTIAL = ".partial-"  # so begins the name of a checkpoint that is being written or removed
-# `tempfile.mkdtemp` appends eight characters; a checkpoint that is being removed keeps its name behind the prefix.
+PARTIAL = ".partial-"  # prefix of the name of a checkpoint that is being written or removed
+# `tempfile.mkdtemp` appends eight characters; a checkpoint that is being removed keeps its name after the prefix.
 PARTIAL_STEP = re.compile(rf"{re.escape(PARTIAL)}([a-z0-9_]{{8}}|{STEP.pattern})")
 GROUP = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\.safetensors")
 SEGMENT = re.compile(r"rows-([0-9]{6,})\.safetensors")
-SHARD = re.compile(r"(shard|unit)-[0-9]+")  # one of several memories in replay/
-MEETING = ".learners-"  # so begin the names of the files by which several learners find each other
+SHARD = re.compile(r"(shard|unit)-[0-9]+")  # one of several replay shards in replay/
+MEETING = ".learners-"  # prefix of the rendezvous files of several learners
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Names:
 
 
 def one_of(*names: str) -> re.Pattern[str]:
-    """Matches these names and no others."""
+    """Returns a pattern that matches these names only."""
     return re.compile("|".join(map(re.escape, names)))
 
 
@@ -41,7 +41,7 @@ OF_CHECKPOINTS = Names(re.compile("(?!)"), ((STEP, OF_CHECKPOINT), (PARTIAL_STEP
 OF_SHARD = Names(re.compile(rf"{SEGMENT.pattern}(\.partial)?"))
 OF_REPLAY = Names(OF_SHARD.files, ((SHARD, OF_SHARD),))
 OF_TENSORBOARD = Names(re.compile(r"events\.out\.tfevents\.[0-9]+\.[0-9]+\..+"))
-OF_MEETING = Names(re.compile(rf"{re.escape(MEETING)}[0-9a-f]{{32}}"))
+OF_MEETING = Names(re.compile(rf"{re.escape(MEETING)}[0-9a-f]{{32}}(-[0-9]+)?"))
 OF_RUN = Names(
     re.compile(rf"{_FILES}|\.({_FILES})\.[0-9]+\.partial|{OF_MEETING.files.pattern}"),
     (

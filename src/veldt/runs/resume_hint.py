@@ -1,4 +1,4 @@
-"""What is said of a run that failed and can go on."""
+"""The hint how to resume a failed run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from veldt.runs.directory import RunDirectory
 
 
 def how_to_go_on(path: Path) -> str:
-    """How the run in `path` goes on, as a sentence; "" if it has no checkpoint."""
+    """Returns a sentence on how to resume the run in `path`; "" if it has no checkpoint."""
     if not CheckpointStore(RunDirectory(path).checkpoints).has_any():
         return ""
     return f"`veldt resume {path}` goes on from the newest checkpoint"

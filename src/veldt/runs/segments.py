@@ -1,9 +1,9 @@
-"""Files that grow a memory's copy on disk piece by piece: each is written once, and checkpoints refer to it.
+"""The segment files of a replay buffer on disk: each is written once, and checkpoints refer to it.
 
     replay/rows-000004.safetensors
 
-A checkpoint of a large memory of which little has changed since the last one is then little: what is new, and the names
-of the segments that have the rest. A segment has a checksum, and is whole or refused.
+So a checkpoint of a large replay buffer that has changed little is small: it writes the new rows, and names the
+segments with the other rows. A segment has a checksum, and is whole or refused.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class SegmentStore:
         self.path = Path(path)
 
     def write(self, arrays: Mapping[str, np.ndarray | Pieces]) -> dict[str, Any]:
-        """Writes a new segment and flushes it to the disk; returns its record (JSON), by which it is read.
+        """Writes a new segment and flushes it to the disk; returns its record (JSON), which `read` takes.
 
-        VeldtError when the disk refuses, UsageError where the directory is a link.
+        VeldtError if the disk refuses, UsageError if the directory is a link.
         """
         with explained("the replay buffer", self.path):
             make_directory(self.path)
@@ -53,13 +53,13 @@ class SegmentStore:
         return {"file": name, "sha256": digest, "size": size, "header": header}
 
     def read(self, record: Mapping[str, Any], on_read: Callable[[str, np.ndarray], None]) -> None:
-        """Reads a segment array by array; CheckpointError where it is missing or not as it was written."""
+        """Reads a segment array by array; CheckpointError if it is missing or was altered."""
         path = self.path / segment_name(record)
         try:
             found = path.lstat()
             if not stat.S_ISREG(found.st_mode):
                 raise CheckpointError(f"{path} is a link, or no file")
-            # Names and shapes are acted on as they are read, so they are looked at first.
+            # The reader uses names and shapes before the whole checksum is known, so the header is checked first.
             if found.st_size != record["size"] or header_digest(path) != record["header"]:
                 raise CheckpointError(f"{path} was altered: its size or its header is not as it was written")
             read = read_tensors(path, on_read)
@@ -71,17 +71,17 @@ class SegmentStore:
             raise CheckpointError(f"{path} was altered: its checksum is not as it was written")
 
     def _next_number(self) -> int:
-        """After all that are there, whichever checkpoint they belong to."""
+        """Returns a number higher than all existing ones, whichever checkpoint they belong to."""
         names = [SEGMENT.fullmatch(name) for name in os.listdir(self.path)]
         return 1 + max((int(match[1]) for match in names if match), default=0)
 
     def keep(self, names: set[str]) -> None:
-        """Removes all segments but these, and what a killed process left of one; UsageError for a link to elsewhere."""
+        """Removes all segments except `names`, and partial files of killed processes; UsageError for a link."""
         remove_own(self.path, OF_SHARD, keep=names)
 
 
 def segment_name(record: Mapping[str, Any]) -> str:
-    """The file that a segment's record names; CheckpointError unless it is called as segments are."""
+    """Returns the file name in a segment's record; CheckpointError if it is not a name that veldt gives."""
     name = record["file"]
     if not isinstance(name, str) or not SEGMENT.fullmatch(name):
         raise CheckpointError(

@@ -1,7 +1,7 @@
-"""JSON that every reader accepts: not-finite floats travel as the strings "NaN", "Infinity" and "-Infinity".
+"""JSON that every reader accepts: non-finite floats are written as the strings "NaN", "Infinity" and "-Infinity".
 
-Python's own `json` would write a bare `NaN`, which is not JSON and which most other readers refuse. Null is not used
-for it: null means "not measured", and a loss that became NaN is exactly what a reader must be able to see.
+Python's own `json` would write a bare `NaN`, which is not JSON and which most other readers reject. Null is not used
+for it: null means "not measured", and a reader must be able to see that a loss became NaN.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def dumps(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """`value` as JSON text in ASCII.
+    """Returns `value` as JSON text in ASCII.
 
-    Takes what configs and metrics are made of: mappings, sequences, sets, dataclasses, enums, paths, numpy scalars
-    and arrays. TypeError for anything else.
+    Accepts the types of configs and metrics: mappings, sequences, sets, dataclasses, enums, paths, numpy scalars and
+    arrays. TypeError for anything else.
     """
     return json.dumps(plain(value), indent=indent, sort_keys=sort_keys, allow_nan=False)
 
 
 def loads(text: str | bytes) -> Any:
-    """The value of JSON text written by `dumps`; ValueError if it is not JSON."""
+    """Returns the value of JSON text written by `dumps`; ValueError if it is not JSON."""
     return restored(json.loads(text))
 
 
 def plain(value: Any) -> Any:
-    """`value` in the types JSON has: dict, list, str, int, finite float, bool, None."""
+    """Converts `value` to the types of JSON: dict, list, str, int, finite float, bool, None."""
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if value is None or isinstance(value, (bool, int)):
@@ -61,7 +61,7 @@ def plain(value: Any) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """`value` with the three strings for not-finite floats turned back into floats."""
+    """Converts the three strings for non-finite floats in `value` back to floats."""
     if isinstance(value, str):
         return _NOT_FINITE.get(value, value)
     if isinstance(value, dict):

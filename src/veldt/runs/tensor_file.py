@@ -1,8 +1,9 @@
-"""Writing and reading arrays in the safetensors format as a stream, hashed on the way.
+"""Writes and reads arrays in the safetensors format as a stream, with a checksum computed on the way.
 
-The library's own writer wants a second copy of everything (or hides a full disk behind its own error), and its output
-would have to be read again for the checksum; its reader holds a whole file. A replay buffer is many gigabytes, so that
-will not do. The format itself is small: an 8-byte little-endian length, a JSON header, the raw little-endian arrays.
+The library's own writer needs a second copy of everything (or hides a full disk behind its own error), and its output
+would have to be read again for the checksum; its reader holds a whole file in memory. For a replay buffer of many
+gigabytes this is too much. The format is simple: an 8-byte little-endian length, a JSON header, the raw little-endian
+arrays.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ _NAMES = {
 }  # fmt: skip
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _NAMES.items()}
 
-# One array, in parts that follow each other.
+# One array, in consecutive parts.
 Pieces = Sequence[np.ndarray]
 
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray | Pieces]) -> tuple[str, int]:
-    """Write `arrays` (any shape, also of size zero) to the new file `path`; returns (SHA-256 in hex, bytes).
+    """Writes `arrays` (any shape, also of size zero) to the new file `path`; returns (SHA-256 in hex, bytes).
 
-    An array may come in pieces, which are concatenated along their first axis. The file is on the disk, not only in the
-    page cache, when this returns. TypeError for a dtype that safetensors does not have, OSError as the operating system
-    raises it.
+    An array may be given in pieces, which are concatenated along their first axis. The data is on the disk, not only in
+    the page cache, when this returns. TypeError for a dtype that safetensors does not have, OSError as the operating
+    system raises it.
     """
     digest, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -49,7 +50,7 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray | Pieces]) -> tupl
 
 
 def header_digest(path: Path) -> str:
-    """SHA-256 in hex of the part of the file that says what is in it. OSError as the operating system raises it."""
+    """Returns the SHA-256 in hex of the file's header. OSError as the operating system raises it."""
     with path.open("rb") as file:
         length = file.read(8)
         size = min(int.from_bytes(length, "little"), path.stat().st_size)
@@ -59,8 +60,8 @@ def header_digest(path: Path) -> str:
 def read_tensors(path: Path, on_read: Callable[[str, np.ndarray], None]) -> tuple[str, int]:
     """Reads the file `path` array by array; returns (SHA-256 in hex, bytes), which the caller compares.
 
-    `on_read` gets each name and array, which is its to keep, before it is known whether the file is whole. ValueError
-    where it is not in this format, OSError as the operating system raises it.
+    `on_read` receives each name and array (not reused afterwards), before the file is known to be whole. ValueError if
+    it is not in this format, OSError as the operating system raises it.
     """
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -104,5 +105,5 @@ def _chunks(arrays: Mapping[str, np.ndarray | Pieces]) -> Iterator[bytes | memor
     for _, _, pieces in ordered:
         for array in pieces:
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            # One array at a time is copied, and only if it is not contiguous already.
+            # Copies one array at a time, and only if it is not contiguous.
             yield np.ascontiguousarray(little).reshape(-1).view(np.uint8).data

@@ -1,1 +1,1 @@
-"""Where roles run: shared memory, processes, and which cores they get."""
+"""Processes of roles: shared memory, messages, supervision, and the assignment of cores."""

@@ -1,11 +1,10 @@
-"""Which of the user's code this process is running, written where it outlives the process.
+"""Records which user code this process is running, in memory that survives the process.
 
-Code that ends its process (`os._exit`, a crash in a native library) leaves nobody who could say so. The command `veldt`
-therefore works in a child of a process that only waits (`cli/guard`), and both share the memory in which this is
-written. Where there is no such process (the Python API, env processes, roles), the memory is private, and nobody
-reads it.
+Code that ends its process (`os._exit`, a crash in a native library) leaves no chance to report that. The command
+`veldt` therefore runs in a child of a process that only waits (`cli/guard`), and both share the memory with this
+record. Without such a parent (the Python API, env processes, roles), the memory is private and not read.
 
-The waiting process imports this file before anything else, and is to stay small: numpy is imported by the other.
+The waiting process imports this file before anything else, and must stay small: only the child imports numpy.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-SIZE = 1 << 22  # bytes, of which only those that were written to take memory
+SIZE = 1 << 22  # bytes; only pages that were written to take memory
 
-# What stands in `Episodes.began` while an env is in no step.
+# Values of `Record.episodes[1]` while an env is not in a step.
 MAKING, RESETTING, CLOSING = -(1 << 62), -(1 << 62) + 1, -(1 << 62) + 2
 _OUTSIDE_OF_STEPS = {MAKING: "when it was made", RESETTING: "in a reset", CLOSING: "when it was closed"}
 
-# Words of 8 bytes. Of the whole: 1 + the exit code with which the process ends by itself, where the innermost record
-# begins, and the path of the run. Then the records, one after another.
+# Offsets in words of 8 bytes. Header: 1 + the exit code with which the process ends itself, the offset of the
+# innermost record, and the path of the run. Then the records, one after another.
 _CHOSEN_END, _INNERMOST, _RUN, _RECORDS = 0, 1, 2, 514
-# Of a record: see `Record`.
+# Offsets inside a record; see `Record`.
 _PROGRESS, _BUSY, _WIDTH, _FIRST, _APART, _SUBJECT, _WHEN, _EPISODES = 0, 4, 5, 6, 7, 8, 72, 136
 
 _memory: mmap.mmap | None = None
@@ -39,9 +38,9 @@ _open: list[Record] = []
 
 @dataclass(frozen=True)
 class Doing:
-    """What a process was doing when it ended: `what`, a sentence's beginning.
+    """What a process was doing when it ended; `what` is the beginning of a sentence.
 
-    `can_be_apart` is whether env processes would have done it instead.
+    `can_be_apart` is whether the code could run in env processes instead.
     """
 
     what: str
@@ -49,19 +48,19 @@ class Doing:
 
 
 class Record:
-    """Code of the user's while it is run: an environment, or the envs of one.
+    """A piece of user code while it is run: an environment, or several envs of it.
 
-    Whoever runs it writes `busy[0] = 1` before and 0 after each call, and in between, before each step,
+    The caller of that code writes `busy[0] = 1` before and 0 after each call, and before each step updates
 
-    - `progress` int64 [4]: the env, the episode if it begins one, steps of rows, and anything else that is done;
-    - `episodes` int64 [2, width]: the seed of each env's episode, and how many steps of rows there were when it
-      began (or MAKING, RESETTING, CLOSING): the difference is the step of the episode.
+    - `progress` int64 [4]: the env, its episode when one begins, the number of row steps, and a counter of other work;
+    - `episodes` int64 [2, width]: the seed of each env's episode, and the number of row steps at its begin (or MAKING,
+      RESETTING, CLOSING): the difference is the episode step.
 
     Args:
-        subject: what it is, as a sentence begins: "environment CartPole-v1".
-        when: what it is run for, as the sentence ends, or "".
-        width: how many envs.
-        first: the number in the run of the first of them; None if it is one that has none.
+        subject: the name of the code, as a sentence begins: "environment CartPole-v1".
+        when: the purpose of the calls, as the sentence ends, or "".
+        width: number of envs.
+        first: index in the run of the first env; None for an env without an index.
         can_be_apart: as in `Doing`.
     """
 
@@ -97,16 +96,16 @@ class Record:
             _write_word(_INNERMOST, self.begin)
 
     def resets(self, seed: int) -> None:
-        """Of one that is no row of envs: an episode with this seed begins."""
+        """For an env without rows: records that an episode with this seed begins."""
         self.progress[3] += 1
         self.episodes[0, 0], self.episodes[1, 0] = seed, RESETTING
 
     def steps(self, before: int = 0) -> None:
-        """Of the same: its steps begin; `before` is what `progress[2]`, which then grows after each, counts from."""
+        """For an env without rows: records that its steps begin; `progress[2]` counts from `before`."""
         self.episodes[1, 0], self.progress[2] = before - 1, before
 
     def close(self) -> None:
-        """Nothing of it is run any more."""
+        """Removes the record: its code is not run any more."""
         if self in _open:
             _open.remove(self)
             _write_word(_INNERMOST, _open[-1].begin if _open else 0)
@@ -114,7 +113,7 @@ class Record:
 
 @contextlib.contextmanager
 def running(subject: str, when: str = "", can_be_apart: bool = False) -> Iterator[Record]:
-    """The block runs code of the user's, and nothing else; see `Record`."""
+    """Records that the block runs user code, and nothing else; see `Record`."""
     record = Record(subject, when, can_be_apart=can_be_apart)
     record.busy[0] = 1
     try:
@@ -125,7 +124,7 @@ def running(subject: str, when: str = "", can_be_apart: bool = False) -> Iterato
 
 @contextlib.contextmanager
 def training_in(run: str) -> Iterator[None]:
-    """The block trains in this run's directory."""
+    """Records that the block trains in this run's directory."""
     if _memory is not None:
         _write_text(_RUN, run, _RECORDS - _RUN)
     try:
@@ -136,30 +135,30 @@ def training_in(run: str) -> Iterator[None]:
 
 
 def share(memory: mmap.mmap) -> None:
-    """From now on this process writes into `memory`, of `SIZE` bytes, which its parent reads."""
+    """Makes this process write its records into `memory`, of `SIZE` bytes, which its parent reads."""
     global _memory, _owner
     _memory, _owner = memory, os.getpid()
 
 
 def ends_itself(code: int) -> None:
-    """This process is about to end with the exit code `code`, and has said why."""
-    if _memory is not None and os.getpid() == _owner:  # and not something that the user's code has forked
+    """Records that this process is about to end with the exit code `code`, and has reported the reason."""
+    if _memory is not None and os.getpid() == _owner:  # not in a process that user code has forked
         _write_word(_CHOSEN_END, 1 + code)
 
 
 def chosen_end(memory: mmap.mmap) -> int | None:
-    """The exit code with which the process that wrote `memory` wanted to end, or None if it did not."""
+    """Returns the exit code that the process recorded by `ends_itself`, or None."""
     code = _words(memory)[_CHOSEN_END] - 1
     return code if code >= 0 else None
 
 
 def run_of(memory: mmap.mmap) -> str:
-    """The directory of the run that the process which wrote `memory` trained, or ""."""
+    """Returns the directory of the run that the process trained, or ""."""
     return _text(memory, _RUN)
 
 
 def last(memory: mmap.mmap) -> Doing | None:
-    """What of the user's code the process that wrote `memory` was running; None if it was running none."""
+    """Returns which user code the process was running at its end; None if it was running none."""
     begin = _words(memory)[_INNERMOST]
     words = _words(memory)[begin:]
     if not begin or not words[_BUSY]:
@@ -171,7 +170,7 @@ def last(memory: mmap.mmap) -> Doing | None:
     when = _text(memory, begin + _WHEN)
     where = _OUTSIDE_OF_STEPS.get(began, f"in step {steps - began - 1}")
     how = when if when and began == MAKING else f"{where} {when}".rstrip()
-    # As `envs.failures.named` says it.
+    # The same wording as in `envs.failures.named`.
     what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} took its process with it {how}"
     return Doing(what, bool(words[_APART]))
 
@@ -186,7 +185,7 @@ def _write_word(at: int, value: int) -> None:
 
 
 def _write_text(at: int, text: str, words: int) -> None:
-    """The text into so many words: its length in bytes, then the bytes, as many as there is room for."""
+    """Writes a text into `words` words: its length in bytes, then as many of its bytes as fit."""
     assert _memory is not None
     data = text.encode(errors="replace")[: 8 * (words - 1)]
     _write_word(at, len(data))

@@ -1,8 +1,8 @@
-"""Which cores this process may use, and who gets which.
+"""Which cores this process may use, and how they are assigned.
 
-Env processes are fixed to one core each (section 4.1 of Stooke & Abbeel): a process that stays put keeps its
-caches warm. Only the cores the operating system allows this process are ever handed out, so a run inside `taskset`, a
-container or a cluster job stays inside it.
+Each env process is pinned to one core (section 4.1 of Stooke & Abbeel), which keeps its caches warm. Only cores that
+the operating system allows this process are assigned, so that a run inside `taskset`, a container or a cluster job
+stays inside it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 
 def allowed_cores() -> list[int]:
-    """Indices of the cores this process may run on, in order."""
+    """Returns the sorted indices of the cores on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))  # macOS has no affinity to ask for
+    return list(range(os.cpu_count() or 1))  # macOS has no query for the affinity
 
 
 def worker_cores(processes: int, accelerators: int) -> list[int]:
-    """The core of each of `processes` env processes.
+    """Returns the core of each of `processes` env processes.
 
-    One core is kept for each accelerator (the process that feeds it must never wait for a core), unless that would
-    leave none. With more processes than cores, cores are shared in turn.
+    One core is reserved for each accelerator (the process that feeds it must never wait for a core), unless no core
+    would remain. With more processes than cores, cores are shared in turn.
     """
     cores = allowed_cores()
     usable = cores[accelerators:] or cores
@@ -32,7 +32,7 @@ def worker_cores(processes: int, accelerators: int) -> list[int]:
 
 
 def take_share_of_cores(number: int, processes: int) -> None:
-    """Keeps the calling process, one of several alike on this machine, to its part of the cores, if all get one."""
+    """Restricts this process, one of several equal ones, to its share of the cores, if there is a core for each."""
     cores = allowed_cores()
     share = len(cores) // processes
     if share and hasattr(os, "sched_setaffinity"):
@@ -40,16 +40,16 @@ def take_share_of_cores(number: int, processes: int) -> None:
 
 
 def pin(core: int) -> None:
-    """Fixes the calling process to `core`, where the platform can."""
+    """Pins the calling process to `core`, if the platform supports it."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
 
 
 @contextlib.contextmanager
 def rotating_cores(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
-    """Yields what moves the calling thread to the next of `cores`; afterwards it may run where it could before.
+    """Yields a function that moves the calling thread to the next of `cores`; restores the affinity afterwards.
 
-    Threads that are started meanwhile would be fixed to one core, too: nothing inside should start any.
+    Threads that are started meanwhile would also be pinned to one core: the block should start none.
     """
     if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
         yield lambda: None
@@ -62,14 +62,14 @@ def rotating_cores(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
 
 
 def use_batch_scheduler() -> None:
-    """From now on this thread, when there is work for it, lets whoever has the core go on for their turn.
+    """Sets the batch scheduling policy for this thread: when it gets work, it does not interrupt a running thread.
 
-    For work that is done ahead of need in small pieces: each would cost the other a change of the core's hands.
+    For work that is done in advance in small pieces: each interruption would cost the other thread a context switch.
     """
     if hasattr(os, "sched_setscheduler"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def yield_core() -> None:
-    """Lets another process run on this core first, if one is waiting for it."""
+    """Lets a process that waits for this core run first."""
     os.sched_yield()

@@ -1,4 +1,4 @@
-"""Which device computes, and with how many threads."""
+"""Chooses the device for computation, and the number of threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from veldt.runtime.cores import allowed_cores
 
 
 def choose_device(name: str) -> torch.device:
-    """The device that `auto`, `cpu`, `cuda` or `cuda:N` means here. UsageError where it does not exist."""
+    """Returns the device for `auto`, `cpu`, `cuda` or `cuda:N`. UsageError if it does not exist."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -29,7 +29,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def nth_device(name: str, number: int) -> torch.device:
-    """The device of the process of this number among several alike: accelerators are taken in turn."""
+    """Returns the device of the process `number` among several equal ones: accelerators are assigned in turn."""
     device = torch.device(name)
     if device.type != "cuda" or number == 0:
         return device
@@ -37,27 +37,27 @@ def nth_device(name: str, number: int) -> torch.device:
 
 
 def training_threads(asked: int) -> int:
-    """Threads for training on the CPU: as asked, or one for each core that may be used."""
+    """Returns the threads for training on the CPU: `asked`, or one per usable core."""
     return asked or len(allowed_cores())
 
 
 def inference_threads(training: int, groups: int, workers: bool) -> int:
-    """Threads for inference on the CPU.
+    """Returns the threads for inference on the CPU.
 
-    Envs in processes step one group while another awaits its actions. Inference that took all cores would hold up
-    all of them, for the few rows of one group.
+    Env processes step one group while the other waits for its actions. Inference on all cores would delay all of them,
+    for the few rows of one group.
     """
     return max(1, training // groups) if workers and groups > 1 else training
 
 
 @contextlib.contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Makes this thread, and those it starts, take numbers too small for a full mantissa for 0.
+    """Makes this thread, and threads that it starts, treat denormal numbers as 0.
 
-    Torch's own threads are started by the first work that it shares out, so this must be entered before.
+    Torch starts its own threads with its first parallel work, so this must be entered before.
 
-    The means that an update rule keeps of gradients that have become 0 (of units that are never active, say) decay
-    until they are such numbers, with which a processor computes a hundred times as slowly.
+    An optimiser's running averages of gradients that have become 0 (of inactive network units, for example) decay to
+    denormal numbers, with which a processor computes a hundred times as slowly.
     """
     flushed = float(torch.tensor(1e-310, dtype=torch.float64) * 0.5) == 0.0
     torch.set_flush_denormal(True)

@@ -1,4 +1,4 @@
-"""How a process ended, in words; and how one ends with another. Imports next to nothing."""
+"""Describes how a process ended, and makes a process end with its parent. Imports almost nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 
 
 def how_it_ended(code: int) -> str:
-    """What the exit code of a process says, as the end of a sentence; -N stands for the signal N."""
+    """Describes the exit code of a process, as the end of a sentence; -N stands for the signal N."""
     try:
         name = signal.Signals(-code).name
     except ValueError:
@@ -20,10 +20,10 @@ def how_it_ended(code: int) -> str:
 
 
 def end_with(life: int) -> None:
-    """From now on this process is killed when the other end of the pipe `life` closes; nothing is ever sent on it.
+    """Makes this process die when the other end of the pipe `life` closes; nothing is ever sent on the pipe.
 
-    On Linux the kernel does that (it signals whatever happens on the pipe), so that an environment stuck in native code
-    holding the interpreter lock dies too.
+    On Linux the kernel sends the signal (for any event on the pipe), so that an environment stuck in native code that
+    holds the interpreter lock dies too.
     """
     closes = select.poll()
     closes.register(life, select.POLLIN)
@@ -31,7 +31,7 @@ def end_with(life: int) -> None:
         fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-        if closes.poll(0):  # it closed before the kernel knew whom to tell
+        if closes.poll(0):  # it closed before the kernel was asked to signal
             os._exit(1)
     else:
 

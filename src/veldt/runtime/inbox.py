@@ -1,6 +1,6 @@
-"""Messages from a process that may be killed or stopped in the middle of one: whoever reads them is never held up.
+"""Messages from a process that may be killed or stopped in the middle of one; the reader never blocks.
 
-Each is its length, 8 bytes, and its content.
+A message is its length, 8 bytes, and its content.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _AT_ONCE = 1 << 20
 
 
 def write_message(descriptor: int, message: bytes) -> None:
-    """Writes a message, and waits while the reader is behind. OSError where it is gone."""
+    """Writes a message; blocks while the reader is behind. OSError if the reader is gone."""
     for part in (len(message).to_bytes(_LENGTH, "little"), message):
         rest = memoryview(part)
         while rest:
@@ -20,14 +20,14 @@ def write_message(descriptor: int, message: bytes) -> None:
 
 
 class Inbox:
-    """The reader's end, of a descriptor that it makes non-blocking."""
+    """The reader's end of a descriptor, which it makes non-blocking."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor, self._buffer = descriptor, bytearray()
 
     def messages(self) -> list[bytes]:
-        """Those that have come as a whole since the last call."""
+        """Returns the messages that were completed since the last call."""
         while self._read():
             pass
         whole = []
@@ -37,16 +37,16 @@ class Inbox:
         return whole
 
     def _read(self) -> bool:
-        """Takes what is there; False when that is nothing."""
+        """Reads the available data; returns False if there is none."""
         try:
             data = os.read(self._descriptor, _AT_ONCE)
-        except OSError:  # nothing now, or nothing any more
+        except OSError:  # no data now, or the pipe has failed
             return False
         self._buffer += data
         return bool(data)
 
     def _end_of_first(self) -> int | None:
-        """Where the first message ends, if it is there as a whole."""
+        """Returns the end of the first message in the buffer, if the message is complete."""
         if len(self._buffer) < _LENGTH:
             return None
         end = _LENGTH + int.from_bytes(self._buffer[:_LENGTH], "little")

@@ -1,4 +1,4 @@
-"""Locks between processes that the kernel takes back from whoever dies."""
+"""Locks between processes that the kernel releases when their holder dies."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 
 class RecordLocks:
-    """`count` locks, of which a process holds each once, whatever its threads; never waited for.
+    """`count` locks; a process (with all its threads) holds each at most once, and taking one never blocks.
 
-    They are POSIX record locks on a file without a name: a process that is killed in the midst of its work leaves none
-    behind. Picklable only while a process is being started.
+    They are POSIX record locks on an unnamed file: a process that is killed leaves no lock behind. Picklable only while
+    a process is being started.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
-        # Open for as long as this object: closing one descriptor of the file would give all its locks back.
+        # Stays open as long as this object: closing one descriptor of the file would release all its locks.
         self._file: Any = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
 
     def take(self, number: int) -> bool:
-        """Whether this process has it now."""
+        """Tries to take a lock; returns whether this process holds it now."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
         except (BlockingIOError, PermissionError):

@@ -1,4 +1,4 @@
-"""Rare messages between processes: a JSON header and raw arrays, no pickle."""
+"""Serialises rare messages between processes: a JSON header and raw arrays, no pickle."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 
 def pack(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> bytes:
-    """One message of `header` (JSON) and named arrays of plain dtypes."""
-    # (`ascontiguousarray` would make a vector of a single number.)
+    """Packs `header` (JSON) and named arrays of plain dtypes into one message."""
+    # (`ascontiguousarray` would turn a scalar into a vector.)
     arrays = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
     schema = {name: (str(array.dtype), array.shape) for name, array in arrays.items()}
     head = json.dumps({"header": header, "arrays": schema}).encode()
@@ -19,7 +19,7 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = No
 
 
 def unpack(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a message."""
+    """Returns the header and the arrays of a message."""
     end = 8 + int.from_bytes(message[:8], "little")
     head = json.loads(message[8:end])
     arrays = {}

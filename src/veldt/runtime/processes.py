@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, answer within a deadline, and say what killed them."""
+"""Child processes that never outlive their parent, answer within a deadline, and report what killed them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from veldt.runtime.endings import end_with, how_it_ended
 from veldt.runtime.safe_path import safe_path
 from veldt.runtime.stack_dump import stack_of
 
-# Of servers whose processes are roles. (A name: this room knows nothing of those above it.)
+# Preloaded by servers that start roles. (A string, because this package must not import the packages above it.)
 PRELOAD_ROLES = ["veldt.systems.driver.preload"]
-# Environment of learners that meet by Gloo: they listen here only, nobody else has business with them.
+# Environment variable for learners that connect by Gloo on this machine: they listen on the loopback device only.
 GLOO_ON_LOOPBACK = ("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
 _PR_SET_NAME = 15
-_LIVENESS_INTERVAL = 0.25  # seconds between looks at whether the peer is still alive, while waiting for it
-_EXIT_S = 5.0  # from the closing of a child's pipe to the news that it has ended
+_LIVENESS_INTERVAL = 0.25  # seconds between checks that the awaited peer is alive
+_EXIT_S = 5.0  # seconds from the closing of a child's pipe until its end must be known
 
-# What a terminal that closes, `timeout` or a job scheduler sends to every process of a run at once.
+# Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def forkserver(preload: list[str]) -> ForkServerContext:
-    """The context that starts processes from a small server with `preload` already imported (about 10 ms each)."""
+    """Returns the context whose fork server has imported `preload` (starts a process in about 10 ms)."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*preload, "veldt.runtime.server_exit"])
     for start in (resource_tracker.ensure_running, forkserver_module.ensure_running):
-        # They inherit the mask: a request to end is for this process, which needs them for its last checkpoint.
+        # The servers inherit the mask: signals to end are for this process, which needs the servers for its last
+        # checkpoint.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         try:
             with safe_path():
@@ -50,10 +51,10 @@ def forkserver(preload: list[str]) -> ForkServerContext:
 
 
 def leave_signals_to_parent() -> None:
-    """Called in a child: requests to end do nothing here, and what they are to an environment's own programs there."""
+    """Called in a child: signals to end have no effect here; programs that an environment starts get the defaults."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in _ENDINGS[1:]:
-        signal.signal(number, lambda *_: None)  # an ignored signal would stay ignored in those programs
+        signal.signal(number, lambda *_: None)  # an ignored signal would be inherited by those programs
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
 
 
@@ -62,8 +63,8 @@ def main_module_hidden() -> Iterator[None]:
     """Starts children without running the user's script again in each of them.
 
     `multiprocessing` imports the parent's main module into every child, so that a script without an
-    `if __name__ == "__main__"` guard starts itself for ever. What veldt's children need from the user's script travels
-    by cloudpickle instead.
+    `if __name__ == "__main__"` guard would start itself endlessly. Instead, veldt's children receive what they need
+    from the user's script by cloudpickle.
     """
     main = sys.modules["__main__"]
     saved: dict[str, Any] = {}
@@ -79,33 +80,33 @@ def main_module_hidden() -> Iterator[None]:
 
 
 def _run_until_parent_ends(life: Connection, target: Callable[..., None], *args: Any) -> None:
-    """What a child runs: whatever happens to the parent, this process ends with it.
+    """Runs `target` in a child that ends with its parent.
 
     The other end of `life` closes when the parent dies, even by SIGKILL (see `end_with`). `multiprocessing`'s own pipe
-    to its children does not serve: a parent that loses its core while it writes the last of the child's arguments
-    would kill the child by doing so.
+    to its children cannot be used: a parent that loses its core while it writes the last of the child's arguments would
+    kill the child.
     """
     end_with(life.fileno())
     target(*args)
 
 
 def may_have_children() -> None:
-    """Called in a child that is to start processes of its own; they end with it, however it ends."""
-    # `multiprocessing` forbids it to processes that it ends by itself, for theirs would be left behind.
+    """Called in a child that starts processes of its own; they end with it, however it ends."""
+    # `multiprocessing` forbids this to daemon processes, because their children would be left behind.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
 
 def name_process(name: str) -> None:
-    """What `top` and `ps` call this process, where the system knows such names: the first 15 letters."""
+    """Sets the name of this process in `top` and `ps`, if the system supports it: the first 15 letters."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_NAME, name.encode())
 
 
 def unlink_names(semaphores: Iterable[Semaphore]) -> None:
-    """Removes the names of semaphores that every process has opened by now.
+    """Removes the names of semaphores that every process has opened.
 
-    `multiprocessing` removes them when this process ends, or a process of its own does when this one is killed; without
+    `multiprocessing` removes them when this process ends, or its resource tracker does when this one is killed. Without
     names there is nothing to remove, whatever is killed.
     """
     names = {semaphore._semlock.name for semaphore in semaphores}  # type: ignore[attr-defined]
@@ -117,10 +118,11 @@ def unlink_names(semaphores: Iterable[Semaphore]) -> None:
 def acquire(
     semaphore: Semaphore, deadline_s: float, spin_s: float = 0.0, alive: Callable[[], bool] = lambda: True
 ) -> bool:
-    """Waits for `semaphore`: spins for `spin_s` seconds, then sleeps. False if the deadline passed or `alive` ended.
+    """Waits for `semaphore`: spins for `spin_s` seconds, then sleeps. False after the deadline or if `alive()` is
+    false.
 
-    The spin gives the core away at every turn, so that on a full machine it costs the worker nothing; it saves the
-    sleep and wake-up (20 to 60 µs) when the answer is only microseconds away.
+    The spin yields the core at every turn, so that on a full machine it does not delay the worker; it saves the sleep
+    and wake-up (20 to 60 µs) when the answer is only microseconds away.
     """
     if semaphore.acquire(False):
         return True
@@ -130,8 +132,8 @@ def acquire(
             if semaphore.acquire(False):
                 return True
             os.sched_yield()
-    # Counted in turns and not by the clock: a process that was stopped for an hour (SIGSTOP, a suspended laptop) must
-    # not find its peers, stopped as well, overdue.
+    # Counts turns instead of time: a process that was stopped for an hour (SIGSTOP, a suspended laptop) must not find
+    # its peers, which were stopped as well, overdue.
     for _ in range(max(1, math.ceil(deadline_s / _LIVENESS_INTERVAL))):
         if semaphore.acquire(True, _LIVENESS_INTERVAL):
             return True
@@ -143,7 +145,7 @@ def acquire(
 class Child:
     """One child process with a duplex pipe for rare messages (bytes only).
 
-    It does not outlive this one, nor this object.
+    It does not outlive the parent process, nor this object.
     """
 
     def __init__(
@@ -161,14 +163,14 @@ class Child:
         life.close()
 
     def stack(self, memory: int) -> str:
-        """Where the process is; see `stack_of`."""
+        """Returns the process's Python stack; see `stack_of`."""
         return stack_of(self._process.pid, memory) if self._process.pid else ""
 
     def alive(self) -> bool:
         return self._process.is_alive()
 
     def cause_of_death(self) -> str:
-        """What is known of how the process ended, as the end of a sentence."""
+        """Describes how the process ended, as the end of a sentence."""
         self._process.join(1.0)
         code = self._process.exitcode
         if code is None:
@@ -176,7 +178,7 @@ class Child:
         return how_it_ended(code)
 
     def receive(self, deadline_s: float) -> bytes | None:
-        """The next message, or None if none came in time or the child is gone (or has closed its pipe, 5 s later)."""
+        """Returns the next message; None after the deadline or if the child is gone (or closed its pipe 5 s ago)."""
         end = time.monotonic() + deadline_s
         try:
             while (remaining := end - time.monotonic()) > 0:
@@ -185,18 +187,18 @@ class Child:
                 if not self.alive() and not self.pipe.poll(0):
                     return None
         except (EOFError, OSError):
-            # Its pipe is closed before it counts as gone: it would seem alive, and silent.
+            # The pipe closes before the process is gone: without the wait, the child would seem alive and silent.
             self._process.join(_EXIT_S)
         return None
 
     def end(self, deadline_s: float) -> None:
-        """Waits for the process to end by itself, and ends it if it does not in time."""
+        """Waits for the process to end by itself, and kills it after the deadline."""
         self._process.join(deadline_s)
         self.kill()
 
     def kill(self) -> None:
-        """Ends the process at once and waits until it is gone."""
-        if self.alive():  # else its number may be another's by now
+        """Kills the process and waits until it is gone."""
+        if self.alive():  # else its process id may belong to another process
             self._process.kill()
         self._process.join(5.0)
         self.pipe.close()

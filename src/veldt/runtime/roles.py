@@ -1,4 +1,4 @@
-"""A role's own side: it beats while it works, says what happened, and looks whether it is to stop."""
+"""The role's side of supervision: sends heartbeats and messages, and checks whether it must stop."""
 
 from __future__ import annotations
 
@@ -21,64 +21,64 @@ from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.stack_dump import enable_stack_dump
 from veldt.runtime.watchdog import last_words_to
 
-# What veldt explains itself, and what does not fit into memory, would be so again; anything else may be an accident.
+# Errors that would occur again: those that veldt explains itself, and a lack of memory. Others may be accidents.
 _FINAL = (VeldtError, MemoryError)
 
 
 def failure_values(error: BaseException) -> dict[str, Any]:
-    """What a role says of the error that ends it, while that is handled."""
+    """Returns the content of a role's failure message; must be called while the error is handled."""
     details = getattr(error, "details", "") or traceback.format_exc()
     name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
     return {
         "error": f"{name}{error}",
         "details": details,
         "is_final": isinstance(error, _FINAL),
-        "is_echo": isinstance(error, PeerLostError),  # of another's failure
+        "is_echo": isinstance(error, PeerLostError),  # a consequence of another role's failure
     }
 
 
 @dataclass(frozen=True)
 class Peers:
-    """A role is number `index` of the `count` on its machine that are like it, itself among them."""
+    """The role's index among the `count` roles of the same kind on its machine."""
 
     index: int
     count: int
 
     @classmethod
     def among(cls, number: int, numbers: Sequence[int]) -> Peers:
-        """Of the role of this number among those of `numbers`."""
+        """Returns the position of role `number` among the roles `numbers`."""
         return cls(numbers.index(number), len(numbers))
 
 
 class Control(Protocol):
-    """What connects a role to its supervisor, wherever it runs."""
+    """Connects a role to its supervisor, on any machine."""
 
-    restart_count: int  # how often the role was started before
+    restart_count: int  # number of earlier starts of the role
     peers: Peers
 
     @property
     def stopping(self) -> bool:
-        """Whether the role is to end; to be looked at wherever it may wait."""
+        """Whether the role must end; to be checked wherever it may wait."""
 
     @property
     def requested_snapshot(self) -> int:
-        """Number of the snapshot that is wanted, of which each role with state is to say its part once; 0 for none."""
+        """Number of the requested snapshot, to which each role with state contributes once; 0 for none."""
 
     def heartbeat(self) -> None:
-        """Says that it is alive. A role that has not beaten within its deadline counts as hung."""
+        """Sends a heartbeat. A role without a heartbeat within its deadline counts as hung."""
 
     def sleep(self, seconds: float) -> None:
-        """Waits, for want of work."""
+        """Sleeps while the role has no work."""
 
     def send(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
-        """Sends a message (JSON values, and arrays) to the supervisor; rarely, and small."""
+        """Sends a message (JSON values, and arrays) to the supervisor; for rare and small messages."""
 
 
 class ControlBlock:
-    """What roles and their supervisor share: beats int64 [R], whether to stop, and which snapshot is wanted."""
+    """Shared memory of roles and supervisor: heartbeats int64 [R], the stop flag, and the requested snapshot."""
 
     def __init__(self, roles: int, context: Any) -> None:
-        # A line of the cache for each role.
+        # One cache line per role.
         layouts = {"beats": Layout((roles, 8), "int64"), "stopping": Layout((1,), "bool")}
         layouts["snapshot"] = Layout((1,), "int64")
         self._arrays = SharedArrays(layouts, context)
@@ -98,7 +98,7 @@ class ControlBlock:
 
 @dataclass(frozen=True)
 class RoleIdentity:
-    """Which role a process is, and how often it was started before; see `supervisor.RolePlan`."""
+    """The role of a process, and its number of earlier starts; see `supervisor.RolePlan`."""
 
     name: str
     number: int
@@ -108,7 +108,7 @@ class RoleIdentity:
 
 
 class LocalControl:
-    """See `Control`: of a process on this machine."""
+    """See `Control`: for a process on this machine."""
 
     def __init__(self, pipe: Connection, board: ControlBlock, who: RoleIdentity) -> None:
         self._pipe, self._beats, self._stopping, self._snapshot = (
@@ -140,7 +140,7 @@ class LocalControl:
             write_message(self._pipe.fileno(), message)
 
     def send_failure(self, sentence: str, where: str, is_final: bool) -> None:
-        """Says it as the role's failure."""
+        """Sends the role's failure."""
         self.send("failed", error=sentence, details=where, is_final=is_final)
 
 
@@ -151,7 +151,7 @@ def run_role(
     role: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:
-    """Entry point of a role's process: `role(control, *arguments)` until it returns."""
+    """Entry point of a role's process: calls `role(control, *arguments)` until it returns."""
     leave_signals_to_parent()
     name_process(who.name)
     os.environ.setdefault(*GLOO_ON_LOOPBACK)

@@ -1,7 +1,7 @@
-"""Servers that processes are forked from do not import from the working directory, which may be somebody else's run.
+"""Keeps the working directory, possibly another person's run, out of the import path of fork servers.
 
-`multiprocessing` starts them as `python -c`, which looks for every module in the working directory first, those of
-`multiprocessing` itself included. What processes forked from them import by is the `sys.path` of whoever asks for them.
+`multiprocessing` starts them as `python -c`, which looks for every module in the working directory first, even for the
+modules of `multiprocessing`. Processes forked from a server use the `sys.path` of the process that starts them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _VARIABLE, _OURS = "PYTHONSAFEPATH", "veldt"
 
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
-    """Python that is started meanwhile leaves the working directory out of its `sys.path`."""
+    """Makes Python processes that are started meanwhile leave the working directory out of `sys.path`."""
     if os.environ.get(_VARIABLE):
         yield
         return
@@ -27,6 +27,6 @@ def safe_path() -> Iterator[None]:
 
 
 def forget_safe_path() -> None:
-    """Called in a server: programs that an environment starts find their modules as ever."""
+    """Called in a server: restores the usual module search for programs that an environment starts."""
     if os.environ.get(_VARIABLE) == _OURS:
         del os.environ[_VARIABLE]

@@ -1,6 +1,6 @@
-"""Imported by the server that processes are forked from: it leaves at once when nobody needs it any more.
+"""Imported by the fork server: makes it exit at once when it is no longer needed.
 
-It has nothing to clean up, and what it has loaded would take a second of the processor to unload, after the run.
+It has nothing to clean up, and unloading its modules would take a second of CPU time after the run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from veldt.runtime.safe_path import forget_safe_path
 
 
 def _leave(server: int) -> None:
-    if os.getpid() == server:  # and nothing that was forked from it
+    if os.getpid() == server:  # not in a process forked from it
         os._exit(0)
 
 

@@ -1,8 +1,8 @@
 """Named numpy arrays in one block of memory that processes can share.
 
-The block is a file in /dev/shm whose name is removed before anything is written to it (that is what
-`multiprocessing`'s own arena does) and whose descriptor travels to the workers. So there is never a name to clean up:
-when the last process is gone, however it went, the kernel frees the memory.
+The block is a file in /dev/shm whose name is removed before anything is written to it (as `multiprocessing`'s own
+arena does) and whose descriptor is passed to the workers. So there is never a name to clean up: when the last process
+is gone, for whatever reason, the kernel frees the memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from veldt.errors import UsageError
 
-ALIGNMENT = 64  # one cache line, so that two writers never share one at an array's edge
+ALIGNMENT = 64  # one cache line, so that two arrays never share one
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Layout:
 class SharedArrays:
     """A mapping from name to array, backed by one block.
 
-    Picklable only while a process is being started (as everything of `multiprocessing` is); the arrays in the child
-    are the same memory. With `context=None` the block is ordinary private memory.
+    Picklable only while a process is being started (as everything of `multiprocessing`); the child's arrays are the
+    same memory. With `context=None` the block is ordinary private memory.
     """
 
     def __init__(self, layouts: Mapping[str, Layout], context: BaseContext | None) -> None:
@@ -62,7 +62,7 @@ class SharedArrays:
 
     @property
     def block(self) -> np.ndarray:
-        """All of them as they lie there, uint8."""
+        """The whole block with all arrays, uint8."""
         return np.frombuffer(self._block, np.uint8)
 
     def _views(self) -> dict[str, np.ndarray]:
@@ -70,7 +70,7 @@ class SharedArrays:
 
 
 def arrays_in(block: Any, layouts: Mapping[str, Layout]) -> dict[str, np.ndarray]:
-    """The arrays of a block, or of a copy of its bytes."""
+    """Returns the arrays of a block, or of a copy of its bytes."""
     views, offset = {}, 0
     for name, layout in layouts.items():
         count = int(np.prod(layout.shape, dtype=np.int64))
@@ -81,7 +81,7 @@ def arrays_in(block: Any, layouts: Mapping[str, Layout]) -> dict[str, np.ndarray
 
 
 def rows_of(layouts: Mapping[str, Layout], rows: int) -> dict[str, Layout]:
-    """The same arrays with so many rows."""
+    """Returns the layouts of the same arrays with `rows` rows."""
     return {name: Layout((rows, *layout.shape[1:]), layout.dtype) for name, layout in layouts.items()}
 
 
@@ -90,7 +90,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def _check_fits(nbytes: int) -> None:
-    # Without this check a block that is too large is a SIGBUS at some later write, with no message at all.
+    # Without this check a block that is too large causes a SIGBUS at a later write, without any message.
     try:
         free = shutil.disk_usage("/dev/shm").free
     except OSError:

@@ -1,4 +1,4 @@
-"""Where a child process is stuck: its Python stack, asked for from outside, even while it is in native code."""
+"""Dumps a child process's Python stack on request, even while the child is in native code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEADLINE = 1.0  # seconds
 
 
 def enable_stack_dump() -> int:
-    """Called in a child: from now on a signal makes it write its stack. Returns what `stack_of` wants to know."""
+    """Called in a child: makes a signal write the child's stack. Returns the descriptor that `stack_of` needs."""
     if not hasattr(os, "memfd_create"):
         return -1
     memory = os.memfd_create("stack")
@@ -22,7 +22,7 @@ def enable_stack_dump() -> int:
 
 
 def stack_of(pid: int, memory: int) -> str:
-    """The stack of a child, the innermost call first; empty where it cannot be had."""
+    """Returns the stack of a child, the innermost call first; "" if it is not available."""
     if memory < 0:
         return ""
     with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""What a supervisor decides, wherever roles run: which are heard, which are started again, and when a run must end.
+"""The decisions of a supervisor, wherever roles run: which roles are restarted, and when a run must end.
 
-A role that dies, or has not beaten within its deadline (then it is killed), is started again with the same number and
-arguments after a pause that doubles each time, as often as its budget allows. A role that has none, or has used it up,
-ends the run with its traceback; so does one whose error veldt itself explains, since the same would happen again.
+A role that dies, or sends no heartbeat within its deadline (then it is killed), is restarted with the same number and
+arguments after a pause that doubles each time, up to `max_restarts` times. After that the run ends with the role's
+traceback. It also ends if veldt itself explains the error, since the same error would occur again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import numpy as np
 from veldt.errors import RoleError
 from veldt.runtime.messages import unpack
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is started again
-_MAX_STARTUP_FAILURES = 3  # lives in a row that ended before they began: the next would, too
-_STALLED = 1.0  # seconds between two looks: for what is beyond, everybody may have been stopped
-_ECHO_S = 2.0  # within which the one shows whose failure another's was
-_CALM = 30.0  # seconds of life after which a role's pauses begin anew
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is restarted
+_MAX_STARTUP_FAILURES = 3  # consecutive start-up failures after which a role is not restarted
+_STALLED = 1.0  # seconds between two polls; for longer gaps, all processes may have been stopped
+_ECHO_S = 2.0  # seconds to find the role whose failure caused another's
+_CALM = 30.0  # seconds of running after which a role's restart pause is reset
 
 
 @dataclass(frozen=True)
 class RolePlan:
-    """One process of the graph.
+    """The plan of one role process.
 
     Args:
-        name: what it is called in messages: "actor 3".
+        name: the role's name in messages: "actor 3".
         role: a function of a module, called with a `Control` and `arguments` (edges, settings) in the process.
-        restarts: how often it may be started again.
-        deadline_s: seconds between beats.
-        begin_s: seconds until the first, where that takes longer.
-        niceness: how far it stands back, where there are fewer cores than processes that could work.
-        group: roles of the same group (not "") are started again together, whichever of them was lost.
+        max_restarts: maximum number of restarts.
+        deadline_s: maximum seconds between heartbeats.
+        startup_timeout_s: maximum seconds until the first heartbeat, if longer.
+        niceness: the process's niceness, where there are fewer cores than processes with work.
+        group: roles of the same group (not "") are restarted together, whichever of them failed.
     """
 
     name: str
@@ -50,13 +50,13 @@ class RolePlan:
     startup_timeout_s: float = 0.0
 
     def patience_s(self, has_beaten: bool) -> float:
-        """Seconds without a beat after which it counts as hung."""
+        """Returns the seconds without a heartbeat after which the role counts as hung."""
         return self.deadline_s if has_beaten else max(self.deadline_s, self.startup_timeout_s)
 
 
 @dataclass(frozen=True)
 class RoleMessage:
-    """What a role said, or (kind "restarted") what became of it."""
+    """A message from a role, or (kind "restarted") about its restart."""
 
     role: int
     kind: str
@@ -65,33 +65,33 @@ class RoleMessage:
 
 
 class ProcessHandle(Protocol):
-    """A role's process, from one start to its end."""
+    """One incarnation of a role: its process, from one start to its end."""
 
     @property
     def waits(self) -> bool:
-        """Whether it is still to be given a place to work at: then it cannot be hung."""
+        """Whether it still waits for a place to run: then it cannot be hung."""
 
     @property
     def heartbeats(self) -> int:
-        """How often the role has beaten, in whichever life."""
+        """Number of heartbeats of the role, over all incarnations."""
 
     def heard(self) -> list[bytes]:
-        """Packed messages that have come since the last call."""
+        """Returns the packed messages received since the last call."""
 
     def alive(self) -> bool: ...
 
     def cause_of_death(self) -> str:
-        """What is known of it, as the end of a sentence."""
+        """Describes the cause, as the end of a sentence."""
 
     def stack(self, trace: int) -> str:
-        """Where the role is, asked within a second or so; `trace` is what it said when it started. "" if unknown."""
+        """Returns the role's stack within about a second, "" if unknown; `trace` is from its "started" message."""
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills it at once."""
 
 
 class SupervisedRole:
-    """One role, through all its lives."""
+    """One role, over all its incarnations."""
 
     def __init__(self, plan: RolePlan, number: int) -> None:
         self.plan, self.number = plan, number
@@ -103,42 +103,42 @@ class SupervisedRole:
         self.startup_failures = 0
         self.has_ended = False
         self.died_at = math.inf
-        self.failure: dict[str, Any] | None = None  # the error that it reported itself
+        self.failure: dict[str, Any] | None = None  # the error that the role reported
 
 
 class Supervision(ABC):
-    """Everything happens in `poll`, which the owner calls often."""
+    """Supervises roles in `poll`, which the owner calls often."""
 
     def __init__(self, plans: Sequence[RolePlan]) -> None:
         self.places = [SupervisedRole(plan, number) for number, plan in enumerate(plans)]
         self.stopping, self._snapshots = False, 0
         self._looked_at = time.monotonic()
-        self._unsaid: list[RoleMessage] = []  # what was heard in a look that failed
+        self._undelivered: list[RoleMessage] = []  # messages received in a poll that raised
 
     @abstractmethod
     def begun(self, place: SupervisedRole) -> ProcessHandle:
-        """Starts the place's next life."""
+        """Starts the role's next incarnation."""
 
     def can_begin(self, place: SupervisedRole) -> bool:
-        """Whether there is room for its next life."""
+        """Whether there is room for its next incarnation."""
         return True
 
     @abstractmethod
     def wait(self, patience_s: float) -> None:
-        """Sleeps until a role may have said something, or for so long."""
+        """Sleeps until a role may have sent a message, or for `patience_s` seconds."""
 
     @abstractmethod
     def tell(self, *, stopping: bool, snapshot: int) -> None:
-        """What all roles are to know, those that are still to start too."""
+        """Sets the state that all roles see, including roles that start later."""
 
     def start(self) -> None:
         for place in self.places:
             self._begin(place)
 
     def poll(self, patience_s: float) -> list[RoleMessage]:
-        """Waits up to `patience_s` for messages, and sees to the dead and the hung. RoleError where a run must end."""
+        """Waits up to `patience_s` for messages; handles dead and hung roles. RoleError if the run must end."""
         self.wait(patience_s)
-        messages, self._unsaid = self._unsaid, []
+        messages, self._undelivered = self._undelivered, []
         now = time.monotonic()
         stalled = max(0.0, now - self._looked_at - patience_s - _STALLED)
         self._looked_at = now
@@ -149,26 +149,26 @@ class Supervision(ABC):
             for place in self.places:
                 messages += self._see_to(place, now)
         except BaseException:
-            self._unsaid = messages + self._unsaid
+            self._undelivered = messages + self._undelivered
             raise
         return messages
 
     def request_snapshot(self) -> int:
-        """Asks roles, those that are still to start too, for their state; returns the number of that snapshot."""
+        """Requests the state of all roles, including roles that start later; returns the snapshot's number."""
         self._snapshots += 1
         self.tell(stopping=self.stopping, snapshot=self._snapshots)
         return self._snapshots
 
     def snapshot_done(self) -> None:
-        """No snapshot is wanted any more."""
+        """Withdraws the request for a snapshot."""
         self.tell(stopping=self.stopping, snapshot=0)
 
     def has_ended(self, role: int) -> bool:
-        """Whether the role of this number has ended, and will not be started again."""
+        """Whether this role has ended and will not be restarted."""
         return self.places[role].has_ended
 
     def alike(self, number: int) -> list[int]:
-        """Numbers of the roles that are what the one of this number is, itself among them."""
+        """Returns the numbers of the roles of the same kind as this one, itself included."""
         role = self.places[number].plan.role
         return [place.number for place in self.places if place.plan.role is role]
 
@@ -177,7 +177,7 @@ class Supervision(ABC):
         return all(place.has_ended for place in self.places)
 
     def stop(self, patience_s: float) -> list[RoleMessage]:
-        """Asks all roles to end, hears what they still say, and kills those that have not ended in time."""
+        """Asks all roles to end, returns their last messages, and kills roles that do not end in time."""
         self.stopping = True
         self.tell(stopping=True, snapshot=0)
         end, messages = time.monotonic() + patience_s, []
@@ -187,7 +187,7 @@ class Supervision(ABC):
         return messages
 
     def kill(self) -> None:
-        """Ends all roles at once."""
+        """Kills all roles at once."""
         for place in self.places:
             if place.process is not None:
                 place.process.kill()
@@ -216,69 +216,71 @@ class Supervision(ABC):
     def _see_to(self, place: SupervisedRole, now: float) -> list[RoleMessage]:
         if place.has_ended:
             return []
-        life = place.process
-        if life is None:
+        process = place.process
+        if process is None:
             if now >= place.due and not self.stopping and self.can_begin(place):
                 place.restart_count += 1
                 self._begin(place)
             elif self.stopping:
                 place.has_ended = True
             return []
-        if not life.alive():
+        if not process.alive():
             heard = self._hear(place)
             place.died_at = min(place.died_at, now)
             if place.has_ended or (self._only_misses_another(place) and now - place.died_at < _ECHO_S):
                 return heard
-            return heard + self._lost(place, now, life.cause_of_death())
-        beats, patience_s = life.heartbeats, place.plan.patience_s(place.has_sent_heartbeat)
-        if beats != place.heartbeats or life.waits:
+            return heard + self._lost(place, now, process.cause_of_death())
+        beats, patience_s = process.heartbeats, place.plan.patience_s(place.has_sent_heartbeat)
+        if beats != place.heartbeats or process.waits:
             place.has_sent_heartbeat |= beats != place.heartbeats
             place.heartbeats, place.heartbeat_at = beats, now
         elif now - place.heartbeat_at > patience_s:
             cause = f"gave no sign of life for {patience_s:g} s"
-            return self._lost(place, now, cause, life.stack(place.trace))
+            return self._lost(place, now, cause, process.stack(place.trace))
         return []
 
     def _lost(self, place: SupervisedRole, now: float, cause: str, stack: str = "") -> list[RoleMessage]:
-        """What is to be done about a role that is dead or hung."""
+        """Handles a dead or hung role: restarts it, or raises RoleError."""
         heard = []
         for other in self._group(place):
             heard += self._hear(other)
             if other.process is not None and other.failure is not None and other.failure["is_final"]:
-                place = other  # the others only miss it
-        plan, said = place.plan, place.failure
+                place = other  # the others failed only because of this one
+        plan, failure = place.plan, place.failure
         assert place.process is not None
         place.process.kill()
         place.process = None
-        why = f"failed ({said['error']})" if said else cause
+        why = f"failed ({failure['error']})" if failure else cause
         place.startup_failures += 1
-        is_final = (said is not None and said["is_final"]) or place.startup_failures == _MAX_STARTUP_FAILURES
+        is_final = (
+            failure is not None and failure["is_final"]
+        ) or place.startup_failures == _MAX_STARTUP_FAILURES
         if self.stopping:
             place.has_ended = True
             return heard
         if place.restart_count >= plan.max_restarts or is_final:
-            place.has_ended, self._unsaid = True, heard
+            place.has_ended, self._undelivered = True, heard
             used_up = f" once more, after {place.restart_count} restarts" if place.restart_count else ""
-            details = said["details"] if said else stack
+            details = failure["details"] if failure else stack
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
         if now - place.began > _CALM:
             place.pause = _FIRST_PAUSE
         place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
         self._end_group(place)
-        values = {"name": plan.name, "why": why, "details": said["details"] if said else stack}
+        values = {"name": plan.name, "why": why, "details": failure["details"] if failure else stack}
         return [*heard, RoleMessage(place.number, "restarted", values, {})]
 
     def _only_misses_another(self, place: SupervisedRole) -> bool:
-        """Whether it failed because another of its group did, of whom nothing is known yet."""
+        """Whether it failed because of another role of its group whose failure is not known yet."""
         return place.failure is not None and place.failure.get("is_echo", False) and bool(self._group(place))
 
     def _group(self, one: SupervisedRole) -> list[SupervisedRole]:
-        """The others that are started again with it."""
+        """Returns the other roles that are restarted together with it."""
         group = one.plan.group
         return [place for place in self.places if group and place is not one and place.plan.group == group]
 
     def _end_group(self, lost: SupervisedRole) -> None:
-        """Ends the others of its group, which are started again when it is, as often as it was."""
+        """Kills the other roles of its group; they restart together with it, with the same restart count."""
         for place in self._group(lost):
             if place.process is not None:
                 place.process.kill()

@@ -1,4 +1,4 @@
-"""The supervisor of roles that are processes of this machine; what it decides is in `supervision`."""
+"""The supervisor of roles that are processes of this machine; its decisions are in `supervision`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Supervisor(Supervision):
         )
 
     def wait(self, patience_s: float) -> None:
-        lives = [place.process for place in self.places if not place.has_ended]
-        pipes = [life.child.pipe for life in lives if isinstance(life, LocalProcessHandle)]
+        handles = [place.process for place in self.places if not place.has_ended]
+        pipes = [handle.child.pipe for handle in handles if isinstance(handle, LocalProcessHandle)]
         if pipes:
             wait(pipes, patience_s)
 
@@ -40,7 +40,7 @@ class Supervisor(Supervision):
 
 
 class LocalProcessHandle:
-    """See `supervision.Life`."""
+    """See `supervision.ProcessHandle`."""
 
     def __init__(self, child: Child, board: ControlBlock, number: int) -> None:
         self.child, self._board, self._number = child, board, number

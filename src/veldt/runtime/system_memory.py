@@ -1,4 +1,4 @@
-"""This process's memory: how its allocator treats large blocks, and how much more there is."""
+"""This process's memory: the allocator's treatment of large blocks, and the memory still available."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _HUGE = 1 << 30
 
 
 def disable_malloc_trim() -> None:
-    """Makes the C library keep large blocks for the next request instead of giving them back.
+    """Makes the C library keep large blocks for the next request instead of returning them to the system.
 
-    By default every activation of some megabytes is mapped, cleared page by page by the kernel, used once and unmapped;
-    training makes the same requests at every update.
+    By default every activation of some megabytes is mapped, zeroed page by page by the kernel, used once and unmapped,
+    although training makes the same requests at every update.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -24,14 +24,14 @@ def disable_malloc_trim() -> None:
 
 
 def available_memory() -> int:
-    """Bytes that can still be taken: what the machine has, or what the control groups of this process leave it."""
+    """Returns the bytes still available: the machine's, or what the control groups of this process still allow."""
     import psutil  # only a run that keeps much asks
 
     return min([psutil.virtual_memory().available, *_left_by_groups(Path("/proc/self/cgroup"))])
 
 
 def _left_by_groups(membership: Path, root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """What each limit of control groups (version 2) leaves; cached files make room when they must."""
+    """Returns the bytes available under each control group limit (version 2); the kernel can free cached files."""
     try:
         (line,) = (line for line in membership.read_text().splitlines() if line.startswith("0::"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A deadline for code that runs in this process: a thread looks out for what another process would be ended for."""
+"""A deadline for code in this process: a thread detects hangs for which another process would be killed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 
 from veldt.runtime.activity import ends_itself
 
-# The least used of the signals that have no meaning of their own: schedulers send the user's signals as warnings, and
+# The least used signal without a meaning of its own: schedulers send the user-defined signals as warnings, and
 # environments set alarms of their own.
 _SIGNAL = signal.SIGVTALRM
-_INTERVAL = 0.25  # seconds between looks
-_GRACE = 20  # looks until code that TimeoutError did not end is given up
+_INTERVAL = 0.25  # seconds between checks
+_GRACE = 20  # checks until the process ends, if TimeoutError did not stop the code
 
 
 def _to_standard_error(sentence: str, where: str, is_final: bool) -> None:
@@ -31,24 +31,24 @@ _say_last: Callable[[str, str, bool], None] = _to_standard_error
 
 
 def last_words_to(hear: Callable[[str, str, bool], None]) -> None:
-    """Of this process: a sentence, a traceback and whether it is final, just before a watchdog ends it."""
+    """Sets the function that gets a sentence, a traceback and `is_final` before a watchdog ends the process."""
     global _say_last
     _say_last = hear
 
 
 class Watchdog:
-    """While `watching` is set, the thread that made this has to change `progress` every `deadline_s` seconds.
+    """While `watching` is set, the thread that made this must change `progress` every `deadline_s` seconds.
 
-    Else TimeoutError is raised in it, wherever it is, sleeping or looping. Code that goes on all the same (it caught
-    the error, or is deep in a native library) ends the process, with `last_words` and a traceback; so does every hang
-    in a thread that is not the main one, which no signal reaches. Native code that keeps the interpreter's lock cannot
-    be seen from inside this process at all: that is what worker processes are for.
+    Else TimeoutError is raised in that thread, whether it sleeps or loops. If the code still goes on (it caught the
+    error, or is deep in a native library), the watchdog ends the process with `last_words` and a traceback; it also
+    does so for every hang in a thread other than the main one, which no signal reaches. Native code that holds the
+    interpreter's lock cannot be detected from inside this process: this needs worker processes.
 
     Args:
-        progress: anything that compares equal if and only if nothing has happened.
-        last_words: one sentence for standard error, or for whom `last_words_to` names.
-        setting: what set the deadline, as it follows it in a message.
-        is_final: whether the same would happen to another process in its place.
+        progress: returns a value that stays equal if and only if nothing has happened.
+        last_words: returns one sentence for standard error, or for the function set by `last_words_to`.
+        setting: the setting of the deadline, appended to it in a message.
+        is_final: whether the same would happen again in a new process.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         interval = min(_INTERVAL, self._deadline_s / 4)
-        # Counted in looks and not by the clock: a process that was stopped for an hour is not overdue.
+        # Counts checks instead of time: a process that was stopped for an hour is not overdue.
         patience = math.ceil(self._deadline_s / interval)
         before, looks = None, 0
         while not self._closed.wait(interval):

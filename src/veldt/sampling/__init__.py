@@ -1,1 +1,1 @@
-"""Sampling: rollouts by a policy from envs, their observations, episodes and unrolls."""
+"""Sampling: rollouts of a policy in envs, their observations, episodes and unrolls."""

@@ -1,4 +1,4 @@
-"""What an actor says of its steps besides the steps: first priorities, or the policy as it acted."""
+"""What an actor sends besides its steps: initial priorities, or the policy's parameters."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from veldt.sampling.sampler import Act, Sampler
 
 
 class ActorExtras(Protocol):
-    """See the module's text."""
+    """See the module's docstring."""
 
     @property
     def act(self) -> Act:
-        """What of the algorithm acts, so that there is something to say."""
+        """The algorithm's function that chooses actions and returns the values needed here."""
 
     def forward(self, network: Network) -> Forward:
-        """What of the network is needed for it."""
+        """Returns the part of the network's forward pass that is needed."""
 
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
-        """Arrays by name, of the slot that the sampler has just filled."""
+        """Returns arrays by name, for the trajectory buffer that the sampler has just filled."""
 
 
 def actor_extras_for(algorithm: Algorithm) -> ActorExtras:
-    """Those that whoever learns with this algorithm needs."""
+    """Returns the extras that a learner with this algorithm needs."""
     return FirstPriorities(algorithm) if isinstance(algorithm, OffPolicy) else BehaviourPolicy(algorithm)
 
 
 class FirstPriorities:
-    """ "priority" float64 [T, B]: what the actor's own network thinks of each step; 0 where there was none."""
+    """ "priority" float64 [T, B]: each step's initial priority by the actor's network; 0 for rows without a return."""
 
     def __init__(self, algorithm: OffPolicy) -> None:
         self._algorithm = algorithm
@@ -50,21 +50,21 @@ class FirstPriorities:
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
         slot = sampler.trajectory
         returns = slot_returns(slot, self._algorithm.returns)
-        said = sampler.actor_outputs()
+        outputs = sampler.actor_outputs()
         priority_TB = np.zeros((slot.steps, slot.width))
         priority_N = self._algorithm.first_priorities(
-            said["taken"][returns.row_N],
+            outputs["taken"][returns.row_N],
             torch.from_numpy(returns.reward_N),
             torch.from_numpy(returns.discount_N),
-            said["best"][returns.bootstrap_N],
+            outputs["best"][returns.bootstrap_N],
         )
         priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
         return {"priority": priority_TB}
 
 
 class BehaviourPolicy:
-    """ "policy" float32 [T, B, P], the parameters of each step's distribution; of a network that has a memory also
-    "memory" float32 [B, M], before the first row."""
+    """ "policy" float32 [T, B, P]: the parameters of each step's distribution. With an LSTM also "memory" float32
+    [B, M]: the recurrent state before the first row."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
@@ -74,7 +74,7 @@ class BehaviourPolicy:
         return self._algorithm.act
 
     def forward(self, network: Network) -> Forward:
-        # The learner asks its own network what states are worth. (Beside an LSTM, that costs next to nothing.)
+        # The learner computes values with its own network. (After an LSTM, the value head costs almost nothing.)
         return network.acting if isinstance(network, ActorCritic) else network
 
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""From a trajectory slot to a network's input: views where possible, stacks made at use, bytes moved once."""
+"""From a trajectory buffer to the network's input: views where possible, stacks made on demand, bytes copied once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from veldt.functional.frames import stack_frames
 
 
 class SlotObservations(ABC):
-    """The observations of a slot while it is filled, and when it is full; see `Observations`.
+    """The observations of a trajectory buffer, while it is filled and when it is full; see `Observations`.
 
-    The kinds keep `_frames`, tensors by field [history + T + 1, B, ...], wherever these are.
+    Subclasses set `_frames`, tensors by field [history + T + 1, B, ...], on the CPU or on the device.
     """
 
     _frames: dict[str, Tensor]
@@ -29,9 +29,9 @@ class SlotObservations(ABC):
 
     @abstractmethod
     def row(self, t: int, part: slice) -> Observation:
-        """Observations [N, ...] of row `t`, envs `part`, as the envs have just written them.
+        """Returns observations [N, ...] of row `t`, envs `part`, which the envs have just written.
 
-        In a rollout each row is asked for once, in order; the last one by `last`.
+        In a rollout each row is requested once, in order; the last one by `last`.
         """
 
     @abstractmethod
@@ -45,7 +45,7 @@ class SlotObservations(ABC):
         return self._trajectory.history - field.stack + 1
 
     def _single(self, name: str, index_N: Tensor | None) -> Tensor:
-        """Rows of a field that the network sees as it is."""
+        """Rows of a field without frame stacking."""
         first, steps = self._first(self._fields[name]), self._trajectory.steps
         flat = self._frames[name][first : first + steps].flatten(0, 1)
         return flat if index_N is None else flat[index_N]
@@ -55,13 +55,13 @@ class SlotObservations(ABC):
 
 
 class OnCPU(SlotObservations):
-    """Everything is a view of the slot, or a stack that the envs have made; others are made in one pass."""
+    """Returns views of the buffer or of stacks that the envs have written; makes other stacks in one pass."""
 
     def __init__(self, trajectory: Trajectory) -> None:
         super().__init__(trajectory)
         self._frames = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
         self._stacks = {name: torch.from_numpy(array) for name, array in trajectory.stacks.items()}
-        # A row is the same memory in every rollout: what is seen of it is made once.
+        # A row has the same address in every rollout, so its view is made only once.
         self._views: dict[tuple[int, int, int], Observation] = {}
 
     def row(self, t: int, part: slice) -> Observation:
@@ -97,7 +97,7 @@ class OnCPU(SlotObservations):
 
 
 class OnAccelerator(SlotObservations):
-    """A copy of the slot on the device: each frame crosses the bus once, when its row is first asked for."""
+    """Keeps a copy of the buffer on the device: each frame is transferred once, when its row is first requested."""
 
     def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
         super().__init__(trajectory)
@@ -138,12 +138,12 @@ class OnAccelerator(SlotObservations):
 
 
 def slot_observations(trajectory: Trajectory, device: torch.device) -> SlotObservations:
-    """The kind for `device`."""
+    """Returns the implementation for `device`."""
     return OnCPU(trajectory) if device.type == "cpu" else OnAccelerator(trajectory, device)
 
 
 def blank_observation(spec: EnvSpec, rows: int, device: torch.device) -> Observation:
-    """Zeros as the network takes them, [rows, ...], in the memory layout that they have in training."""
+    """Returns zeros as network input, [rows, ...], in the same memory layout as in training."""
     fields = {}
     for name, field in spec.observation.items():
         fields[name] = torch.zeros(

@@ -3,9 +3,9 @@
     group 0   act | step ........ | act | step ........ |
     group 1             act | step ........ | act | step ...
 
-While one group steps, the other's actions are computed, so that the quicker of the two is hidden. The exchange is
-exact: which group acts first changes no action, because noise belongs to envs and steps and not to batches. (A
-network's own arithmetic may round differently in batches of another size; the same arrangement repeats bit for bit.)
+While one group steps, the actions of the other are computed, so the shorter of the two times is hidden. This does not
+change results: noise belongs to envs and steps and not to batches, so the order of groups changes no action. (A network
+may round differently in batches of another size; the same setup repeats bit for bit.)
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Act = Callable[[Forward, Observation, Tensor], tuple[Tensor, dict[str, Tensor]]]
 
 
 class Sampler:
-    """Fills trajectory slots by acting in all envs.
+    """Fills trajectory buffers by acting in all envs.
 
     Args:
         forward: the network's forward pass.
-        noise: uniform numbers an action takes.
-        memory: numbers the network remembers of each env; see `memory_of`.
-        act: the algorithm's `act`, or another of its functions that acts and has more to remember.
-        phase: rollouts done before this run of the process (the noise goes on where it stopped).
-        inference: called before each rollout; gives inference its threads.
-        first: the number in the run of the first env.
-        beat: called before each step of a group.
-        cores: which inference takes in turn. Where envs are fixed to all of them, inference on one alone would
-            hold up that one's envs at every step, and all others would wait for them.
+        noise: number of uniform values that an action needs.
+        memory: size of each env's recurrent state; see `recurrent_size_of`.
+        act: the algorithm's `act`, or another of its functions that chooses actions and returns more extras.
+        phase: rollouts done before this process started (the noise sequence continues there).
+        inference: called before each rollout; sets the number of inference threads.
+        first: index in the run of the first env.
+        beat: heartbeat, called before each step of a group.
+        cores: cores on which inference runs in turn. If envs are pinned to all cores, inference on a single core would
+            delay that core's envs at every step, and all other envs would wait for them.
     """
 
     def __init__(
@@ -64,22 +64,22 @@ class Sampler:
         beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._envs, self._algorithm, self._forward = envs, algorithm, forward
-        self._policy, self._beat, self._first = act or algorithm.act, beat, first
+        self._policy, self._heartbeat, self._first = act or algorithm.act, beat, first
         self.trajectory = envs.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
         self._inference, self._cores, self._noise_width = inference, cores, noise
         self._extras: dict[str, Tensor] = {}
-        self._memories = RecurrentState(forward, memory, self.trajectory.width, device)
-        self.memory_BM = self._memories.state_BM.clone()  # of the slot's first row
+        self._recurrent_state = RecurrentState(forward, memory, self.trajectory.width, device)
+        self.memory_BM = self._recurrent_state.state_BM.clone()  # before the buffer's first row
         self.phase = phase
         self.version = 0
 
     @torch.no_grad()
     def sample(self, steps: int | None) -> None:
-        """Fills the slot: T steps of every env from where the last rollout ended, after `steps` of training.
+        """Fills the buffer: T steps of every env, from the end of the last rollout, after `steps` of training.
 
-        None: as a trained policy acts in evaluation.
+        None: acts as in evaluation.
         """
         trajectory, envs = self.trajectory, self._envs
         groups = range(len(envs.groups))
@@ -87,7 +87,7 @@ class Sampler:
             self._inference()
             noise_TBK = self._noise(steps)
             self._last_noise = noise_TBK[-1]
-            self._memories.state_BM.copy_(self.memory_BM)
+            self._recurrent_state.state_BM.copy_(self.memory_BM)
         with rotating_cores(self._cores) as next_core:
             for group in groups:
                 next_core()
@@ -102,9 +102,9 @@ class Sampler:
         self.phase += 1
 
     def start_next_rollout(self) -> None:
-        """Makes the slot's last row the first, with what is remembered there: the next rollout begins at it."""
+        """Copies the last row to the first, with its recurrent state: the next rollout begins there."""
         self._envs.carry_over()
-        self.memory_BM = self._memories.state_BM.clone()
+        self.memory_BM = self._recurrent_state.state_BM.clone()
 
     def _noise(self, steps: int | None) -> Tensor:
         rows, width = self.trajectory.steps, self.trajectory.width
@@ -115,16 +115,19 @@ class Sampler:
 
     def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
         part = self._envs.groups[group]
-        self._beat()
+        self._heartbeat()
         with self._clock("infer"):
             observation = self._observations.row(t, part)
-            forward = self._memories.at(part, self.trajectory.age[t, part])
+            forward = self._recurrent_state.at(part, self.trajectory.age[t, part])
             action, extras = self._policy(forward, observation, noise_TBK[t, part])
             self.trajectory.action[t, part] = check_actions(action)
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
             self._envs.step(group, t)
-        for name, values in extras.items():  # after the step has begun: the envs need not wait for this
+        for (
+            name,
+            values,
+        ) in extras.items():  # after the step was started, so that the envs need not wait for it
             if name not in self._extras:
                 self._extras[name] = self._empty(values)
             self._extras[name][t, part] = values
@@ -135,13 +138,13 @@ class Sampler:
 
     @torch.no_grad()
     def actor_outputs(self) -> dict[str, Tensor]:
-        """What the policy remembers of the last rollout's rows, and of the row after it: [(T + 1) B, ...]."""
+        """Returns the policy's extras of the last rollout's rows and of the row after it: [(T + 1) B, ...]."""
         forward = bootstrap_forward(self._forward, self._memory())
         _, last = self._policy(forward, self._observations.last(), self._last_noise)
         return {name: torch.cat([rows.flatten(0, 1), last[name]]) for name, rows in self._extras.items()}
 
     def rollout(self) -> Rollout:
-        """What the last `sample` filled, as an algorithm learns from it."""
+        """Returns the result of the last `sample`, as input of an algorithm."""
         trajectory = self.trajectory
         flags: Mapping[str, Tensor] = {name: self._tensor(getattr(trajectory, name)) for name in STEP_FLAGS}
         return Rollout(
@@ -157,14 +160,14 @@ class Sampler:
         if not self.memory_BM.numel():
             return None
         begins_SB = self._tensor(self.trajectory.age == 0)
-        return RecurrentRollout(self.memory_BM, begins_SB, last_BM=self._memories.state_BM)
+        return RecurrentRollout(self.memory_BM, begins_SB, last_BM=self._recurrent_state.state_BM)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
 
 def check_actions(action: Tensor) -> np.ndarray:
-    """A policy's actions as they are stored. VeldtError where they are not finite."""
+    """Converts a policy's actions to numpy. Raises VeldtError if they are not finite."""
     chosen = action.cpu().numpy()
     if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
         raise diverged("the policy's actions are not finite", lower="--learning-rate")

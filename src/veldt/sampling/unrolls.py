@@ -1,4 +1,4 @@
-"""Unrolls of several actors side by side: what a learner that is not the actor learns from.
+"""Unrolls of several actors side by side, for a learner in another process.
 
 slot of actor 3 [T+1, W] ─┐
 slot of actor 0 [T+1, W] ─┼─► [T+1, B], B = W x slots
@@ -24,23 +24,23 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def unroll_layouts(spec: EnvSpec, steps: int, width: int, parameters: int, memory: int) -> dict[str, Layout]:
-    """The arrays of an unroll: those of `Rows`, the policy's parameters [T, B, P] as it acted, and, where the network
-    has one, its memory [B, M] before the first row."""
+    """The arrays of an unroll: those of `Rows`, the actor's policy parameters [T, B, P] and, if the network is
+    recurrent, its state "memory" [B, M] before the first row."""
     layouts = row_layouts(spec, steps, width) | {"policy": Layout((steps, width, parameters), "float32")}
     return layouts | ({"memory": Layout((width, memory), "float32")} if memory else {})
 
 
 def env_axis(name: str) -> int:
-    """Which axis of an unroll's array is the envs'."""
+    """The env axis of an unroll's array."""
     return {"flags": 2, "memory": 0, "last_memory": 0}.get(name, 1)
 
 
 class Unrolls:
-    """A batch of unrolls, [T+1, B, ...]; `rollout` is what an algorithm learns from.
+    """A batch of unrolls, [T+1, B, ...]; `rollout` converts it to the input of an algorithm.
 
     Args:
-        arrays: of the whole batch, by the names of `unroll_layouts`. What acting said besides "policy" may be among
-            them, [T, B, ...] each, and "last_memory", the memory [B, M] after the last row.
+        arrays: the arrays of the whole batch, by the names of `unroll_layouts`. They may include other extras of `act`,
+            [T, B, ...] each, and "last_memory", the recurrent state [B, M] after the last row.
     """
 
     def __init__(self, spec: EnvSpec, arrays: Arrays, device: torch.device) -> None:
@@ -49,32 +49,32 @@ class Unrolls:
         self._device = device
         self._observations = _Observations(self.rows, device)
         others = row_layouts(spec, 0, 0).keys() | {"memory", "last_memory"}
-        self._said = [name for name in arrays if name not in others]
+        self._extra_names = [name for name in arrays if name not in others]
 
     @classmethod
     def allocate(cls, spec: EnvSpec, layouts: Mapping[str, Layout], device: torch.device) -> Unrolls:
-        """To be put together column by column."""
+        """Returns a batch of zeros, to be filled by `put`."""
         return cls(
             spec, {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}, device
         )
 
     @classmethod
     def stack(cls, spec: EnvSpec, slots: Sequence[Arrays], device: torch.device) -> Unrolls:
-        """Copies of all these slots side by side."""
+        """Returns a batch with copies of all `slots` side by side."""
         arrays = {
             name: np.concatenate([slot[name] for slot in slots], axis=env_axis(name)) for name in slots[0]
         }
         return cls(spec, arrays, device)
 
     def put(self, first: int, slot: Arrays) -> None:
-        """Copies a slot of W envs into columns `first` to first + W."""
+        """Copies the unroll of W envs into columns `first` to first + W."""
         for name, array in self._arrays.items():
             axis, part = env_axis(name), slot[name]
             where = (slice(None),) * axis + (slice(first, first + part.shape[axis]),)
             np.copyto(array[where], part)
 
     def rollout(self) -> Rollout:
-        """The batch, on the device; valid until the next `put`."""
+        """Returns the batch on the device; valid until the next `put`."""
         rows = self.rows
         self._observations.renew()
         flags: dict[str, Any] = {name: self._tensor(getattr(rows, name)) for name in STEP_FLAGS}
@@ -90,7 +90,7 @@ class Unrolls:
             observations=self._observations,
             action=self._tensor(rows.action),
             reward=self._tensor(rows.reward),
-            extras={name: self._tensor(self._arrays[name]) for name in self._said},
+            extras={name: self._tensor(self._arrays[name]) for name in self._extra_names},
             memory=memory,
             **flags,
         )
@@ -100,7 +100,7 @@ class Unrolls:
 
 
 class _Observations:
-    """See `Observations`. Frames cross to an accelerator once, single; stacks are made where they are used."""
+    """See `Observations`. Single frames are transferred to an accelerator once; stacks are made there on demand."""
 
     def __init__(self, rows: Rows, device: torch.device) -> None:
         self._rows, self._device = rows, device
@@ -108,7 +108,7 @@ class _Observations:
         self._age = torch.from_numpy(rows.age)
 
     def renew(self) -> None:
-        """Takes what the rows hold now."""
+        """Reads the present content of the rows."""
         self._frames = {
             name: torch.from_numpy(array).to(self._device) for name, array in self._rows.observation.items()
         }

@@ -1,1 +1,1 @@
-"""Systems: which processes step envs, infer and learn, and what travels between them. No losses here."""
+"""Systems: which processes step envs, infer and learn, and which messages they exchange. No losses here."""

@@ -1,4 +1,4 @@
-"""From an run_plan to the system that trains it: its graph, what runs the graph, and the run."""
+"""Trains by a run plan: builds the system's graph, chooses the runtime that runs it, and starts the run."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _GRAPHS: Mapping[System, Callable[..., Graph]] = {
 
 
 def graph_of(run_plan: RunPlan) -> Graph:
-    """The roles of a run that begins, and their edges."""
+    """Returns the roles of a new run, and their edges."""
     return _GRAPHS[run_plan.config.system](run_plan)
 
 
 @contextlib.contextmanager
 def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
-    """What runs a graph: processes of this machine, or a cluster that is there until the block ends."""
+    """Yields what runs a graph: processes of this machine, or a cluster that is connected until the block ends."""
     if cluster is None:
         devices = torch.cuda.device_count() if choose_device(config.run.device).type == "cuda" else 0
         if 0 < devices < config.roles.learners and config.batch_shares > 1:
@@ -87,7 +87,7 @@ def run_system(
     checkpoint: Checkpoint | None,
     supervised: Supervised,
 ) -> Outcome:
-    """Trains until it is done; `checkpoint` is what it goes on from. An error notes how to go on, if that can be."""
+    """Trains to the end, from the start or resumed from `checkpoint`. An error notes how to resume, if possible."""
     config = run_plan.config
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> DistributedRun:

@@ -1,1 +1,1 @@
-"""Tracking: metrics, TensorBoard, progress on the screen, and where the time goes."""
+"""Tracking: metrics, TensorBoard, progress on the screen, and time per stage."""

@@ -1,4 +1,4 @@
-"""Where tables are printed."""
+"""The console that prints tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def output_console(file: IO[str] | None = None) -> Console:
-    """A console as wide as standard output's terminal; whoever reads a file or a pipe wants whole lines.
+    """A console as wide as the terminal of standard output; for a file or a pipe, wide enough for complete lines.
 
     Args:
-        file: where it writes instead of standard output, for which the text is meant in the end.
+        file: a buffer to write to instead of standard output, if the text is printed there later.
     """
     from rich.console import Console
 

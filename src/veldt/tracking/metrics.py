@@ -1,4 +1,4 @@
-"""The metrics of a run: one JSON object an interval, safe from kill -9, and the same scalars for TensorBoard.
+"""The metrics of a run: one JSON object per interval, safe against kill -9, and the same scalars for TensorBoard.
 
 Keys and units are in docs/metrics.md. A value that is not finite is written as the string "NaN", "Infinity" or
 "-Infinity" and read back as the float; null means "not measured in this interval".
@@ -19,9 +19,9 @@ from veldt.tracking.tensorboard_file import EventFile
 class MetricsLog:
     """Writes `directory/metrics.jsonl` and the TensorBoard events under `directory/tensorboard/`.
 
-    With `resume_step`, rows beyond that step are removed first: a process wrote them that was killed after its last
-    checkpoint, and training is about to write these steps again. `on_warning` gets a sentence if TensorBoard's events
-    cannot be written; training does not stop for that.
+    With `resume_step`, rows after that step are removed first: they come from a process that was killed after its last
+    checkpoint, and training will write these steps again. `on_warning` is called with a message if TensorBoard's events
+    cannot be written; training continues.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class MetricsLog:
         self._events = EventFile(directory / TENSORBOARD, purge_step)
 
     def append(self, row: Mapping[str, float | int | str | None]) -> None:
-        """Write one row; `row["step"]` (agent steps) is its place on every x axis. VeldtError if the disk refuses."""
+        """Writes one row; `row["step"]` (agent steps) is its x coordinate. Raises VeldtError if the write fails."""
         step = int(row["step"] or 0)
         self._file.append(strict_json.dumps(row).encode() + b"\n")
         scalars = {
@@ -52,7 +52,7 @@ class MetricsLog:
         self._warn_once()
 
     def close(self) -> None:
-        """Finish both files; waits a few seconds at most for TensorBoard's. Closing twice is allowed."""
+        """Finishes both files; waits a few seconds at most for TensorBoard's. Closing twice is allowed."""
         self._file.close()
         self._events.close()
         self._warn_once()
@@ -64,14 +64,14 @@ class MetricsLog:
 
 
 def read_metrics(directory: Path) -> list[dict[str, Any]]:
-    """The rows of the run in `directory`, oldest first; a torn last line is left out, no file reads as no rows."""
+    """Returns the rows of the run in `directory`, oldest first, without an incomplete last line; [] without a file."""
     return read_json_lines(directory / METRICS)
 
 
 def _remove_beyond(path: Path, step: int) -> None:
     rows = read_json_lines(path)
-    kept = [row for row in rows if row.get("step", 0) <= step]
-    if len(kept) < len(rows):
+    remaining = [row for row in rows if row.get("step", 0) <= step]
+    if len(remaining) < len(rows):
         write_atomically(
-            path, b"".join(strict_json.dumps(row).encode() + b"\n" for row in kept), "the metrics"
+            path, b"".join(strict_json.dumps(row).encode() + b"\n" for row in remaining), "the metrics"
         )

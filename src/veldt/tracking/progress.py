@@ -1,7 +1,7 @@
-"""Progress of a run on the screen: a live panel on a terminal, a plain line now and then anywhere else.
+"""Progress of a run on the screen: a live panel on a terminal, otherwise a plain line at intervals.
 
-Drawing happens inside `update`, a few times a second at most: a refresh thread would take time from training. A
-screen that goes away (closed terminal, broken pipe) makes it quiet; it never stops the run.
+Drawing happens inside `update`, at most a few times per second: a refresh thread would take time from training. If the
+screen goes away (closed terminal, broken pipe), it stops drawing; it never stops the run.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LINE_SECONDS = 5.0
 class Progress:
     """Shows rows of metrics.
 
-    `total_steps` is the agent steps planned, `until` the return at which training stops earlier (None: it does not).
+    `total_steps` is the planned number of agent steps, `until` the return at which training stops early (None: never).
     Rows have the keys `step frames seconds sps fps return_mean_100 episodes share_simulate share_infer share_train
-    share_wait eta_seconds`; shares are of the wall time, 0..1; what is absent or None is shown as unknown.
+    share_wait eta_seconds`; shares are fractions of wall time, 0..1; missing or None values are shown as unknown.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Progress:
         self._safely(self._start_panel)
 
     def update(self, row: Mapping[str, Any]) -> None:
-        """Show `row`, unless something was shown a moment ago. Costs next to nothing when it does not show."""
+        """Shows `row`, unless another was shown a moment ago. Costs almost nothing when it does not draw."""
         now = time.monotonic()
         if self._quiet or now - self._shown_at < (_LINE_SECONDS if self._live is None else _PANEL_SECONDS):
             return
@@ -54,11 +54,11 @@ class Progress:
         self._safely(lambda: self._show(row))
 
     def note(self, text: str) -> None:
-        """Print a line above the panel (a restarted env, a saved checkpoint)."""
+        """Prints a line above the panel (a restarted env, a saved checkpoint)."""
         self._safely(lambda: self._print(text))
 
     def close(self) -> None:
-        """Give the screen back; closing twice is allowed."""
+        """Restores the screen; closing twice is allowed."""
         live, self._live = self._live, None
         if live is not None:
             self._safely(live.stop)
@@ -92,12 +92,12 @@ class Progress:
 
     def _print(self, text: str) -> None:
         if self._live is None:
-            # A dash that the stream cannot encode must not look like a closed terminal.
+            # A dash that the stream cannot encode must not be mistaken for a closed terminal.
             encoding = getattr(self._stream, "encoding", None) or "utf-8"
             self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
             self._stream.flush()
         else:
-            # `text` may hold what rich would take for markup.
+            # `text` may contain rich markup characters.
             self._live.console.print(text, markup=False, highlight=False)
 
     def _safely(self, write: Callable[[], None]) -> None:
@@ -112,11 +112,11 @@ class Progress:
         self._quiet = True
         live, self._live = self._live, None
         if live is not None:
-            # Gives back standard output and error, which the panel had redirected.
+            # Restores standard output and error, which the panel had redirected.
             with contextlib.suppress(OSError, ValueError):
                 live.stop()
         if self._stream in (sys.stderr, sys.stdout):
-            # Else what is still buffered fails once more at exit and turns a finished run into exit code 120.
+            # Otherwise the remaining buffer fails again at exit and turns a finished run into exit code 120.
             with contextlib.suppress(OSError, ValueError):
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, self._stream.fileno())
@@ -124,7 +124,7 @@ class Progress:
 
 
 class Silent(io.StringIO):
-    """A stream that shows nothing and keeps nothing."""
+    """A stream that discards its output."""
 
     def write(self, text: str) -> int:
         return len(text)

@@ -1,4 +1,4 @@
-"""How progress looks: one line of plain text, or a compact panel on a terminal. No state, no clock."""
+"""Renders progress as one line of plain text, or as a compact panel on a terminal. No state, no clock."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from rich.panel import Panel
     from rich.text import Text
 
-# Three lines that fit the 80 columns of a terminal nobody has resized.
+# Three lines that fit a terminal's default 80 columns.
 _BAR = 26
 _WIDTH = 80
 _FAINT = "#5a606b"
 
 
 def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) -> str:
-    """The row as one line of plain text; metrics that it lacks are left out."""
+    """Returns the row as one line of plain text; missing metrics are left out."""
     step = formatting.as_float(row.get("step"))
     done = formatting.percent(_done(row, total_steps))
     parts = [f"step {formatting.whole(step)}/{formatting.whole(total_steps)} ({done})"]
@@ -33,20 +33,20 @@ def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) ->
         parts.append(" ".join(shares))
     if row.get("seconds") is not None:
         parts.append(f"time {formatting.duration(row['seconds'])}")
-    if _left(row):
-        parts.append(f"left {_left(row)}")
+    if _time_left(row):
+        parts.append(f"left {_time_left(row)}")
     return "  ".join(parts)
 
 
 def panel(title: str, row: Mapping[str, Any], total_steps: int, until: float | None) -> Panel:
-    """The row as a panel of three lines for a terminal."""
+    """Returns the row as a panel of three lines for a terminal."""
     from rich.panel import Panel
     from rich.text import Text
 
     text = Text("\n", no_wrap=True, overflow="ellipsis").join(
         (_steps(row, total_steps), _metrics(row, until), _stages(row))
     )
-    # Of one width, so that it does not jump as the metrics grow; rich narrows it to the terminal.
+    # Fixed width, so that it does not jump as numbers grow; rich narrows it to the terminal.
     return Panel(
         text,
         title=Text(title, "bold default"),
@@ -67,8 +67,8 @@ def _steps(row: Mapping[str, Any], total_steps: int) -> Text:
     text.append(f"  {formatting.count(row.get('step'))} of {formatting.count(total_steps)} steps")
     if row.get("seconds") is not None:
         text.append(f"  {formatting.duration(row['seconds'])}", "dim")
-    if _left(row):
-        text.append(f", {_left(row)} left", "dim")
+    if _time_left(row):
+        text.append(f", {_time_left(row)} left", "dim")
     return text
 
 
@@ -78,7 +78,7 @@ def _metrics(row: Mapping[str, Any], until: float | None) -> Text:
     text = Text.assemble(("return ", "dim"), (formatting.decimal(row.get("return_mean_100")), "bold green"))
     if until is not None:
         text.append(f" of {formatting.decimal(until)}", "dim")
-    # Columns, so that a figure that gains a digit does not push the others about.
+    # Fixed columns, so that a number that gains a digit does not move the others.
     for column, name, key in ((24, "SPS", "sps"), (38, "FPS", "fps"), (54, "episodes", "episodes")):
         text.append(" " * max(2, column - len(text)))
         text.append(f"{name} ", "dim")
@@ -98,28 +98,28 @@ def _stages(row: Mapping[str, Any]) -> Text:
 
 
 def _done(row: Mapping[str, Any], total_steps: int) -> float:
-    """The share of the steps that is done, 0..1: a run ends with the batch in which it reaches its steps."""
+    """Fraction of steps done, 0..1; the last batch of a run may exceed its steps."""
     return min(1.0, max(0.0, formatting.as_float(row.get("step")) / total_steps))
 
 
-def _left(row: Mapping[str, Any]) -> str:
-    """The time that is left; "" if that is unknown, or if the steps are already done."""
+def _time_left(row: Mapping[str, Any]) -> str:
+    """The remaining time; "" if it is unknown, or if all steps are done."""
     seconds = formatting.as_float(row.get("eta_seconds"))
     return formatting.duration(seconds) if seconds > 0 else ""
 
 
 def _shares(row: Mapping[str, Any]) -> dict[str, float]:
-    """The stages whose share of the time (0..1) is known."""
+    """The stages with a known share of the time (0..1)."""
     shares = {stage: formatting.as_float(row.get(f"share_{stage}")) for stage in STAGES}
     return {stage: share for stage, share in shares.items() if 0 <= share <= 1}
 
 
 def _bar(parts: list[tuple[float, str]]) -> list[tuple[str, str]]:
-    """`parts` (share, colour) as pieces of a bar, `_BAR` characters in all; what they leave over is faint."""
+    """Returns a bar of `_BAR` characters with one piece for each part (share, colour); the rest is faint."""
     pieces, start, total = [], 0, 0.0
     for share, colour in parts:
         total += share
-        # Ends are rounded, not lengths, so that rounding errors do not add up.
+        # Rounds end positions, not lengths, so that rounding errors do not add up.
         end = max(start, min(_BAR, round(total * _BAR)))
         pieces.append(("━" * (end - start), colour))
         start = end

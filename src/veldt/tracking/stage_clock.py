@@ -1,4 +1,4 @@
-"""Where the time goes: wall seconds by stage."""
+"""Measures wall seconds per stage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from veldt.tracking.stages import STAGES
 
 
 class StageClock:
-    """Counts wall seconds spent in each stage. `simulate` is time the loop waited for envs (or stepped them)."""
+    """Counts wall seconds per stage. `simulate` is the time that the loop waited for envs (or stepped them)."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(STAGES, 0.0)

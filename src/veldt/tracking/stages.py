@@ -1,10 +1,10 @@
-"""The stages of training that time is booked to, in the order and the colours in which they are always shown."""
+"""The stages of training for time measurement, in display order, with their colours."""
 
 from __future__ import annotations
 
 STAGES = ("simulate", "infer", "replay", "train", "evaluate", "wait")
 
-# One hue a stage, the idle one grey; legible on dark and on light backgrounds.
+# One hue per stage, grey for idle; readable on dark and on light backgrounds.
 TERMINAL_COLOURS = {
     "simulate": "#5b8def",
     "infer": "#2fb5a0",

@@ -1,7 +1,8 @@
 """Scalars for TensorBoard, written on a background thread.
 
-Importing tensorboard takes up to a second and its checksums are computed in Python, so neither happens on the thread
-that trains. The thread is a daemon fed by a bounded queue: a full queue drops rows and counts them, never blocks.
+Importing tensorboard takes up to a second and its checksums are computed in Python, so neither happens on the training
+thread. The thread is a daemon fed by a bounded queue: when the queue is full, rows are dropped and counted; it never
+blocks.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _Row = tuple[float, int, Mapping[str, float]]  # time, step, scalars
 class EventFile:
     """One TensorBoard event file in `directory`.
 
-    With `purge_step`, TensorBoard hides what earlier files say at that step and beyond. `problem` is a sentence once
-    something went wrong (an absent package, a full disk), else "".
+    With `purge_step`, TensorBoard hides what earlier files contain at that step and later. `problem` is a message after
+    a failure (tensorboard not installed, disk full), else "".
     """
 
     def __init__(self, directory: Path, purge_step: int | None = None) -> None:
@@ -38,7 +39,7 @@ class EventFile:
         self._thread.start()
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Queue the scalars of one step; returns at once."""
+        """Queues the scalars of one step; returns at once."""
         try:
             self._rows.put_nowait((time.time(), step, scalars))
         except queue.Full:
@@ -46,7 +47,7 @@ class EventFile:
             self.problem = f"TensorBoard could not keep up: {self._dropped} rows are in metrics.jsonl only"
 
     def close(self, deadline: float = 5.0) -> None:
-        """Write what is queued and close the file; gives up after `deadline` seconds."""
+        """Writes what is queued and closes the file; gives up after `deadline` seconds."""
         end = time.monotonic() + deadline
         with contextlib.suppress(queue.Full):
             self._rows.put(None, timeout=deadline)
@@ -60,12 +61,11 @@ class EventFile:
             return
         except ImportError:
             self.problem = "tensorboard is not installed: the metrics are in metrics.jsonl only"
-        except (
-            Exception
-        ) as error:  # A disk, or a protobuf that does not fit: training goes on without TensorBoard.
+        except Exception as error:
+            # A full disk, or an incompatible protobuf: training continues without TensorBoard.
             self.problem = f"TensorBoard's events cannot be written to {self._directory}: {error}"
         while not self._ended:
-            self._next()  # Keeps the queue from filling up with rows that nobody will write.
+            self._next()  # Keeps the queue from filling up with rows that will not be written.
 
     def _next(self) -> _Row | None:
         row = self._rows.get()
@@ -73,12 +73,12 @@ class EventFile:
         return row
 
     def _write_rows(self) -> None:
-        # These two leave TensorFlow alone where it is installed; `EventFileWriter` would import it.
+        # These two modules do not import TensorFlow if it is installed; `EventFileWriter` would.
         from tensorboard.compat.proto import event_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         make_directory(self._directory)
-        # TensorBoard reads the files of a directory in the order of their names, so the time comes first.
+        # TensorBoard reads the files of a directory in name order, so the name begins with the time.
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
         with (self._directory / name).open("xb") as file:
             writer = RecordWriter(file)

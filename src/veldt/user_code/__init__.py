@@ -1,1 +1,1 @@
-"""The code of a user: found by its name, imported, and remembered as trusted."""
+"""The user's own code: found by name, imported, and recorded as trusted."""

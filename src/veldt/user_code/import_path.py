@@ -1,4 +1,4 @@
-"""A function of the user's own, by its name: `module:function`."""
+"""Loads a function of the user by its name, `module:function`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from veldt.user_code.module_files import find_module
 
 
 def load_function(name: str, what: str) -> Callable[..., Any]:
-    """The function that `module:function` names, from the working directory or from what is installed.
+    """Loads the function `module:function` from the working directory or from an installed package.
 
     Args:
-        what: what the function is for, as a message calls it: "environment", "network".
+        what: the purpose of the function, as messages name it: "environment", "network".
 
     Raises:
-        UsageError: there is no such module, or no such function in it. Errors of the module's own code pass through.
+        UsageError: the module or the function does not exist. Errors of the module's own code pass through.
     """
     module_name, attribute = split_name(name, what)
     found, cwd = find_module(module_name), os.getcwd()
     if found is not None and found.root == os.path.realpath(cwd) and cwd not in sys.path:
-        # A console script does not have it, and that is where the user's file is. For a function from elsewhere it
-        # stays out, else what that imports in its turn could come from the directory of somebody else's run.
+        # A console script's path lacks the working directory, where the user's file is. For a function from elsewhere
+        # the directory is not added: the function's own imports could then come from another person's run directory.
         sys.path.insert(0, cwd)
     try:
         module = importlib.import_module(module_name)
@@ -45,7 +45,7 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
 
 
 def split_name(name: str, what: str) -> tuple[str, str]:
-    """Module and function of `module:function`; UsageError where it is not written so.
+    """Splits `module:function` into module and function; UsageError for another format.
 
     `what` as for `load_function`.
     """
@@ -58,7 +58,7 @@ def split_name(name: str, what: str) -> tuple[str, str]:
 
 
 def no_module(name: str, what: str, module: str | None = None) -> UsageError:
-    """The error that there is no module of that name, `what` as for `load_function`."""
+    """Returns the error that there is no module of that name; `what` as for `load_function`."""
     module = module or name.partition(":")[0]
     return UsageError(
         f"no {what} '{name}': there is no module '{module}'; write it as module:function, and run this in the "
@@ -67,7 +67,7 @@ def no_module(name: str, what: str, module: str | None = None) -> UsageError:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """`module:function`, in angle brackets where that would not give this callable again."""
+    """Returns `module:function`, with angle brackets if the name does not lead back to this callable."""
     inner: Any = function
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -78,7 +78,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def can_be_loaded(name: str) -> bool:
-    """Whether a name that `name_of` gave leads back to a callable; for one of a script, whether that is running."""
+    """Whether a name from `name_of` leads back to a callable; for a function of a script, only while that runs."""
     module, _, attribute = name.partition(":")
     if "<" in name:
         return False

@@ -1,7 +1,7 @@
-"""Where a module would be imported from, found without importing anything.
+"""Finds where a module would be imported from, without importing anything.
 
-`importlib.util.find_spec("package.module")` imports the package, so that it cannot be asked about code that must not
-run.
+`importlib.util.find_spec("package.module")` imports the package, so it must not be used for code that is not trusted
+yet.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from importlib.machinery import PathFinder
 
 @dataclass(frozen=True)
 class ModuleFiles:
-    """What the import of a module runs.
+    """The files that the import of a module runs.
 
-    `files` are its packages' and its own, from the outermost on; a module that is part of Python itself stands there as
-    "posix (built into Python)", and what has no file (a namespace package, an interactive session) not at all. `root`
-    is the directory in which the import begins ("" where there is none), without symbolic links; links below it are
-    kept, so that a file that is only linked to from elsewhere is another one.
+    `files` are the packages' files and the module's own, outermost first. A module that is part of Python itself
+    appears as "posix (built into Python)"; a module without a file (a namespace package, an interactive session) does
+    not appear. `root` is the directory in which the import begins ("" if there is none), without symbolic links. Links
+    below it are kept, so that a file and a link to it count as different files.
     """
 
     files: tuple[str, ...]
@@ -29,16 +29,16 @@ class ModuleFiles:
 
 
 def find_module(name: str) -> ModuleFiles | None:
-    """Where `import name` would find the module now, the working directory before everything else.
+    """Returns where `import name` would find the module now, with the working directory first on the path.
 
-    A module that is already imported is where it was imported from. None if there is no such module.
+    For a module that is already imported, returns where it was imported from. None if there is no such module.
     """
     parts, files, root = name.split("."), list[str](), ""
     if not all(part.isidentifier() for part in parts):
         return None
     path: Sequence[str] | None = None
     for depth in range(1, len(parts) + 1):
-        if depth > 1 and path is None:  # its parent is no package
+        if depth > 1 and path is None:  # the parent is not a package
             return None
         part = ".".join(parts[:depth])
         if (found := _imported(part) or _findable(part, path)) is None:
@@ -53,7 +53,7 @@ def find_module(name: str) -> ModuleFiles | None:
     return ModuleFiles(tuple(files), root)
 
 
-# The file of a module (None where it has none), and where its submodules are (None where it is no package).
+# The file of a module (None if it has none), and the search path of its submodules (None if it is not a package).
 _Place = tuple[str | None, Sequence[str] | None]
 
 
@@ -67,7 +67,7 @@ def _imported(name: str) -> _Place | None:
 
 
 def _findable(name: str, path: Sequence[str] | None) -> _Place | None:
-    """As `import` looks for it: each finder in turn."""
+    """Searches as `import` does: each finder in turn."""
     for finder in sys.meta_path:
         if finder is PathFinder:
             found = _on_path(name, [_cwd(), *sys.path] if path is None else path)
@@ -80,14 +80,14 @@ def _findable(name: str, path: Sequence[str] | None) -> _Place | None:
 
 
 def _on_path(name: str, path: Iterable[str]) -> _Place | None:
-    """As `PathFinder` looks for it, which needs the parent of a nested namespace package imported."""
+    """Searches as `PathFinder` does, which needs the parent of a nested namespace package to be imported."""
     portions: list[str] = []
     for entry in path:
         finder = pkgutil.get_importer(entry or _cwd())
         spec = finder.find_spec(name) if finder is not None else None
         if spec is not None and spec.loader is not None:
             return spec.origin, spec.submodule_search_locations
-        if spec is not None:  # a directory without __init__.py counts only where nothing else is found
+        if spec is not None:  # a directory without __init__.py counts only if nothing else is found
             portions += spec.submodule_search_locations or []
     return (None, portions) if portions else None
 

@@ -1,8 +1,8 @@
-"""The user's own code, remembered outside of runs: what `train` and `resume` have imported by name on this machine.
+"""The record of trusted user code, kept outside of runs: what `train` and `resume` imported by name on this machine.
 
-The file is `veldt/trusted.jsonl` in `$XDG_STATE_HOME` (`~/.local/state`), one JSON object a line. A run that names the
-same function with the same keyword arguments, which would be imported from the same files, needs nobody's consent. What
-this process has trained with is known to it even where nothing can be written.
+The file is `veldt/trusted.jsonl` in `$XDG_STATE_HOME` (`~/.local/state`), one JSON object per line. A run that names
+the same function with the same keyword arguments, importable from the same files, needs no consent. Code that this
+process has trained with is also kept in the process, in case the file cannot be written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from veldt.user_code.module_files import find_module
 
 @dataclass(frozen=True)
 class Code:
-    """A function that is imported by name, and what it is called with; `files` as in `ModuleFiles`."""
+    """A function that is imported by name, with its keyword arguments; `files` as in `ModuleFiles`."""
 
     kind: Literal["env", "network"]
     name: str
@@ -34,20 +34,20 @@ _of_this_process: set[Code] = set()
 def find_code(
     kind: Literal["env", "network"], name: str, kwargs: Mapping[str, Any], module: str | None = None
 ) -> Code | None:
-    """What would be imported now; None if there is no such module. Nothing is imported.
+    """Returns what would be imported now, without importing it; None if there is no such module.
 
     Args:
-        module: where that is not what `name` begins with.
+        module: the module, if it is not the one in `name`.
     """
     found = find_module(module or split_name(name, kind)[0])
     if found is None:
         return None
-    as_read = json.loads(json.dumps(kwargs))  # keys of several types cannot be sorted
+    as_read = json.loads(json.dumps(kwargs))  # keys of different types cannot be sorted
     return Code(kind, name, json.dumps(as_read, sort_keys=True), found.files)
 
 
 def is_remembered(code: Code) -> bool:
-    """Whether the user has trained with just this code here."""
+    """Whether the user has trained with exactly this code on this machine."""
     if code in _of_this_process:
         return True
     try:
@@ -57,7 +57,7 @@ def is_remembered(code: Code) -> bool:
 
 
 def remember(codes: Iterable[Code]) -> str | None:
-    """Adds code that the user trains with; a sentence about it where that cannot be written, else None."""
+    """Records code that the user trains with. Returns a sentence if that cannot be written, else None."""
     codes = set(codes)
     _of_this_process.update(codes)
     try:
@@ -74,15 +74,15 @@ def remember(codes: Iterable[Code]) -> str | None:
 
 
 def _file() -> Path:
-    """RuntimeError where the user has no home directory."""
+    """Returns the path of the file; RuntimeError if the user has no home directory."""
     state = os.environ.get("XDG_STATE_HOME", "")
-    # The specification has a relative path ignored.
+    # The XDG specification requires a relative path to be ignored.
     place = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
     return place / "veldt" / "trusted.jsonl"
 
 
 def _read(path: Path) -> set[Code]:
-    """The lines of the file; none if it is not there. Damaged ones are left out."""
+    """Returns the entries of the file; none if it does not exist. Skips damaged lines."""
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _append(path: Path, codes: Iterable[Code]) -> None:
     try:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        # In one call, so that lines of several processes do not mix.
+        # One write call, so that lines of several processes do not mix.
         os.write(descriptor, ("\n" * torn + lines).encode())
     finally:
         os.close(descriptor)

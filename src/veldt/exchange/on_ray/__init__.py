@@ -1,1 +1,1 @@
-"""The edges between roles that are Ray actors: the same ends, made of mail."""
+"""The edges between roles that are Ray actors: the same ends, over the transport."""

@@ -1,4 +1,4 @@
-"""Edges as a role that is started on a node is given them: it opens its own ends there, as on one machine."""
+"""Edges as a role on a node gets them: it opens its own ends there, as on one machine."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _MOST_OF_MEMORY = 0.3
 
 @dataclass(frozen=True)
 class EdgeFor:
-    """Edge `name` for one role, which is number `index` at its side of it; `others` are those at the other side."""
+    """Edge `name` for one role, which has `index` on its side of it; `others` are the roles on the other side."""
 
     name: str
     edge: Edge
     is_source: bool
-    is_target: bool  # of a rate_limiter, a role may be both
+    is_target: bool  # of the rate limiter, a role may be both source and target
     index: int
     others: tuple[str, ...]
 
     def open(self, mail: Transport) -> Any:
-        """The role's argument."""
+        """Opens the role's end, which its entry point gets as an argument."""
         match self.edge.spec:
             case WeightsSpec(layouts):
                 if self.is_source:
@@ -87,7 +87,7 @@ class ReplayFor:
 
 
 def store_bytes(edges: Mapping[str, Edge]) -> int:
-    """What may be under way at once, with room to spare, but no great part of this machine's memory."""
+    """Returns bytes for Ray's object store: twice what may be in flight, up to a share of this machine's memory."""
     total = 0
     for edge in edges.values():
         copies = 4 if isinstance(edge.spec, WeightsSpec) else 1

@@ -1,8 +1,8 @@
-"""The rate_limiter edge among hosts: counts travel a few dozen times a second, and allowances keep to the slack all the same.
+"""The rate limiter between machines: counts travel a few dozen times a second, and allowances still keep to the slack.
 
-A count of others that is old is too small. A learner that sees too few steps waits; an actor that saw too few steps of
-others would act too much. So whoever has the counts of all allots what steps the slack leaves: what all actors may make
-together never exceeds it, however old their news is.
+An old count of others is too small. A learner that sees too few steps waits; an actor that saw too few steps of others
+would act too much. So the server, which has all counts, allots the steps that the slack leaves: the actors' steps
+together never exceed it, however old their counts of others are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 
 
 class RateNews(NamedTuple):
-    """What all count: int64 [A], [L], [L]; and up to how many steps this one may begin to act."""
+    """All counts, int64 [A], [L], [L]; and `allowance`, the own steps up to which this actor may start to act."""
 
     steps_A: np.ndarray
     updates_L: np.ndarray
@@ -27,7 +27,7 @@ class RateNews(NamedTuple):
 
 
 class RateReport(NamedTuple):
-    """What one role counts itself."""
+    """The counts of one role."""
 
     steps: int
     updates: int
@@ -36,16 +36,16 @@ class RateReport(NamedTuple):
 
 
 class RateLimiterClient(RateLimiter):
-    """A role's end. Its own counts are its own; those of others are as old as the last news of them.
+    """A role's end. It writes its own counts; those of others are as old as the last message.
 
     Args:
-        actor, learner: which it is, -1 for none.
+        actor, learner: the role's index among them, -1 for none.
     """
 
     def __init__(self, spec: RateLimiterSpec, actor: int, learner: int) -> None:
         super().__init__(spec, context=None)
         self._actor, self._learner = actor, learner
-        self._allowance, self._has_asked, self._is_told = -1.0, False, False
+        self._allowance, self._has_asked, self._has_counts = -1.0, False, False
 
     def may_act(self) -> bool:
         self._has_asked = True
@@ -53,11 +53,11 @@ class RateLimiterClient(RateLimiter):
         return bool(own and self.steps < self.max_steps)
 
     def told(self, value: RateNews) -> None:
-        """Takes news; its own counts only at first, from its former life."""
+        """Stores the counts of others from the server; at first also its own, from its former incarnation."""
         others_A = np.arange(len(self.steps_A)) != self._actor
         others_L = np.arange(len(self.updates_L)) != self._learner
-        if not self._is_told:
-            others_A[:], others_L[:], self._is_told = True, True, True
+        if not self._has_counts:
+            others_A[:], others_L[:], self._has_counts = True, True, True
         np.copyto(self.steps_A, value.steps_A, where=others_A)
         np.copyto(self.updates_L, value.updates_L, where=others_L)
         np.copyto(self.waived_L, value.waived_L, where=others_L)
@@ -71,11 +71,11 @@ class RateLimiterClient(RateLimiter):
 
 
 class RateLimiterServer:
-    """The supervisor's side: the counts of all in `rate_limiter`, and who has been allotted what.
+    """The supervisor's end: all counts in `rate_limiter`, and the steps allotted to each actor.
 
     Args:
         rate_limiter: in the supervisor's own process.
-        actors, learners: by number of the role, which it is.
+        actors, learners: index of the actor or learner, by number of the role.
     """
 
     def __init__(self, rate_limiter: RateLimiter, actors: dict[int, int], learners: dict[int, int]) -> None:
@@ -85,7 +85,7 @@ class RateLimiterServer:
         self._lock = threading.Lock()
 
     def begins(self, role: int) -> None:
-        """A new life has been allotted nothing."""
+        """Clears the allotment of a role that restarts."""
         self.lost(role)
 
     def lost(self, role: int) -> None:
@@ -95,7 +95,7 @@ class RateLimiterServer:
                 self._allotted_A[actor] = -1.0
 
     def heard(self, role: int, report: RateReport) -> None:
-        """Takes what a role has counted."""
+        """Stores the counts of a role."""
         with self._lock:
             if (actor := self._actors.get(role)) is not None:
                 self._rate_limiter.steps_A[actor] = report.steps
@@ -106,7 +106,7 @@ class RateLimiterServer:
                 self._rate_limiter.waived_L[learner] = report.waived
 
     def told(self, role: int) -> RateNews:
-        """What a role is to know; an actor is allotted its share of what is left."""
+        """Returns the message for a role; an actor is allotted its share of the remaining steps."""
         rate_limiter = self._rate_limiter
         with self._lock:
             actor = self._actors.get(role, -1)
@@ -115,15 +115,15 @@ class RateLimiterServer:
             return RateNews(*counts, rate_limiter.starts, rate_limiter.max_steps, allowance)
 
     def _allot(self, actor: int) -> float:
-        """How many steps it may have made when it begins to act; all actors' together are what the slack allows."""
+        """Returns the steps up to which the actor may start to act; all allotments together keep to the slack."""
         rate_limiter, allotted_A = self._rate_limiter, self._allotted_A
         if rate_limiter.intensity == 0:
             return np.inf
-        most = rate_limiter.starts + (rate_limiter.samples + rate_limiter.slack) / rate_limiter.intensity
-        taken_A = np.maximum(rate_limiter.steps_A, allotted_A)
-        left = most - taken_A.sum()
-        if left >= 0:
-            share = (most - rate_limiter.steps) / len(self._acting)
-            wanted = min(rate_limiter.steps_A[actor] + share, taken_A[actor] + left)
+        limit = rate_limiter.starts + (rate_limiter.samples + rate_limiter.slack) / rate_limiter.intensity
+        used_A = np.maximum(rate_limiter.steps_A, allotted_A)
+        remaining = limit - used_A.sum()
+        if remaining >= 0:
+            share = (limit - rate_limiter.steps) / len(self._acting)
+            wanted = min(rate_limiter.steps_A[actor] + share, used_A[actor] + remaining)
             allotted_A[actor] = max(allotted_A[actor], wanted)
         return float(allotted_A[actor])

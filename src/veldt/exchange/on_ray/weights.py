@@ -1,12 +1,13 @@
-"""The weights edge by mail: a reader asks for what is newer than what it has, and finds it at its next look.
+"""The weights edge over the transport: a reader requests newer weights, and finds them at a later pull.
 
-    learner --publish(version)--> one copy here --put once, when asked--> mail to all who asked --> pull_if_newer
+    learner --publish(version)--> one copy here --put once, on request--> message to those readers --> pull_if_newer
 
-The learner only copies; a thread puts what is newest when anybody has asked for it. A reader asks when it looks, and
-never waits: it has the weights of its last look at least, and each has at most one copy under way.
+The learner only copies; a thread puts the newest weights into the object store when a reader has requested them. A
+reader sends its request when it pulls, and never waits: it gets at least the weights of its last request, and each
+reader has at most one copy in flight.
 
-Whoever publishes may die, and what it had published with it. Its next life can ask its readers, and gets the newest
-that any of them has.
+When the publisher dies, its copy is lost. Its next incarnation can ask its readers, and gets the newest weights that
+any of them has.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from veldt.exchange.weights import Arrays, check_layouts
 from veldt.runtime.on_ray.transport import Message, Transport
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in
 
-_AGAIN_S = 5.0  # until a reader that was not answered asks again
-_PAUSE_S, _PAUSE_EACH = 0.02, 4.0  # between two copies: this, and so many times as long as the last one took
-# A former life's weights are asked for so often until a reader answers (one that has not heard of this life yet answers
-# the one before), and then for so long by others who may have newer ones.
+_AGAIN_S = 5.0  # until a reader without an answer sends its request again
+_PAUSE_S, _PAUSE_EACH = 0.02, 4.0  # between two copies: this, plus so many times the duration of the last one
+# A restarted publisher asks for its former weights this often until a reader answers (one that has not seen the restart
+# answers the former incarnation), and then waits so long for readers that may have newer ones.
 _ASK_S, _RECALL_S = 0.1, 0.3
 
 
 class RayWeightsPublisher:
-    """The end of whoever publishes, a learner or a parameter shard; see `weights.Weights`."""
+    """The publisher's end, of a learner or a parameter shard; see `weights.Weights`."""
 
     def __init__(
         self, mail: Transport, edge: str, layouts: Mapping[str, Layout], readers: Sequence[str]
     ) -> None:
-        self._mail, self._edge, self._layouts, self._readers = mail, edge, layouts, readers
+        self._transport, self._edge, self._layouts, self._readers = mail, edge, layouts, readers
         self._copy = SharedArrays(layouts, None)
         self._version: int | None = None
         self._has_published, self._recall_at, self._recalled_at = False, 0.0, 0.0
-        self._asked: dict[str, int] = {}  # by whom, and which version it has
+        self._requests: dict[str, int] = {}  # version that each reader with an open request has
         self._changed = threading.Condition()
         mail.listen(edge, self._hear)
         threading.Thread(target=self._answer, daemon=True, name="weights").start()
@@ -54,7 +55,7 @@ class RayWeightsPublisher:
             self._changed.notify()
 
     def pull_if_newer(self, than: int, into: Arrays) -> int:
-        """What it has published itself or, before that, what readers have of its former life."""
+        """As in `Weights`, of its own publications; before the first, of those that readers have received before."""
         is_recalling = self._recall()
         with self._changed:
             if is_recalling or self._version in (None, than):
@@ -65,26 +66,26 @@ class RayWeightsPublisher:
             return self._version
 
     def _recall(self) -> bool:
-        """Asks readers, when that is due; whether there may still be a newer answer."""
-        if self._has_published or not self._mail.life:
+        """Asks readers for former weights, when that is due; returns whether a newer answer may still arrive."""
+        if self._has_published or not self._transport.life:
             return False
         now = time.monotonic()
         if self._version is None and now > self._recall_at:
             self._recall_at = now + _ASK_S
             for reader in self._readers:
-                self._mail.send(reader, self._edge, "lost")
+                self._transport.send(reader, self._edge, "lost")
         return self._version is None or now - self._recalled_at < _RECALL_S
 
-    def _hear(self, letter: Message) -> None:
+    def _hear(self, message: Message) -> None:
         with self._changed:
-            if letter.kind == "had":
-                version, block = letter.content
+            if message.kind == "had":
+                version, block = message.content
                 if not self._has_published and (self._version is None or version > self._version):
                     np.copyto(self._copy.block, block)
                     self._recalled_at = self._recalled_at or time.monotonic()
                     self._version = version
             else:
-                self._asked[letter.sender] = letter.content[0]
+                self._requests[message.sender] = message.content[0]
             self._changed.notify()
 
     def _answer(self) -> None:
@@ -93,26 +94,26 @@ class RayWeightsPublisher:
                 while not (to := self._to_answer()):
                     self._changed.wait()
                 for reader in to:
-                    del self._asked[reader]
+                    del self._requests[reader]
                 version, block = self._version, self._copy.block.copy()
             began = time.monotonic()
-            kept = self._mail.put(block)
+            reference = self._transport.put(block)
             for reader in to:
-                self._mail.send(reader, self._edge, "weights", version, kept=kept)
+                self._transport.send(reader, self._edge, "weights", version, kept=reference)
             time.sleep(_PAUSE_S + _PAUSE_EACH * (time.monotonic() - began))
 
     def _to_answer(self) -> list[str]:
-        return [reader for reader, has in self._asked.items() if self._version not in (None, has)]
+        return [reader for reader, has in self._requests.items() if self._version not in (None, has)]
 
 
 class RayWeightsReader:
-    """The end of whoever acts; see `weights.Weights`."""
+    """The reader's end; see `weights.Weights`."""
 
     def __init__(self, mail: Transport, edge: str, layouts: Mapping[str, Layout], source: str) -> None:
-        self._mail, self._edge, self._layouts, self._source = mail, edge, layouts, source
+        self._transport, self._edge, self._layouts, self._source = mail, edge, layouts, source
         self._newest: tuple[int, np.ndarray] | None = None
-        self._last: tuple[int, np.ndarray] | None = None  # the same, also when it was pulled
-        self._asked_at, self._asked_life, self._is_asked = 0.0, -1, False
+        self._last: tuple[int, np.ndarray] | None = None  # the same, kept after it was pulled
+        self._requested_at, self._requested_life, self._has_request = 0.0, -1, False
         mail.listen(edge, self._hear)
 
     def check(self, arrays: Arrays) -> None:
@@ -133,17 +134,17 @@ class RayWeightsReader:
         return than
 
     def _ask(self, has: int) -> None:
-        now, life = time.monotonic(), self._mail.life_of(self._source)
-        if self._is_asked and life == self._asked_life and now - self._asked_at < _AGAIN_S:
+        now, life = time.monotonic(), self._transport.life_of(self._source)
+        if self._has_request and life == self._requested_life and now - self._requested_at < _AGAIN_S:
             return
-        self._asked_at, self._asked_life, self._is_asked = now, life, True
-        self._mail.send(self._source, self._edge, "has", has)
+        self._requested_at, self._requested_life, self._has_request = now, life, True
+        self._transport.send(self._source, self._edge, "has", has)
 
-    def _hear(self, letter: Message) -> None:
-        if letter.kind == "lost":
+    def _hear(self, message: Message) -> None:
+        if message.kind == "lost":
             if self._last is not None:
-                self._mail.send(self._source, self._edge, "had", *self._last)
+                self._transport.send(self._source, self._edge, "had", *self._last)
             return
-        # In this order: who sees that it has not asked finds what has come.
-        self._newest = self._last = letter.content[0], letter.content[1]
-        self._is_asked = False
+        # In this order: a pull that sees no open request must find the weights that have arrived.
+        self._newest = self._last = message.content[0], message.content[1]
+        self._has_request = False

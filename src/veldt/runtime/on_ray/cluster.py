@@ -1,4 +1,4 @@
-"""The Ray that a run's roles are to live in: started for it on this machine, or joined by its address."""
+"""The Ray cluster in which a run's roles work: started for the run on this machine, or joined by its address."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from veldt.runtime.on_ray.settings import on_loopback, quiet, token
 LOCAL = "local"
 _START_S, _STOP_S = 60.0, 10.0
 _PORT_S, _JOIN_S = 5.0, 20.0
-_LONGEST = 16  # letters of a directory for temporary files: names of sockets are made of it
+_LONGEST = 16  # maximum length of the temporary directory's path, which is part of socket names
 _NO_RAY = "--cluster needs Ray, which is not installed here: pip install 'veldt[cluster]'"
 
 
 class Cluster:
-    """A Ray that this process is part of, once `ready` was called."""
+    """A Ray cluster; this process is connected to it after `ready` or `join`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -40,7 +40,7 @@ class Cluster:
         self._within = contextlib.ExitStack()
 
     def ready(self, *, cpus: int, gpus: int, store_bytes: int) -> None:
-        """Starts the local one, with as many CPUs as roles will ask for: they share this machine's cores anyway."""
+        """Starts the local cluster, with a CPU for each that roles request: they share this machine's cores anyway."""
         if self.address != LOCAL or self._has_joined:
             return
         self._within.enter_context(token(fresh=True))
@@ -61,7 +61,7 @@ class Cluster:
         self._init(address, _node_ip_address="127.0.0.1")
 
     def join(self) -> None:
-        """Joins the one at the address. UsageError where that cannot be."""
+        """Joins the cluster at the address. UsageError if that is not possible."""
         import ray
 
         if ray.is_initialized():
@@ -78,14 +78,14 @@ class Cluster:
         self._init(self.address)
 
     def resources(self) -> dict[str, float]:
-        """Of all nodes: "CPU", "GPU", ..."""
+        """Returns the resources of all nodes: "CPU", "GPU", ..."""
         import ray
 
         found: dict[str, float] = ray.cluster_resources()
         return found
 
     def close(self) -> None:
-        """Leaves it; one that was started for this run ends."""
+        """Disconnects from the cluster; ends a cluster that was started for this run."""
         if self._has_joined:
             import ray
 
@@ -111,7 +111,7 @@ class Cluster:
 
     def _said_address(self, head: subprocess.Popen[bytes]) -> str:
         assert head.stdout is not None and head.stderr is not None
-        # What Ray prints must not fill the pipe; its end is the reason where it does not start.
+        # Drains the pipe that Ray prints to; its last line is the reason if Ray does not start.
         errors = bytearray()
         reader = threading.Thread(target=_drain, args=(head.stderr, errors), daemon=True, name="ray-errors")
         reader.start()
@@ -130,11 +130,11 @@ class Cluster:
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Cluster]:
-    """The cluster at `address`, "local" for one of this run's own, until the block ends.
+    """Yields the cluster at `address` ("local": a new one for this run) until the block ends.
 
     Raises:
         UsageError: Ray is not installed, or there is no cluster that this process can join.
-        VeldtError: none could be started.
+        VeldtError: the local cluster could not be started.
     """
     if importlib.util.find_spec("ray") is None:
         raise UsageError(_NO_RAY)
@@ -149,7 +149,7 @@ def connected(address: str) -> Iterator[Cluster]:
 
 
 def _check_answers(address: str) -> None:
-    """UsageError unless something listens at the address."""
+    """UsageError unless a process listens at the address."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "//" in address:
         raise UsageError(
@@ -166,7 +166,7 @@ def _check_answers(address: str) -> None:
 
 
 def _try(address: str) -> None:
-    """Joins in another process first: Ray itself may wait for a minute, and then end the process that asked."""
+    """Joins in another process first: Ray may wait for a minute, and then end the process that called it."""
     code = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR')"
     try:
         done = subprocess.run(
@@ -179,9 +179,9 @@ def _try(address: str) -> None:
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        said = (error.stderr or b"").decode(errors="replace")
-        if "uthenticat" in said:
-            raise UsageError(explained(address, said)) from None
+        output = (error.stderr or b"").decode(errors="replace")
+        if "uthenticat" in output:
+            raise UsageError(explained(address, output)) from None
         raise UsageError(
             f"--cluster is '{address}', and what listens there did not answer as a Ray within {_JOIN_S:g} s: check the "
             f"address, and that this machine is one of its nodes (ray start --address={address} makes it one)"
@@ -191,7 +191,7 @@ def _try(address: str) -> None:
 
 
 def explained(address: str, text: str) -> str:
-    """What Ray said when it could not join, in one sentence."""
+    """Returns Ray's error output of a failed join as one sentence."""
     versions = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
     if "Version mismatch" in text and len(versions) == 2:
         (theirs, their_python), (ours, our_python) = versions
@@ -202,21 +202,21 @@ def explained(address: str, text: str) -> str:
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it gave no reason"]
     refused = [line for line in lines if "uthenticat" in line]
-    said = (refused or lines)[-1].rpartition("] ")[2][:200]
+    reason = (refused or lines)[-1].rpartition("] ")[2][:200]
     if refused:
         return (
-            f"the cluster at {address} does not let this process in ({said}): put its token in ~/.ray/auth_token or "
+            f"the cluster at {address} does not let this process in ({reason}): put its token in ~/.ray/auth_token or "
             "RAY_AUTH_TOKEN, or, where its network is trusted and it has none, set RAY_AUTH_MODE=disabled"
         )
     return (
-        f"--cluster is '{address}', and this process could not join it ({said}): this machine must be one of its "
+        f"--cluster is '{address}', and this process could not join it ({reason}): this machine must be one of its "
         f"nodes; ray start --address={address} makes it one"
     )
 
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Ray takes over requests to end; they stay the run's."""
+    """Restores the run's handlers of SIGINT and SIGTERM, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -242,14 +242,14 @@ def _drain(stream: object, into: bytearray) -> None:
 
 
 def _end(head: subprocess.Popen[bytes]) -> None:
-    """Asks the head to end everything, and ends all that it has started if it does not."""
+    """Asks the head process to end, and kills all processes that it has started and that remain."""
     assert head.stdin is not None and head.stdout is not None
     family = _family(head.pid)
     with contextlib.suppress(OSError):
         head.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         head.wait(_STOP_S)
-    # Ray's processes have groups of their own: one that was only just starting would be left.
+    # Ray's processes have process groups of their own: one that was just starting would remain.
     for process in {*family, *_family(head.pid)}:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

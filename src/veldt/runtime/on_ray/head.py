@@ -1,11 +1,11 @@
-"""A Ray for one run on this machine, in a process of its own: it ends when its standard input does.
+"""Starts a Ray cluster for one run on this machine, in a process that ends when its standard input closes.
 
     python -m veldt.runtime.on_ray.head CPUS GPUS STORE_BYTES DIRECTORY
 
-It says the address on its standard output, and removes the directory of Ray's temporary files at its end. In a session
-of its own, it is not reached by what a terminal or a job scheduler sends to all processes of the run, which needs it
-for its last checkpoint; and when the run is killed, the pipe closes, and everything here is gone. (Should this process
-be killed instead, the kernel ends what it started.)
+It writes the address to its standard output, and removes the directory of Ray's temporary files at its end. It has its
+own session, so signals from a terminal or a job scheduler to the run's processes do not reach it: the run needs the
+cluster for its last checkpoint. When the run is killed, the pipe closes and the cluster ends. (If this process is
+killed instead, the kernel ends the processes that it started.)
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import time
 from veldt.runtime.on_ray.settings import WORKER_NICENESS, on_loopback, quiet
 from veldt.runtime.processes import GLOO_ON_LOOPBACK
 
-# What Linux calls nice of a whole session: a third of the others' weight.
+# The nice value of the session's autogroup on Linux: a third of the usual weight.
 _SESSION_NICENESS = 5
-_TRIES = 20  # in all of Linux, one in 100 ms may change it
+_TRIES = 20  # Linux allows one change per 100 ms in the whole system
 
 
 def _stand_back() -> None:
-    """Lets the process that supervises the run go before all that works in it, which is this session.
+    """Gives the supervising process priority over this session, in which all roles work.
 
-    Linux shares cores out among sessions first. As one of two equals, that process was seen to wait for seconds: it
-    heard late of a score that was reached, and the policy that was kept in the end was another.
+    Linux divides the cores among sessions first. With equal weight, the supervisor was observed to wait for seconds: it
+    noticed late that the target return was reached, and a different policy was saved at the end.
     """
     if os.getsid(0) != os.getpid():
-        return  # somebody else's session
+        return  # the session belongs to another process
     with contextlib.suppress(OSError):
         for _ in range(_TRIES):
             with contextlib.suppress(BlockingIOError), open("/proc/self/autogroup", "w") as group:
@@ -42,8 +42,8 @@ def _stand_back() -> None:
 
 
 def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
-    said = os.dup(1)
-    os.dup2(2, 1)  # whatever Ray prints
+    address_output = os.dup(1)
+    os.dup2(2, 1)  # Ray's own output goes to standard error
     try:
         quiet()
         os.environ.setdefault(*WORKER_NICENESS)
@@ -62,9 +62,9 @@ def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
                 _node_ip_address="127.0.0.1",
                 _temp_dir=directory,
             )
-        _stand_back()  # now that Ray is there: it would start more slowly
-        os.write(said, f"{context.address_info['gcs_address']}\n".encode())
-        os.close(said)
+        _stand_back()  # after the start of Ray, which it would slow down
+        os.write(address_output, f"{context.address_info['gcs_address']}\n".encode())
+        os.close(address_output)
         sys.stdin.buffer.read()
         with contextlib.suppress(Exception):
             ray.shutdown()

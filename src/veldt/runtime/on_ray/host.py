@@ -1,4 +1,4 @@
-"""The Ray actor that a role lives in: its control, its mail, and its thread."""
+"""The Ray actor in which a role runs: its control, its transport, and its thread."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from veldt.runtime.processes import name_process
 from veldt.runtime.roles import RoleIdentity, failure_values
 from veldt.runtime.watchdog import last_words_to
 
-# Seconds for which Python lets one thread go on: mail must not wait long for a role that computes.
+# Python's thread switch interval in seconds: messages must not wait long for a role that computes.
 _SWITCH_S = 0.001
 _LAST_WORDS_S = 5.0
-_UNHEARD = 1000  # messages that may wait for the supervisor before a role that says more has to wait
+_MAX_UNACKNOWLEDGED = 1000  # messages that may wait for the supervisor before `send` blocks
 
-PeerAddresses = Mapping[str, tuple[int, Any]]  # by name: the life that it is in, and its host
+PeerAddresses = Mapping[str, tuple[int, Any]]  # by name: its incarnation, and its host
 
 
 class EdgeMaker(Protocol):
-    """A role's argument that is opened where the role is."""
+    """An argument of a role that is opened in the role's process."""
 
     def open(self, mail: Transport) -> Any: ...
 
 
 class CounterSync(Protocol):
-    """An edge whose numbers are exchanged with the supervisor's process all the time."""
+    """An edge whose counters are continuously exchanged with the supervisor's process."""
 
     def report(self) -> Any: ...
 
@@ -47,17 +47,17 @@ class CounterSync(Protocol):
 
 @dataclass(frozen=True)
 class RoleStart:
-    """Which role a host is to be."""
+    """The role that a host is to run."""
 
     who: RoleIdentity
     role: Callable[..., None]
     arguments: tuple[Any, ...]
-    gauges: Mapping[int, Any]  # arguments that are `CounterSync`s, by place, and what they are told first
+    gauges: Mapping[int, Any]  # by argument index of each `CounterSync`: its first value
 
 
 @dataclass(frozen=True)
 class HostNews:
-    """From the supervisor. `heard` counts messages that it has; `peers` and `gauges` as far as they have changed."""
+    """From the supervisor. `heard` counts the messages received so far; `peers` and `gauges` contain changes only."""
 
     heard: int = 0
     stopping: bool = False
@@ -68,7 +68,7 @@ class HostNews:
 
 @dataclass(frozen=True)
 class HostReport:
-    """To the supervisor: messages from number `first` on; `has_ended` if the role says nothing more after them."""
+    """To the supervisor: messages from number `first` on; `has_ended` if the role sends no more after them."""
 
     heartbeats: int
     has_ended: bool
@@ -78,7 +78,7 @@ class HostReport:
 
 
 def installed() -> str:
-    """The version of veldt here."""
+    """Returns the version of veldt that is installed here."""
     return importlib.metadata.version("veldt")
 
 
@@ -98,21 +98,21 @@ class HostControl:
         time.sleep(seconds)
 
     def send(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
-        while len(self._messages) >= _UNHEARD and not self.stopping:
+        while len(self._messages) >= _MAX_UNACKNOWLEDGED and not self.stopping:
             time.sleep(0.01)
         message = pack({"kind": kind, **values}, arrays)
         with self._lock:
             self._messages.append(message)
 
     def unheard(self, heard: int) -> tuple[int, list[bytes]]:
-        """Messages from number `heard` on; those before are not kept any longer."""
+        """Returns the messages from number `heard` on; earlier ones are deleted."""
         with self._lock:
             del self._messages[: heard - self._first]
             self._first = heard
             return heard, list(self._messages)
 
     def send_failure(self, sentence: str, where: str, is_final: bool) -> None:
-        """Says it as the role's failure, and waits until that has been heard."""
+        """Sends the role's failure, and waits until the supervisor has received it."""
         self.send("failed", error=sentence, details=where, is_final=is_final)
         end = time.monotonic() + _LAST_WORDS_S
         while self._messages and time.monotonic() < end:
@@ -120,7 +120,7 @@ class HostControl:
 
 
 class Host:
-    """A role's process on whichever node has room. `mail` and the rest each have a thread; the role has its own."""
+    """A role's process on any node with room. Transport and control have a thread each, and so has the role."""
 
     def __init__(self) -> None:
         sys.setswitchinterval(_SWITCH_S)
@@ -129,16 +129,16 @@ class Host:
 
     @ray.method(concurrency_group="control")
     def here(self, paths: Sequence[str], directory: str) -> dict[str, Any]:
-        """Where this is, and what is installed here; from now on modules and files are found as in the driver."""
+        """Returns this node and its veldt version; makes modules and files resolve as in the driver."""
         sys.path.extend(path for path in paths if path not in sys.path)
-        with contextlib.suppress(OSError):  # a node that does not have it needs whole paths
+        with contextlib.suppress(OSError):  # a node without this directory needs absolute paths
             os.chdir(directory)
         node = ray.get_runtime_context().get_node_id()
         return {"veldt": installed(), "node": node, "name": platform.node(), "pid": os.getpid()}
 
     @ray.method(concurrency_group="control")
     def begin(self, start: RoleStart, peers: PeerAddresses) -> None:
-        """Starts the role; once, though who asked may not have heard so."""
+        """Starts the role; a repeated call does nothing, since the caller may have missed the first answer."""
         if self._thread is not None:
             return
         self._control = HostControl(start.who)
@@ -158,7 +158,7 @@ class Host:
 
     @ray.method(concurrency_group="control")
     def exchange(self, news: HostNews) -> HostReport:
-        """Hears what is new, and says so."""
+        """Takes the supervisor's news and returns a report."""
         self._control.stopping, self._control.requested_snapshot = news.stopping, news.snapshot
         if news.peers is not None:
             self._meet(news.peers)
@@ -166,20 +166,20 @@ class Host:
             self._gauges[place].told(value)
         has_ended = (
             self._thread is not None and not self._thread.is_alive()
-        )  # before what it has said is taken
+        )  # checked before the messages are taken
         gauges = {place: gauge.report() for place, gauge in self._gauges.items()}
         return HostReport(self._control.heartbeats, has_ended, *self._control.unheard(news.heard), gauges)
 
     @ray.method(concurrency_group="control")
     def stack(self) -> str:
-        """Where the role is."""
+        """Returns the role's stack."""
         ident = self._thread.ident if self._thread is not None else None
         frame = sys._current_frames().get(ident) if ident is not None else None
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     @ray.method(concurrency_group="mail")
     def mail(self, envelope: Envelope, kept: Any = None) -> None:
-        """Takes a letter."""
+        """Receives a message."""
         self._mail.deliver(*opened(envelope, kept))
 
     def _meet(self, peers: PeerAddresses) -> None:
@@ -190,7 +190,7 @@ class Host:
     def _run(self, who: RoleIdentity, role: Callable[..., None], arguments: list[Any]) -> None:
         control = self._control
         name_process(who.name)
-        os.nice(who.niceness)  # of this thread, and those that it starts
+        os.nice(who.niceness)  # of this thread, and of threads that it starts
         last_words_to(control.send_failure)
         control.send("started", trace=-1, pid=os.getpid())
         try:

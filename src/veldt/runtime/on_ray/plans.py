@@ -1,4 +1,4 @@
-"""What a supervisor on Ray knows of a role, besides what any supervisor does."""
+"""The plan of a role on Ray: additions to `RolePlan`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from veldt.runtime.supervision import RolePlan
 
 
 class CounterServer(Protocol):
-    """The supervisor's side of a `Gauge`."""
+    """The supervisor's side of a `CounterSync`."""
 
     def told(self, role: int) -> Any:
-        """What the role of this number is to know."""
+        """Returns the value to send to the role of this number."""
 
     def begins(self, role: int) -> None:
-        """Called before the role's next life is told anything."""
+        """Called before the first value is sent to the role's next incarnation."""
 
     def heard(self, role: int, report: Any) -> None: ...
 
@@ -28,10 +28,10 @@ class HostedPlan(RolePlan):
     """See `RolePlan`.
 
     Args:
-        gpus: how many it needs.
-        is_needed: whether the others wait for it; else it joins them when there is room.
-        peers: names of the roles that it sends to.
-        gauges: places among its arguments of edges that are exchanged with the supervisor, and the other sides of them.
+        gpus: number of GPUs that the role needs.
+        is_needed: whether the other roles wait for it; else it joins them when there is room.
+        peers: names of the roles to which it sends.
+        gauges: by argument index of each `CounterSync` edge, the supervisor's side of it.
     """
 
     gpus: int = 0

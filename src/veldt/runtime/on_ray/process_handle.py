@@ -1,4 +1,4 @@
-"""A role's host as its supervisor sees it: placed by Ray, begun, asked all the time, and gone."""
+"""The supervisor's handle of a role's host: Ray places it, then it begins and exchanges messages until its end."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from veldt.errors import UsageError, VeldtError
 from veldt.runtime.on_ray.host import Host, HostNews, HostReport, PeerAddresses, RoleStart, installed
 
 _STACK_S = 1.0
-_BEGIN_S = 120.0  # for a host to load what its role is made of, from a slow disk too
+_BEGIN_S = 120.0  # seconds for a host to load the role's modules, even from a slow disk
 
-# Mail has a thread of its own, so that it is taken in the order in which each peer sent it.
+# Messages have a thread of their own, so that they are received in the order in which each peer sent them.
 _RemoteHost = ray.remote(concurrency_groups={"mail": 1, "control": 1}, max_restarts=0)(Host)
 
 
 class RayProcessHandle:
-    """See `supervision.Life`. One thread asks and takes answers; the rest is the owner's.
+    """See `supervision.ProcessHandle`. One thread sends requests and takes answers; the owner calls the rest.
 
     Args:
-        start: what the role is; made when its host has a place, with the newest state of its gauges.
+        start: makes the role's arguments; called when its host is placed, for the newest values of the counters.
     """
 
     def __init__(self, number: int, restart_count: int, start: Callable[[], RoleStart], gpus: int) -> None:
         self.number, self.attempt, self._start = number, restart_count, start
         self.handle: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()
-        self.asked: Any = None  # the reference of the answer that is awaited
+        self.asked: Any = None  # the reference of the pending answer
         self.where: dict[str, Any] | None = None
         self.has_begun = self.is_over = False
         self._placed_at = 0.0
         self.refused: VeldtError | None = None
-        self.met = -1  # the number of the list of peers that it was told last
+        self.met = -1  # the version of the list of peers that was sent last
         self._news, self._report = HostNews(), HostReport(0, False, 0, [], {})
         self._messages: list[bytes] = []
         self._heard = 0
         self._died = ""
         self._lock = threading.Lock()
 
-    # ------------------------------------------------------------------------ by the thread that talks to hosts
+    # ------------------------------------------------------------------------ called by the thread that talks to hosts
 
     def ask(self, news: HostNews, peers: PeerAddresses) -> None:
-        """Sends what comes next: where it is, the role that it is to be, or what is new."""
+        """Sends the next request: where the host is, the role to begin, or an exchange."""
         if self.where is None:
             self.asked = self.handle.here.remote([path for path in sys.path if path], os.getcwd())
         elif not self.has_begun:
@@ -60,17 +60,17 @@ class RayProcessHandle:
             self.asked = self.handle.exchange.remote(replace(news, heard=self._heard))
 
     def answered(self) -> HostReport | None:
-        """Takes the answer that has come."""
+        """Takes the answer that has arrived."""
         asked, self.asked = self.asked, None
         try:
             answer = ray.get(asked)
-        except ActorUnavailableError:  # it may be again; if not, it will miss its deadline
+        except ActorUnavailableError:  # it may recover; if not, it will miss its deadline
             return None
         except RayActorError as error:
             self._died = _cause(str(error))
             return None
         except (RayError, Exception) as error:
-            # What a host itself cannot do, it cannot do again: find the user's modules, mostly.
+            # A host that fails itself would fail again, mostly because it cannot import the user's modules.
             cause = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
             where = self.where["name"] if self.where else "a node"
             self.refused = VeldtError(
@@ -95,16 +95,16 @@ class RayProcessHandle:
             self.has_begun = True
         return None
 
-    # ------------------------------------------------------------------------------------------- by the owner
+    # ------------------------------------------------------------------------------------------- called by the owner
 
     @property
     def has_room(self) -> bool:
-        """Whether Ray has found a place for it."""
+        """Whether Ray has placed it."""
         return self.where is not None or bool(self._died)
 
     @property
     def machine(self) -> str:
-        """The name of where it is, once it has a place."""
+        """The name of its machine, once it is placed."""
         assert self.where is not None
         return str(self.where["name"])
 
@@ -136,7 +136,7 @@ class RayProcessHandle:
         self.is_over = True
         with contextlib.suppress(RayError, ValueError):
             ray.kill(self.handle, no_restart=True)
-        # Ray asks first; one that was stopped (SIGSTOP) does not hear it.
+        # Ray only sends a request, which a stopped process (SIGSTOP) does not receive.
         here = ray.get_runtime_context().get_node_id()
         if self.where is not None and self.where["node"] == here:
             with contextlib.suppress(psutil.Error, OSError):
@@ -145,7 +145,7 @@ class RayProcessHandle:
 
 
 def _cause(text: str) -> str:
-    """What Ray says of an actor's end, as the end of a sentence."""
+    """Returns Ray's reason for an actor's end, as the end of a sentence."""
     text = " ".join(text.split())
     if "node has died" in text or "node was terminated" in text or "node died" in text:
         return "was lost with its node"

@@ -1,8 +1,8 @@
-"""The supervisor of roles that are Ray actors; what it decides is in `supervision`.
+"""The supervisor of roles that are Ray actors; its decisions are in `supervision`.
 
-A thread of its own asks every host in turn, all the time: for beats, messages and counts; and tells them whether to
-stop, who their peers are, and what the others count. So a role never waits for the supervisor, and a host that does not
-answer is one that gives no sign of life.
+A thread polls every host continuously: it receives heartbeats, messages and counters, and sends the stop flag, the
+peers' addresses and the other roles' counters. So a role never waits for the supervisor, and a host that does not
+answer counts as one without a heartbeat.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from veldt.runtime.on_ray.process_handle import RayProcessHandle
 from veldt.runtime.roles import Peers, RoleIdentity
 from veldt.runtime.supervision import RoleMessage, SupervisedRole, Supervision
 
-# Seconds between two questions to the same host; with many hosts more, since each costs this process about 0.2 ms.
+# Seconds between two polls of the same host; more with many hosts, since each costs this process about 0.2 ms.
 _ASK_S, _ASK_EACH_S = 0.05, 0.0005
-_ROOM_S = 60.0  # for a role that the others cannot work without to be placed
-_GIVE_S = 3.0  # before another's place is taken for it
-_COUNT_S = 1.0  # between two counts of what is free
-_REFUSED_S = 60.0  # until a role that was refused a place is tried again
-_SAY_S = 3.0  # from the start, or from when it could have begun again, until it is said who has no room
-_PLACED_S = 20.0  # for Ray to start a process for a role that there is a CPU for
+_ROOM_S = 60.0  # maximum seconds until a needed role is placed
+_GIVE_S = 3.0  # seconds before an optional role gives up its place for it
+_COUNT_S = 1.0  # seconds between two queries of the free CPUs
+_REFUSED_S = 60.0  # seconds until a role whose host was refused is tried again
+_SAY_S = 3.0  # seconds, from the start or the earliest restart, until a note names roles without room
+_PLACED_S = 20.0  # seconds for Ray to start a role's process if a CPU is free
 
 
 class RaySupervisor(Supervision):
@@ -41,8 +41,8 @@ class RaySupervisor(Supervision):
         self._thread = threading.Thread(target=self._talk, daemon=True, name="supervisor")
         self._failed: BaseException | None = None
         self._counted_at = self._gave_at = self._started_at = 0.0
-        self._said: frozenset[int] = frozenset()  # who was said to wait
-        self._machines: dict[int, str] = {}  # where each role is, or was last
+        self._announced: frozenset[int] = frozenset()  # roles that a note named as waiting
+        self._machines: dict[int, str] = {}  # current or last machine of each role
 
     def start(self) -> None:
         self._thread.start()
@@ -52,7 +52,7 @@ class RaySupervisor(Supervision):
             if self._plans[place.number].is_needed or free >= len(self.places):
                 self._begin(place)
             else:
-                place.restart_count = -1  # its first life is still to come
+                place.restart_count = -1  # its first incarnation is still to come
 
     def begun(self, place: SupervisedRole) -> RayProcessHandle:
         plan, number, attempt = self._plans[place.number], place.number, place.restart_count
@@ -90,7 +90,7 @@ class RaySupervisor(Supervision):
         return messages + self._see_to_room(time.monotonic())
 
     def can_begin(self, place: SupervisedRole) -> bool:
-        """Roles that only join do not stand in Ray's queue, where they would be given the place of one that died."""
+        """Optional roles do not wait in Ray's queue, where they would get the place of a role that died."""
         if self._plans[place.number].is_needed:
             return True
         now = time.monotonic()
@@ -106,7 +106,7 @@ class RaySupervisor(Supervision):
         super().kill()
 
     def _without_room(self, *, needed: bool) -> list[SupervisedRole]:
-        """Roles that Ray has been asked to place, and has not yet."""
+        """Returns roles that Ray was asked to place and has not placed yet."""
         return [
             place
             for place in self.places
@@ -123,7 +123,7 @@ class RaySupervisor(Supervision):
         if waiting:
             texts += self._given_up_for(waiting, now)
         for place in self._without_room(needed=False):
-            if now - place.began > _ROOM_S:  # other work was given what was free
+            if now - place.began > _ROOM_S:  # other work took the free CPUs
                 self._take_back(place, now)
         here = {place.number for place in self.places if place.process is not None and place.heartbeats > 0}
         waiting_to_join = frozenset(
@@ -135,21 +135,21 @@ class RaySupervisor(Supervision):
             and now > place.due + _SAY_S
         )
         if self._started_at + _SAY_S < now and not self.stopping:
-            if new := waiting_to_join - self._said:
+            if new := waiting_to_join - self._announced:
                 texts.append(f"{self._names(new)} without room: {_room()}; they join when nodes do")
-            if joined := (self._said & here) - waiting_to_join:
+            if joined := (self._announced & here) - waiting_to_join:
                 texts.append(f"{self._names(joined)} joined")
-            self._said = waiting_to_join | (self._said - here)
+            self._announced = waiting_to_join | (self._announced - here)
         return [RoleMessage(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
 
     def _all_fit(self) -> bool:
-        """Whether the cluster has a CPU for each role that is there or was asked for, if nobody else used it."""
+        """Whether the cluster has a CPU for each role that is placed or requested, if only this run used it."""
         return sum(place.process is not None for place in self.places) <= ray.cluster_resources().get(
             "CPU", 0
         )
 
     def _given_up_for(self, waiting: list[SupervisedRole], now: float) -> list[str]:
-        """Takes the place of a role that only joins for one that the others need; RoleError where none is left."""
+        """Takes the place of an optional role for a needed one; RoleError if there is none to take."""
         place, plan = waiting[0], self._plans[waiting[0].number]
         joined = [
             one for one in self.places if one.process is not None and not self._plans[one.number].is_needed
@@ -171,7 +171,7 @@ class RaySupervisor(Supervision):
         place.process, place.due = None, now
 
     def _refused(self, life: RayProcessHandle) -> RoleMessage:
-        """A role that only joins cannot work where it was placed: training goes on without it for a while."""
+        """Handles an optional role that cannot work where it was placed: training goes on without it for a while."""
         place = self.places[life.number]
         self._take_back(place, time.monotonic() + _REFUSED_S)
         values = {"text": f"the {place.plan.name} does not join: {life.refused}", "about": "cluster"}
@@ -180,7 +180,7 @@ class RaySupervisor(Supervision):
     def _names(self, numbers: frozenset[int]) -> str:
         return ", ".join(self._plans[number].name for number in sorted(numbers))
 
-    # --------------------------------------------------------------------------------------- in the thread
+    # --------------------------------------------------------------------------------------- called in the thread
 
     def _talk(self) -> None:
         try:
@@ -200,7 +200,7 @@ class RaySupervisor(Supervision):
             self._heard.set()
 
     def _is_current(self, life: RayProcessHandle) -> bool:
-        """Whether there is more to hear of it."""
+        """Whether it can still send messages."""
         return not life.is_over and life.alive() and life.refused is None
 
     def _take(self, life: RayProcessHandle) -> None:
@@ -223,14 +223,14 @@ class RaySupervisor(Supervision):
             self._heard.set()
 
     def _may_ask(self, life: RayProcessHandle) -> bool:
-        """A first life that the others need begins when those like it have places: they may share a machine's cores."""
+        """Delays a needed role's first start until all of its kind are placed: they may share a machine's cores."""
         if life.where is None or life.attempt > 0 or not self._plans[life.number].is_needed:
             return True
         alike = self.alike(life.number)
         return all(other in self._machines for other in alike if self._plans[other].is_needed)
 
     def _local_peers(self, number: int) -> Peers:
-        """With those that are to be started again; who joins later has others of its kind there already."""
+        """Includes roles that will be restarted; when an optional role joins, the others are already placed."""
         machine = self._machines[number]
         return Peers.among(
             number, [other for other in self.alike(number) if self._machines.get(other) == machine]
@@ -244,7 +244,7 @@ class RaySupervisor(Supervision):
         return HostNews(0, self._told.stopping, self._told.snapshot, peers, gauges)
 
     def _peers(self, number: int) -> PeerAddresses:
-        """Those of a role's peers that are there."""
+        """Returns the addresses of a role's peers that are running."""
         names = set(self._plans[number].peers)
         return {
             self._plans[life.number].name: (life.attempt, life.handle)

@@ -1,10 +1,10 @@
 """Ape-X: actors, a replay buffer in shards, and a learner that never waits for data (Horgan et al. 2018, figure 1).
 
-            +--------------------- weights ----------------------+
-            v                                                    |
-actors (envs, policy) ==steps, first priorities==> shards ==batches==> learner
-                                                           ^                   |
-                                                           +--- priorities ----+
+  +-------------------- weights -------------------------------------------------+
+  v                                                                              |
+actors (envs, policy) ==steps, first priorities==> replay shards ==batches==> learner
+                                                         ^                       |
+                                                         +----- priorities ------+
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from veldt.systems.roles.replay_topology import replay_topology
 
 
 def apex(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
-    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
+    """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`.
 
-    UsageError where its sizes cannot work.
+    Raises UsageError where the sizes cannot work.
     """
     topology = replay_topology(run_plan, run, checkpoint)
     edges = {"weights": weights_edge(run_plan), **topology.edges}

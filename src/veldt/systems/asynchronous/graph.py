@@ -1,10 +1,10 @@
 """Asynchronous learners on a central store (Mnih et al. 2016; Stooke & Abbeel, sections 4.3 and 5.2).
 
-    unit: envs, sampler, experience, learner --gradient--> chunks of the central store: parameters, rule's state
-                                                  <--parameters--
+    sampler-learner: envs, sampler, experience, learner --gradient--> central store in chunks:
+                                                        <--parameters--  parameters, rule's state
 
-Each unit has batches of its own, and applies what it learns from them to what the others have made of the parameters
-meanwhile. A unit that dies takes nothing with it but its games: it begins anew from the store.
+Each sampler-learner learns from batches of its own, and applies its gradients to the shared parameters, which the
+others update meanwhile. When one dies, only its episodes are lost: it restarts from the store.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from veldt.systems.roles.independent_learner import (
 )
 from veldt.systems.roles.sampler_learner import GroupContext
 
-_MARGIN_S = 60.0  # after which a unit that is silent has surely been killed, and its chunk is free
+_MARGIN_S = 60.0  # beyond the deadline: a learner silent for so long was killed, and its chunk is free
 
 
 def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
-    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
+    """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`."""
     config = run_plan.config
     settings = config.roles
     assert isinstance(settings, AsynchronousConfig)
     count, width = settings.learners, config.phase_width
     rows = run_plan.algorithm().update_rows(width)
-    watching, initial = evaluators(run_plan, checkpoint), _initial(run_plan, checkpoint)
+    evaluator_roles, initial = evaluators(run_plan, checkpoint), _initial(run_plan, checkpoint)
     tensors = len(run_plan.network()[1].names)
     if settings.chunks > tensors:
         raise UsageError(
@@ -66,7 +66,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
             CentralStoreSpec(initial, settings.chunks, sampler_learner_deadline_s(config) + _MARGIN_S),
         ),
     }
-    if watching:
+    if evaluator_roles:
         edges["weights"] = weights_edge(run_plan, "evaluator")
     learner = Role(
         "learner",
@@ -80,11 +80,11 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
         resumes_from="the central store",
         gpus=int(run_plan.device.type == "cuda"),
     )
-    return Graph((learner, *watching), edges)
+    return Graph((learner, *evaluator_roles), edges)
 
 
 def _initial(run_plan: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
-    """What the store begins with: parameters and the rule's state, of a checkpoint if there is one."""
+    """Returns the store's initial values: parameters and the rule's state, from the checkpoint if there is one."""
     parameters = run_plan.shared_parameters()
     state = run_plan.algorithm().rule.state(parameters.master)
     if checkpoint is not None:
@@ -102,7 +102,7 @@ def run_asynchronous_learner(
     store: CentralStore,
     weights: Weights | None = None,
 ) -> None:
-    """The role: samples and learns until it is told to stop."""
+    """Entry point of the role: samples and learns until it is asked to stop."""
     may_have_children()
     _AsynchronousLearner(control, plan, rate_limiter, store, weights).run()
 
@@ -118,22 +118,22 @@ class _AsynchronousLearner(IndependentSamplerLearner):
     ) -> None:
         rank, settings = plan.rank, plan.run_plan.config.roles
         assert isinstance(settings, AsynchronousConfig)
-        self._weights, self._pull_every, self._rows = weights, settings.actor_sync_interval, 0
-        self._end = store.end(rank, control.heartbeat)
-        self._others = 0  # updates of others that its parameters have
-        ties = GroupContext(
+        self._weights, self._sync_interval, self._rows = weights, settings.actor_sync_interval, 0
+        self._store_client = store.end(rank, control.heartbeat)
+        self._others = 0  # updates by other sampler-learners that its parameters include
+        context = GroupContext(
             optimiser=self._optimiser_of,
             version_of=lambda own: own + self._others,
-            heartbeat=self._beat,
+            heartbeat=self._before_step,
         )
         self._local_steps = settings.local_steps
-        super().__init__(control, plan, rate_limiter, ties)
+        super().__init__(control, plan, rate_limiter, context)
         self._optimiser.pull()
         self.load_shared_parameters()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> CentralOptimiser:
         self._optimiser = CentralOptimiser(
-            algorithm, parameters, self._end, self._local_steps, self._count_others
+            algorithm, parameters, self._store_client, self._local_steps, self._count_others
         )
         return self._optimiser
 
@@ -141,11 +141,11 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         updates_L = self._rate_limiter.updates_L
         self._others = int(updates_L.sum() - updates_L[self._rank])
 
-    def _beat(self) -> None:
-        """Before each step of a group of envs."""
+    def _before_step(self) -> None:
+        """Called before each step of a group of envs."""
         self._control.heartbeat()
         self._rows += 1
-        if self._pull_every and self._rows % (self._pull_every * len(self._unit.envs.groups)) == 0:
+        if self._sync_interval and self._rows % (self._sync_interval * len(self._unit.envs.groups)) == 0:
             self._optimiser.catch_up()
             self._unit.acts_by_newest()
 
@@ -157,10 +157,13 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         self._optimiser.exchange()
 
     def shared_groups(self, groups: Groups) -> Groups:
-        values = {name: torch.from_numpy(array) for name, array in self._end.copied().items()}
+        values = {name: torch.from_numpy(array) for name, array in self._store_client.copied().items()}
         parameters = self._unit.parameters
         weights = groups["weights"] | by_parameter_name(parameters, values.pop(PARAMETERS))
         return {"weights": weights, "optimiser": state_by_parameter_name(parameters, values)}
 
     def exchange_metrics(self) -> dict[str, float]:
-        return {"store/blocked_seconds": self._end.blocked_s, "store/updating_seconds": self._end.updating_s}
+        return {
+            "store/blocked_seconds": self._store_client.blocked_s,
+            "store/updating_seconds": self._store_client.updating_s,
+        }

@@ -1,4 +1,4 @@
-"""The parts of a snapshot, as the roles that have state say them one after another."""
+"""Collects the parts of a snapshot, which roles that have state send one after another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from veldt.runtime.supervision import RoleMessage
 
 
 class CheckpointAssembler:
-    """Of the snapshot that is expected, from the roles of these numbers."""
+    """Collects the parts of the expected snapshot from the roles of these numbers."""
 
     def __init__(self, roles: Iterable[int]) -> None:
         self._roles = frozenset(roles)
@@ -16,11 +16,11 @@ class CheckpointAssembler:
         self._parts: dict[int, RoleMessage] = {}
 
     def expect(self, number: int) -> None:
-        """All parts of snapshot `number`; those of the one before are not wanted any more."""
+        """Expects all parts of snapshot `number`, and drops those of the one before."""
         self._number, self._parts = number, {}
 
     def add(self, part: RoleMessage) -> None:
-        """Takes a part; one of an older snapshot is left out."""
+        """Adds a part; ignores one of an older snapshot."""
         if part.values["number"] == self._number:
             self._parts[part.role] = part
 
@@ -30,7 +30,7 @@ class CheckpointAssembler:
 
     @property
     def missing(self) -> frozenset[int]:
-        """Roles whose parts are still to come."""
+        """Roles whose parts have not arrived."""
         return self._roles - self._parts.keys() if self.is_expected else frozenset()
 
     @property
@@ -42,7 +42,7 @@ class CheckpointAssembler:
         return self._parts
 
     def take(self) -> Mapping[int, RoleMessage]:
-        """The parts of a snapshot that is whole; none is expected from then on."""
+        """Returns the parts of a complete snapshot; none is expected afterwards."""
         assert self.is_whole
         parts, self._number, self._parts = self._parts, None, {}
         return parts

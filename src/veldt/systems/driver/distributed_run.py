@@ -1,8 +1,8 @@
-"""Runs a graph of roles on this machine: supervises them, records what they say, and keeps checkpoints.
+"""Runs a graph of roles: supervises them, records their messages, and writes checkpoints.
 
-    roles (processes) --games, metrics, parts of snapshots--> this process --> the run's directory
+    roles (processes) --episodes, metrics, parts of snapshots--> this process --> the run's directory
 
-Nothing of acting or learning happens here. The edges between roles carry everything else; see the system's own file.
+This process neither acts nor learns. The edges between roles carry everything else; see the system's graph.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from veldt.systems.roles.episode_messages import episodes_of_message
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
 
-_LOOK_S = 0.1
-_STOP_S = 30.0  # for roles to end by themselves
-_LAST_WORDS_S = 20.0  # the same, when the run has failed
-_PARTS_S = 300.0  # for all parts of a checkpoint to be there
+_POLL_S = 0.1
+_STOP_S = 30.0  # for roles to end on request
+_LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
+_PARTS_S = 300.0  # for all parts of a checkpoint to arrive
 
 MakeGraph = Callable[[RunPlan, Path, Checkpoint | None], Graph]
-Supervised = Callable[[Graph], tuple[Supervision, dict[str, Any]]]  # what runs a graph; not yet started
+Supervised = Callable[[Graph], tuple[Supervision, dict[str, Any]]]  # makes what runs a graph; not yet started
 
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """What became of the roles before these, as a sentence, and how often roles were started again, these included."""
+    """A sentence on why the previous roles ended, and the restarts of roles so far, including these."""
 
     text: str
     restarts: int
@@ -65,8 +65,8 @@ class DistributedRun:
     """A run of the graph that `make_graph` makes.
 
     Args:
-        checkpoint: where to go on from, or None to begin.
-        lost: why it goes on within the same call, if it does.
+        checkpoint: where to resume from, or None to start a run.
+        lost: why the run restarts within the same call, if it does.
     """
 
     def __init__(
@@ -87,23 +87,23 @@ class DistributedRun:
         self._rate_limiter.max_steps = config.run.steps
         roles = [(role, index) for role in self._graph.roles for index in range(len(role.plans))]
         self._names = [role.named(index) for role, index in roles]
-        self._goes_on_from = [role.resumes_from for role, _ in roles]
-        keeping = [number for number, (role, index) in enumerate(roles) if role.is_checkpointed(index)]
-        self._lives = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
+        self._resumes_from = [role.resumes_from for role, _ in roles]
+        checkpointed = [number for number, (role, index) in enumerate(roles) if role.is_checkpointed(index)]
+        self._incarnations = {name: int(meta.get("lives", {}).get(name, 0)) for name in self._names}
         self._scores = ReturnTracker()
         self._clock = StageClock()
         frames = run_plan.spec.frames_per_step
         counters = meta.get("monitor")
         self._monitor = Monitor(config, directory, self._scores, self._clock, progress, frames, counters)
         self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
-        self._representative = run_plan.algorithm().scored_envs(config.envs.num_envs)
+        self._scored_envs = run_plan.algorithm().scored_envs(config.envs.num_envs)
         self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
         self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
-        self._writer, self._parts = BackgroundWriter(), CheckpointAssembler(keeping)
+        self._writer, self._parts = BackgroundWriter(), CheckpointAssembler(checkpointed)
         self._stop = threading.Event()
-        self._begins = checkpoint is None
+        self._is_new = checkpoint is None
         self._saved_at = self._monitor.steps
-        self._kept_step = checkpoint.step if checkpoint else 0
+        self._saved_step = checkpoint.step if checkpoint else 0
         self._evaluated_at = int(meta.get("evaluated_at", 0))
         if checkpoint:
             self._restore(checkpoint)
@@ -113,12 +113,12 @@ class DistributedRun:
 
     @property
     def is_asked_to_stop(self) -> bool:
-        """Whether somebody has asked for its end while it ran."""
+        """Whether a signal has asked to stop the run."""
         return self._stop.is_set()
 
     @property
     def role_restarts(self) -> int:
-        """How often a role was started again, in the whole run."""
+        """Restarts of roles in the whole run."""
         return self._metrics.role_restarts
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -153,16 +153,16 @@ class DistributedRun:
             )
 
     def run(self) -> Outcome:
-        """Runs until the steps are done, the score is reached, or a signal asks to stop."""
+        """Runs until the steps are done, the target return is reached, or a signal asks to stop."""
         try:
             with stop_on_signals() as stop:
                 self._stop = stop
                 self._supervisor.start()
-                if self._begins:
-                    self._begin_snapshot()  # from its end on there is always something to resume
+                if self._is_new:
+                    self._begin_snapshot()  # as soon as it is written, there is always a checkpoint to resume from
                 reason = None
                 while reason is None:
-                    self._handle_messages(self._supervisor.poll(_LOOK_S))
+                    self._handle_messages(self._supervisor.poll(_POLL_S))
                     reason = reason_to_stop(self._config.run, self._monitor, self._scores, stop)
                     self._log(force=False)
                     self._advance_checkpoint()
@@ -176,7 +176,7 @@ class DistributedRun:
             raise
         finally:
             self._supervisor.kill()
-            # Resolved, because a run may be reached through a link.
+            # Resolved, because the path may go through a symbolic link.
             remove_own(self._directory.path.resolve(), OF_MEETING)
             self._monitor.close()
 
@@ -204,14 +204,14 @@ class DistributedRun:
                 case "part":
                     self._parts.add(message)
                 case "restarted":
-                    self._lives[name] += 1
+                    self._incarnations[name] += 1
                     self._metrics.role_restarts += 1
                     text = f"the {name} {values['why']}, and was started again"
-                    if goes_on_from := self._goes_on_from[message.role]:
-                        text += f" from {goes_on_from.format(step=self._kept_step)}"
+                    if resumes_from := self._resumes_from[message.role]:
+                        text += f" from {resumes_from.format(step=self._saved_step)}"
                     self._monitor.note(text, "restart")
                     if message.role in self._parts.missing:
-                        self._begin_snapshot()  # its part of the one before is lost
+                        self._begin_snapshot()  # the role's part of the pending one is lost
 
     def _record_episodes(self, message: RoleMessage) -> None:
         counted = []
@@ -219,7 +219,7 @@ class DistributedRun:
         for game, seed in episodes_of_message(message):
             self._monitor.record_episode(game, seed)
             is_evaluators = game.env_index >= envs
-            if is_evaluators or (not self._has_evaluator and game.env_index in self._representative):
+            if is_evaluators or (not self._has_evaluator and game.env_index in self._scored_envs):
                 counted.append(game)
         self._scores.record(counted)
 
@@ -231,11 +231,11 @@ class DistributedRun:
         self._parts.expect(self._supervisor.request_snapshot())
 
     def _advance_checkpoint(self) -> None:
-        """Begins a checkpoint that is due, and writes one of which all parts are there."""
+        """Starts a checkpoint that is due, and writes one that has all its parts."""
         self._writer.check()
         if self._parts.is_whole and self._writer.is_done:
             self._write_parts()
-        # Only when the one before is on the disk: what it does not name is removed then, even what is being written.
+        # Only when the one before is on disk: writing one removes files that it does not name, even half-written ones.
         can_begin = not self._parts.is_expected and self._writer.is_done
         if can_begin and self._monitor.steps - self._saved_at >= self._config.run.checkpoint_every:
             self._begin_snapshot()
@@ -248,7 +248,7 @@ class DistributedRun:
         self._supervisor.snapshot_done()
         groups, segments = self._groups(parts)
         rate_limiter = self._rate_limiter
-        # Those that the weights have, which were said before the memory was on the disk.
+        # Update counts at which the weights were taken, sent before the replay buffer was on disk.
         updates = {
             part.values["rank"]: part.values["updates"] for part in parts.values() if "updates" in part.values
         }
@@ -260,8 +260,8 @@ class DistributedRun:
             "monitor": self._monitor.counters(),
             "recipe": self._config.recipe,
             "evaluated_at": self._evaluated_at,
-            # Where it is resumed, every role lives once more.
-            "lives": {name: lives + 1 for name, lives in self._lives.items()},
+            # Every role of the resumed run is a new incarnation.
+            "lives": {name: count + 1 for name, count in self._incarnations.items()},
             "scores": {"games": self._scores.num_episodes, "recent": list(self._scores.recent)},
             "rate_limiter": {
                 "steps": [steps.get(number, int(own)) for number, own in enumerate(rate_limiter.steps_A)],
@@ -279,7 +279,7 @@ class DistributedRun:
     def _groups(
         self, parts: Mapping[int, RoleMessage]
     ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-        """Arrays by group, and the segments of each shard."""
+        """Returns arrays by group, and the segments of each shard."""
         groups: dict[str, dict[str, np.ndarray]] = {}
         segments = {}
         for part in parts.values():
@@ -294,13 +294,13 @@ class DistributedRun:
         try:
             check_finite(step, groups)
             self._store.save(step, groups, meta, score=score)
-            self._kept_step = step
-        finally:  # also of what a checkpoint that did not fit onto the disk has left there
+            self._saved_step = step
+        finally:  # also removes the files of a checkpoint that did not fit on the disk
             remove_unneeded(self._directory.replay, self._store.newest_meta(), meta["shards"])
 
     def _end(self, reason: str, stop: threading.Event) -> None:
-        """The last checkpoint, and then the last evaluation, for which all cores are free."""
-        self._rate_limiter.max_steps = 0  # nobody acts while the rest of the checkpoint is awaited
+        """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""
+        self._rate_limiter.max_steps = 0  # no role acts while the rest of the checkpoint is awaited
         if not self._parts.is_expected:
             self._writer.finish()
             self._begin_snapshot()
@@ -311,7 +311,7 @@ class DistributedRun:
                 raise VeldtError(
                     f"the last checkpoint lacks the part of the {missing}, which did not come in {_PARTS_S:g} s"
                 )
-            self._handle_messages(self._supervisor.poll(_LOOK_S))
+            self._handle_messages(self._supervisor.poll(_POLL_S))
         self._handle_messages(self._supervisor.stop(_STOP_S))
         self._log(force=True)
         if self._evaluation_is_due(reason):
@@ -337,15 +337,15 @@ class DistributedRun:
             self._log(force=True)
 
     def _save_after_failure(self, error: RoleError) -> None:
-        """A last checkpoint of a run that a role has ended, if those that have parts in it are still there."""
+        """Writes a last checkpoint after a role has failed, if the roles that have parts in it are still running."""
         self._finish_writing()
         self._begin_snapshot()
-        end = time.monotonic() + _LAST_WORDS_S
+        end = time.monotonic() + _LAST_PARTS_S
         while self._parts.missing and time.monotonic() < end:
             if any(self._supervisor.has_ended(role) for role in self._parts.missing):
                 break
-            with contextlib.suppress(RoleError):  # what ended one actor soon ends another
-                self._handle_messages(self._supervisor.poll(_LOOK_S))
+            with contextlib.suppress(RoleError):  # the cause that ended one actor soon ends another
+                self._handle_messages(self._supervisor.poll(_POLL_S))
         try:
             self._writer.finish()
             if self._parts.is_whole:
@@ -355,7 +355,7 @@ class DistributedRun:
             raise error from also
 
     def _finish_writing(self) -> None:
-        """At the end of a run that failed: a checkpoint that could not be written is only mentioned."""
+        """Finishes writing after a failure: a checkpoint that could not be written only leads to a note."""
         try:
             self._writer.finish()
         except VeldtError as error:

@@ -1,4 +1,4 @@
-"""A graph's roles as processes of this machine, and its edges in memory that they share."""
+"""Runs a graph's roles as processes of this machine, with its edges in shared memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GIB = 2**30
 
 
 def start_local(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
-    """The supervisor of all roles, in the graph's order, not yet started; and the edges."""
+    """Returns the supervisor of all roles, in the graph's order, not yet started; and the edges."""
     _check_memory(graph)
     context = forkserver(PRELOAD_ROLES)
     edges = make_local_edges(graph.edges, context)
@@ -28,7 +28,7 @@ def start_local(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
 
 
 def _check_memory(graph: Graph) -> None:
-    """UsageError where what is under way between roles does not fit into this machine's memory."""
+    """Raises UsageError where the buffers of the edges do not fit into this machine's memory."""
     largest = max(graph.edges.values(), key=lambda edge: edge_bytes(edge.spec))
     needed, available = sum(edge_bytes(edge.spec) for edge in graph.edges.values()), available_memory()
     if needed > available:

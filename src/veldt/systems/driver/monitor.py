@@ -1,4 +1,4 @@
-"""Turns what happens in a run into rows: metrics, progress, episodes, summary."""
+"""Records the events of a run: rows of metrics, progress, episodes, summary."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
 from veldt.tracking.stages import STAGES
 
-_TOLD = 3  # notes of one kind at once; a process that is replaced may have one for each of its envs
+_MAX_SHOWN = 3  # notes of one kind shown at once; a replaced process may cause one for each of its envs
 
 
 class Monitor:
-    """Counts, times and records. `counters` is what a checkpoint keeps of it."""
+    """Counts, times and records. `counters` is its state in a checkpoint."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Monitor:
         self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
-        self._interval_games: list[Episode] = []
+        self._interval_episodes: list[Episode] = []
         self._stages_logged = self._stage_seconds()
         self._metrics: dict[str, Tensor | float] = {}
-        self._figure_count = 0
+        self._update_count = 0
         self._restarts_here = 0
         self._lag_sum, self._lag_count = (
             float(counters.get("lag_sum", 0.0)),
@@ -66,18 +66,18 @@ class Monitor:
 
     @property
     def seconds(self) -> float:
-        """Training seconds, those before a resume included."""
+        """Training seconds, including those before a resume."""
         return self._seconds_before + time.perf_counter() - self._began
 
     def count_steps(self, steps: int, reset_steps: int, restarts: int) -> None:
-        """Takes more steps, more reset steps, and the envs' restarts since this process began."""
+        """Adds steps and reset steps, and sets the number of env restarts since this process started."""
         self.steps += steps
         self._reset_steps += reset_steps
         self._restarts_here = restarts
 
     def record_episode(self, game: Episode, seed: int) -> None:
-        """Writes down a finished game; `seed` is what its reset was given."""
-        self._interval_games.append(game)
+        """Records a finished episode; `seed` is the one its reset was given."""
+        self._interval_episodes.append(game)
         self._episodes.append(
             env=game.env_index,
             episode=game.episode,
@@ -96,13 +96,13 @@ class Monitor:
         count: int = 1,
         lag_range: tuple[float, float] | None = None,
     ) -> None:
-        """Takes the metrics of an update, or the sums of `count`; they are averaged over the interval, without waiting
+        """Adds the metrics of an update, or the sums of `count`; they are averaged over the interval, without waiting
         for the device.
 
         `lag` is the mean number of updates between the parameters that acted and those that are updated, `lag_range`
-        the least and the most of all their rows, where they are known.
+        the minimum and maximum over all rows, where they are known.
         """
-        self._figure_count += count
+        self._update_count += count
         self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + count
         self._interval_lag += lag
         self._interval_lags += lag_range or ()
@@ -112,25 +112,25 @@ class Monitor:
     def log(
         self, learning_rate: float, updates: int, experience: Mapping[str, float], *, force: bool = False
     ) -> None:
-        """Writes a row if the interval is over, and refreshes the display. `experience` has metrics of its own."""
+        """Writes a row if the interval is over, and refreshes the display. `experience` are further metrics."""
         now = time.perf_counter()
         if not force and now - self._logged_at < self._config.run.log_every:
             return
         row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
-        count = max(1, self._figure_count)
+        count = max(1, self._update_count)
         row |= {name: float(value) / count for name, value in self._metrics.items()}
         row |= {**experience, **self._evaluation}
         self._metrics_log.append(row)
         self.check_finite(row)
         self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
         self._logged_at = self._interval_began = now
-        self._interval_steps, self._interval_games = self.steps, []
-        self._metrics, self._figure_count = {}, 0
+        self._interval_steps, self._interval_episodes = self.steps, []
+        self._metrics, self._update_count = {}, 0
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
 
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
-        """Takes an evaluation's games: a sentence now, metrics in the next row."""
+        """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
         if not result.scores:
             self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
             return
@@ -147,27 +147,29 @@ class Monitor:
         }
 
     def check_finite(self, metrics: Mapping[str, Any] | None = None) -> None:
-        """VeldtError if training has diverged: nothing learned after that is worth a minute or a checkpoint."""
+        """Raises VeldtError if training has diverged: neither further training nor a checkpoint would be of use."""
         loss = float((metrics or self._metrics).get("loss/total", 0.0))
         if not math.isfinite(loss):
             raise diverged(f"the loss is {loss} at step {self.steps:,}")
 
     def note(self, text: str, kind: str = "note") -> None:
-        """Tells the user, and the report."""
+        """Shows a sentence to the user, and records it for the report."""
         self._progress.note(text)
         self._directory.write_event(self.steps, kind, text)
 
     def notes(self, texts: Sequence[str], kind: str) -> None:
-        """Tells the user the first of several, and the report all."""
-        for text in texts[:_TOLD]:
+        """Shows the first of several sentences to the user, and records all for the report."""
+        for text in texts[:_MAX_SHOWN]:
             self.note(text, kind)
-        for text in texts[_TOLD:]:
+        for text in texts[_MAX_SHOWN:]:
             self._directory.write_event(self.steps, kind, text)
-        if len(texts) > _TOLD:
-            self._progress.note(f"... and {len(texts) - _TOLD} more like these (events.jsonl has them all)")
+        if len(texts) > _MAX_SHOWN:
+            self._progress.note(
+                f"... and {len(texts) - _MAX_SHOWN} more like these (events.jsonl has them all)"
+            )
 
     def counters(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Returns its state for a checkpoint."""
         self._episodes.flush()
         return {
             "steps": self.steps,
@@ -215,7 +217,7 @@ class Monitor:
         stages = self._interval_stages()
         training = now - self._interval_began - stages["seconds/evaluate"]
         sps = (self.steps - self._interval_steps) / max(training, 1e-9)
-        games = self._interval_games
+        episodes = self._interval_episodes
         return {
             "step": self.steps,
             "frames": self.steps * self._frames_per_step,
@@ -224,9 +226,9 @@ class Monitor:
             "fps": sps * self._frames_per_step,
             "episodes": self._scores.num_episodes,
             "return_mean_100": self._scores.mean_return,
-            "return_mean": float(np.mean([game.episode_return for game in games])) if games else None,
-            "length_mean": float(np.mean([game.length for game in games])) if games else None,
-            "policy_lag_mean": self._interval_lag / max(self._figure_count, 1),
+            "return_mean": float(np.mean([game.episode_return for game in episodes])) if episodes else None,
+            "length_mean": float(np.mean([game.length for game in episodes])) if episodes else None,
+            "policy_lag_mean": self._interval_lag / max(self._update_count, 1),
             "policy_lag_min": min(self._interval_lags, default=None),
             "policy_lag_max": max(self._interval_lags, default=None),
             "reset_steps": self._reset_steps,
@@ -235,7 +237,7 @@ class Monitor:
         }
 
     def _stage_seconds(self) -> dict[str, float]:
-        """Seconds by stage; `wait` is all that no other stage accounts for (checkpoints, logging, resets)."""
+        """Seconds by stage; `wait` is the time that no other stage accounts for (checkpoints, logging, resets)."""
         seconds = dict(self._clock.seconds)
         seconds["wait"] = max(
             0.0, self.seconds - sum(value for name, value in seconds.items() if name != "wait")
@@ -246,7 +248,7 @@ class Monitor:
         """Seconds by stage since the last row."""
         now, before = self._stage_seconds(), self._stages_logged
         self._stages_logged = now
-        # (Another process may book its time in lumps.)
+        # (Another process may report its time late and in large amounts.)
         return {f"seconds/{stage}": max(0.0, now[stage] - before[stage]) for stage in STAGES}
 
     def _shares(self) -> dict[str, float]:

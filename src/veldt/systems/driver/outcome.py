@@ -1,4 +1,4 @@
-"""How runs end: by their steps, by their score, or because somebody asks."""
+"""How runs end: by their steps, by the target return, or on a signal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veldt.config.train_config import RunConfig
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
 
-_AT_ONCE_AFTER = 1.0  # seconds between the first request to stop and one that means it
+_AT_ONCE_AFTER = 1.0  # seconds after the first request to stop from which another one stops at once
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Outcome:
 def reason_to_stop(
     config: RunConfig, monitor: Monitor, scores: ReturnTracker, stop: threading.Event
 ) -> str | None:
-    """Why to stop now, if there is a reason."""
+    """Returns why to stop now, or None."""
     if config.until is not None and scores.reached(config.until):
         if monitor.solved_at_seconds is None:
             monitor.solved_at_seconds = monitor.seconds
@@ -41,20 +41,20 @@ def reason_to_stop(
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, a termination request or a closed terminal sets; one more after a second ends at once."""
-    event, previous, asked_at = threading.Event(), {}, 0.0
+    """Yields an event that Ctrl-C, SIGTERM or a closed terminal sets; another signal after a second stops at once."""
+    event, previous, requested_at = threading.Event(), {}, 0.0
 
     def request(number: int, frame: Any) -> None:
-        nonlocal asked_at
+        nonlocal requested_at
         now = time.monotonic()
         if event.is_set():
-            # A terminal that closes sends several, and who sees nothing happen presses twice.
-            if now - asked_at > _AT_ONCE_AFTER:
+            # A closing terminal sends several signals, and an impatient user presses twice.
+            if now - requested_at > _AT_ONCE_AFTER:
                 raise KeyboardInterrupt
             return
         event.set()
-        asked_at = now
-        # Not `print`, which this may have interrupted; the terminal may be closed.
+        requested_at = now
+        # Not `print`: this handler may have interrupted one. The terminal may be closed.
         with contextlib.suppress(OSError):
             os.write(2, b"\nstopping after this batch, with a checkpoint (once more: at once, without)\n")
 

@@ -1,7 +1,7 @@
-"""What the processes of a decoupled system have from the start: imported into the server that they are forked from.
+"""Modules preloaded in the fork server, so that the processes of a system with several roles have them from the start.
 
-Loading the compiled parts of the replay buffer takes each process a second, and a server only once: so they are used
-here, on almost nothing. Nothing of torch is: its threads would not survive a fork.
+Loading the compiled parts of the replay buffer takes each process a second, but a fork server only once: so they are
+called here, on tiny inputs. No torch function is called: its threads would not survive a fork.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _use_replay() -> None:
         memory.update(sample.key_N, np.ones(4))
 
 
-# What the simplest environments are made with.
+# What the graphs and the simplest envs import.
 for name in (
     "veldt.systems.apex.graph",
     "veldt.systems.ga3c.graph",

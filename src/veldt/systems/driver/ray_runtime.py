@@ -1,4 +1,4 @@
-"""A graph's roles as Ray actors of a cluster, and its edges as mail between them."""
+"""Runs a graph's roles as Ray actors of a cluster, with its edges as messages between them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from veldt.runtime.on_ray.supervisor import RaySupervisor
 
 
 def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[str, Any]]:
-    """The supervisor of all roles, in the graph's order, not yet started; and the edges that it has a side of.
+    """Returns the supervisor of all roles, in the graph's order, not yet started; and the edges that the driver uses.
 
-    UsageError where the cluster has no room for the least that the graph can work with.
+    Raises UsageError where the cluster has no room for the minimum that the graph needs.
     """
     number, numbers = 0, {}
     for role in graph.roles:
@@ -28,7 +28,7 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
     cluster.ready(cpus=number, gpus=gpus, store_bytes=store_bytes(graph.edges))
     _check_room(cluster, graph)
     shared: dict[str, Any] = {}
-    books: dict[str, RateLimiterServer] = {}
+    servers: dict[str, RateLimiterServer] = {}
     for name, edge in graph.edges.items():
         if isinstance(spec := edge.spec, RateLimiterSpec):
             rate_limiter = RateLimiter(spec, context=None)
@@ -36,19 +36,19 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
                 {numbers[key]: key[1] for key in numbers if key[0] == side}
                 for side in (edge.target, edge.source)
             )
-            shared[name], books[name] = rate_limiter, RateLimiterServer(rate_limiter, actors, learners)
+            shared[name], servers[name] = rate_limiter, RateLimiterServer(rate_limiter, actors, learners)
     plans = []
     for role in graph.roles:
         for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
-            ends = [_edge_for(graph, role, index, name) for name in names]
+            endpoints = [_edge_for(graph, role, index, name) for name in names]
             plans.append(
                 HostedPlan(
-                    arguments=(plan, *ends),
+                    arguments=(plan, *endpoints),
                     **role.role_plan(index),
                     gpus=role.gpus,
                     is_needed=role.least is None or index < role.least,
-                    peers=tuple({other for end in ends for other in end.others}),
-                    gauges={1 + at: books[name] for at, name in enumerate(names) if name in books},
+                    peers=tuple({other for end in endpoints for other in end.others}),
+                    gauges={1 + at: servers[name] for at, name in enumerate(names) if name in servers},
                 )
             )
     return RaySupervisor(plans), shared
@@ -58,15 +58,15 @@ def _edge_for(graph: Graph, role: Role, index: int, name: str) -> EdgeFor:
     edge = graph.edges[name]
     is_source = role.name == edge.source
     others = [
-        other.named(place)
+        other.named(position)
         for other in graph.roles
-        for place, names in enumerate(other.edges)
+        for position, names in enumerate(other.edges)
         if name in names and is_source != (other.name == edge.source)
     ]
     is_rate_limiter = isinstance(edge.spec, RateLimiterSpec)
-    place = index if not is_rate_limiter or role.name in (edge.source, edge.target) else -1
+    position = index if not is_rate_limiter or role.name in (edge.source, edge.target) else -1
     return EdgeFor(
-        name, edge, is_source, role.name == edge.target, place, () if is_rate_limiter else tuple(others)
+        name, edge, is_source, role.name == edge.target, position, () if is_rate_limiter else tuple(others)
     )
 
 

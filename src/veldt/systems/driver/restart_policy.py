@@ -1,6 +1,6 @@
-"""A run whose learners stand or fall together: when one is lost, all go on from the newest checkpoint.
+"""Restarts a run whose learners are synchronised: when one is lost, all resume from the newest checkpoint.
 
-Just as a run that is resumed does, bit for bit on the CPU, and without anybody's help.
+They continue as a resumed run does, bit for bit on the CPU, without the user.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.systems.driver.distributed_run import DistributedRun, RestartHistory
 from veldt.systems.driver.outcome import Outcome
 
-_IN_VAIN = 3  # losses in a row without a new checkpoint: the next would come, too
+_MAX_FAILURES = 3  # failures in a row without a new checkpoint: a further restart would fail, too
 
 Begin = Callable[[Checkpoint | None, RestartHistory | None], DistributedRun]
 
 
 def run_restarting(begin: Begin, checkpoint: Checkpoint | None, directory: Path, restarts: int) -> Outcome:
-    """Runs what `begin` makes to its end, and goes on up to `restarts` times when a learner is lost.
+    """Runs what `begin` makes to its end, and restarts it up to `restarts` times when a learner is lost.
 
     Raises:
-        RoleError: one was lost for good, or too often.
+        RoleError: a learner cannot be restarted, or was lost too often.
     """
-    lost: RestartHistory | None = None
-    times = in_vain = 0
+    history: RestartHistory | None = None
+    times = failures = 0
     while True:
-        run = begin(checkpoint, lost)
+        run = begin(checkpoint, history)
         try:
             return run.run()
         except RoleError as error:
@@ -37,9 +37,9 @@ def run_restarting(begin: Begin, checkpoint: Checkpoint | None, directory: Path,
             newest, before = newest_checkpoint(directory), checkpoint.step if checkpoint else None
             if newest is None or error.is_final or times == restarts:
                 raise
-            in_vain = in_vain + 1 if newest.step == before else 0
-            if in_vain == _IN_VAIN:
+            failures = failures + 1 if newest.step == before else 0
+            if failures == _MAX_FAILURES:
                 raise
             checkpoint, times = newest, times + 1
             text = f"{error}; all learners go on from the checkpoint of step {newest.step:,}"
-            lost = RestartHistory(text, run.role_restarts + 1)
+            history = RestartHistory(text, run.role_restarts + 1)

@@ -1,4 +1,4 @@
-"""What roles say of themselves, put together as rows of metrics."""
+"""Combines the metrics that roles send into rows of metrics."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.tracking.stage_clock import StageClock
 
 _ACTOR_STAGES = ("simulate", "infer", "replay", "wait")
-_ADD_UP = frozenset({"gorila/outliers"})  # what each learner counts of its own, anew in every life
+_ADD_UP = frozenset({"gorila/outliers"})  # counted by each learner, from zero in every incarnation
 
 
 class RoleMetrics:
     """The newest metrics of all roles.
 
-    The clock gets the learner's time, which is the run's main line; actors' is given in shares of their own.
+    The clock gets the learner's time, which is the run's critical path; actors' time is logged as separate shares.
     """
 
     def __init__(self, names: Sequence[str], rate_limiter: RateLimiter, clock: StageClock) -> None:
         self._names, self._rate_limiter, self._clock = names, rate_limiter, clock
-        self._actors: dict[int, dict[str, Any]] = {}  # of each, its newest life's
-        self._former: list[dict[str, Any]] = []  # the last of lives before
-        self._reset_steps_told = 0
+        self._actors: dict[int, dict[str, Any]] = {}  # by actor, of its newest incarnation
+        self._former: list[dict[str, Any]] = []  # the last values of former incarnations
+        self._reset_steps_returned = 0
         self._learner_seconds: dict[str, float] = {}
-        self._experience: dict[int, dict[str, float]] = {}  # of each learner that says any
-        self._of_former_lives = dict.fromkeys(_ADD_UP, 0.0)
+        self._experience: dict[int, dict[str, float]] = {}  # of each learner that sends any
+        self._former_sums = dict.fromkeys(_ADD_UP, 0.0)
         self.role_restarts = 0
         self.updates, self.learning_rate = 0, 0.0
 
     def actor(self, role: int, values: Mapping[str, Any]) -> None:
-        """Takes an actor's message."""
+        """Stores an actor's message."""
         before = self._actors.get(role)
         if before is not None and values["attempt"] != before["attempt"]:
             self._former.append(before)
         self._actors[role] = dict(values)
 
     def learner(self, role: int, values: Mapping[str, Any]) -> None:
-        """Takes a learner's message. The time of the first of several counts."""
+        """Stores a learner's message. Of several learners, only the first one's time counts."""
         before, now = self._experience.get(role, {}), dict(values["experience"])
         for name in _ADD_UP & before.keys() & now.keys():
             if now[name] < before[name]:
-                self._of_former_lives[name] += before[name]
+                self._former_sums[name] += before[name]
         self._experience[role] = now
         self.updates = max(self.updates, values["updates"])
         if role > min(self._experience):
@@ -56,9 +56,9 @@ class RoleMetrics:
         self.learning_rate = values["learning_rate"]
 
     def new_reset_steps(self) -> int:
-        """Phantom steps since the last call."""
+        """Reset steps since the last call."""
         total = self._sum("reset_steps")
-        new, self._reset_steps_told = total - self._reset_steps_told, total
+        new, self._reset_steps_returned = total - self._reset_steps_returned, total
         return new
 
     @property
@@ -66,17 +66,19 @@ class RoleMetrics:
         return self._sum("env_restarts")
 
     def _sum(self, name: str) -> int:
-        """Over all lives of all actors."""
+        """Sum over all incarnations of all actors."""
         return sum(int(values[name]) for values in [*self._actors.values(), *self._former])
 
     def row(self) -> dict[str, float]:
-        """What to log besides what every system does."""
+        """Returns metrics to log besides those that every system has."""
         row = {"role_restarts": float(self.role_restarts)}
         if self._rate_limiter.batch_size:
             row["training_intensity"] = self._rate_limiter.achieved
         for name in sorted(set().union(*self._experience.values())):
-            said = [one[name] for one in self._experience.values() if name in one]
-            row[name] = sum(said) + self._of_former_lives[name] if name in _ADD_UP else float(np.mean(said))
+            reported = [one[name] for one in self._experience.values() if name in one]
+            row[name] = (
+                sum(reported) + self._former_sums[name] if name in _ADD_UP else float(np.mean(reported))
+            )
         seconds = [values["seconds"] for values in self._actors.values() if "seconds" in values]
         if seconds:
             total = max(1e-9, sum(sum(one.values()) for one in seconds))
@@ -85,7 +87,7 @@ class RoleMetrics:
         return row
 
     def counters(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Returns its state for a checkpoint."""
         return {"role_restarts": self.role_restarts}
 
     def load(self, counters: Mapping[str, Any]) -> None:

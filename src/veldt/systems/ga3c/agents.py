@@ -1,10 +1,10 @@
-"""A host of GA3C's agents: each plays in an env of its own, and asks for every action.
+"""A process of GA3C's agents: each plays in an env of its own, and requests every action from the model.
 
-    model ==answers==> host: agents (envs) ==requests==> model
-                                                 ==rollouts==> training queue
+    model ==answers==> agents (envs) ==requests==> model
+                                     ==rollouts==> training queue
 
-Agents go on each by itself, as soon as its answer is there (Babaeizadeh et al. 2017, section 2). A rollout is T steps
-of one agent with what the policy said of them; its last reward is in it, and an episode may end anywhere in it.
+Each agent continues on its own as soon as its answer arrives (Babaeizadeh et al. 2017, section 2). A rollout is T
+steps of one agent with the policy's outputs for them; it includes the last reward, and an episode may end anywhere.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.systems.roles.episode_messages import send_episodes
 from veldt.tracking.stage_clock import StageClock
 
-_WAIT_S = 0.25  # seconds without a beat, while answers are awaited
-_POLL_S = 0.002  # the same, while agents wait for other things, too
-_SAY_S = 1.0  # seconds between messages about where the time went
-_SAY_GAMES_S = 0.1  # and about games: small ones end by the hundred
-# Steps that take more seconds are worth a wake-up of a predictor each.
+_WAIT_S = 0.25  # seconds without a heartbeat while it waits for answers
+_POLL_S = 0.002  # the same, while agents also wait for the queue or the rate limiter
+_SEND_S = 1.0  # seconds between messages with time spent per stage
+_SEND_EPISODES_S = 0.1  # seconds between messages with episodes: short ones end by the hundred
+# For steps slower than this, a predictor is woken for each agent's request.
 _SLOW_S = 100e-6
-_NOISE_ROWS = 128  # of an agent, made at once
+_NOISE_ROWS = 128  # rows of an agent's noise that are made at once
 
 
 @dataclass(frozen=True)
 class AgentsPlan:
-    """Agents `first` up to `first + width` of the run are host `number`'s.
+    """Agents `first` up to `first + width` of the run play in the process `number`.
 
-    `actor_outputs` are the arrays of what the policy says of one step, `noise_width` the numbers that an action takes, `recurrent` those
-    that the network remembers of an agent. `incarnations` is how often the host was started in the run before it was resumed:
-    every life plays episodes of its own.
+    `actor_outputs` are the layouts of the policy's outputs for one step, `noise_width` the random numbers per action,
+    `recurrent` the size of an agent's recurrent state. `incarnations` counts the role's process starts before the run
+    was resumed: every incarnation plays other episodes.
     """
 
     config: TrainConfig
@@ -66,7 +66,7 @@ class AgentsPlan:
 def run_agent_host(
     control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, rate_limiter: RateLimiter
 ) -> None:
-    """The role: plays until it is told to stop."""
+    """Entry point of the role: plays until it is asked to stop."""
     torch.set_num_threads(1)
     agents = AgentHost(
         control, plan, inference.client(plan.number), slots.producer(plan.number), rate_limiter
@@ -81,7 +81,7 @@ def run_agent_host(
 
 
 class AgentHost:
-    """See the module's text."""
+    """See the module."""
 
     def __init__(
         self,
@@ -99,39 +99,39 @@ class AgentHost:
         self._seed = derive_seed(
             config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
         )
-        simulation = dataclasses.replace(config.envs, num_envs=width, alternate="off")
-        settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
-        each_by_itself = Plan("in-process", 0, width, (), "agents")
-        self._envs = make_vector_envs(settings, plan.spec, steps, each_by_itself, stacks=True)
+        envs = dataclasses.replace(config.envs, num_envs=width, alternate="off")
+        settings = StepperSettings(plan.source, self._seed, envs, config.atari, plan.first)
+        placement = Plan("in-process", 0, width, (), "agents")
+        self._envs = make_vector_envs(settings, plan.spec, steps, placement, stacks=True)
         self._slot = slot = self._envs.trajectory
         self._columns = [slot.part(slice(b, b + 1)) for b in range(width)]
         prefixes = self._envs.start()
-        self._books = [EpisodeTracker(1, {0: prefixes[b]}) for b in range(width)]
+        self._episodes = [EpisodeTracker(1, {0: prefixes[b]}) for b in range(width)]
         self._said = {
             name: np.zeros((steps, width, *layout.shape), layout.dtype)
             for name, layout in plan.actor_outputs.items()
         }
-        # What is remembered of each agent now, and before the first row of its rollout.
-        self._memory_WM, self._first_memory_WM = np.zeros((2, width, plan.recurrent), np.float32)
+        # Recurrent state of each agent now, and before the first row of its rollout.
+        self._recurrent_WM, self._first_recurrent_WM = np.zeros((2, width, plan.recurrent), np.float32)
         self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise_width), np.float32)
         self._row_W, self._step_W = np.zeros(width, np.int64), np.zeros(width, np.int64)
         self._slow = False
-        self._full: list[int] = []  # agents whose rollouts wait for room in the queue
-        self._idle = list(range(width))  # agents that are to begin rollouts when they may
-        self._games: list[Episode] = []
+        self._full: list[int] = []  # agents whose full rollouts wait for room in the queue
+        self._idle = list(range(width))  # agents that start a rollout as soon as they may
+        self._finished: list[Episode] = []
         self._clock, self._reset_steps = StageClock(), 0
-        self._said_at = self._said_games_at = time.monotonic()
+        self._sent_at = self._episodes_sent_at = time.monotonic()
 
     def step(self) -> None:
-        """Whatever can go on goes on; a short wait if nothing can."""
+        """Advances all agents that can continue; waits a moment if none can."""
         self._hand_over()
-        self._begin()
+        self._start_rollouts()
         with self._clock("wait" if self._is_blocked else "infer"):
             if self._is_blocked:
                 self._wait_for_room()
             agent_R = self._inference.answered(_POLL_S if self._full or self._idle else _WAIT_S)
         if len(agent_R):
-            # A predictor may begin with the first while the others still step.
+            # One by one, a predictor can start with the first request while the others still step.
             for part_R in np.split(agent_R, len(agent_R)) if self._slow else (agent_R,):
                 self._control.heartbeat()
                 self._act(part_R)
@@ -142,7 +142,7 @@ class AgentHost:
 
     @property
     def _is_blocked(self) -> bool:
-        """Whether nothing can go on before there is room in the queue."""
+        """Whether no agent can continue before there is room in the queue."""
         return len(self._full) + len(self._idle) == self._plan.width
 
     def _wait_for_room(self) -> None:
@@ -151,16 +151,16 @@ class AgentHost:
         else:
             self._control.sleep(_POLL_S)
 
-    def _begin(self) -> None:
-        """Asks for the first actions of new rollouts."""
+    def _start_rollouts(self) -> None:
+        """Requests the first actions of new rollouts."""
         if not self._idle or not self._rate_limiter.may_act():
             return
         active_W = self._inference.active_W
-        begins = [b for b in self._idle if active_W[b]]
-        if begins:
+        starting = [b for b in self._idle if active_W[b]]
+        if starting:
             self._idle = [b for b in self._idle if not active_W[b]]
-            self._first_memory_WM[begins] = self._memory_WM[begins]
-            self._request(np.array(begins))
+            self._first_recurrent_WM[starting] = self._recurrent_WM[starting]
+            self._request(np.array(starting))
 
     def _request(self, agent_R: np.ndarray) -> None:
         row_R, slot, requests = self._row_W[agent_R], self._slot, self._inference.requests
@@ -175,12 +175,12 @@ class AgentHost:
             self._make_noise(agent_R[noise_R == 0])
         requests["noise"][agent_R] = self._noise_RWK[noise_R, agent_R]
         if self._plan.recurrent:
-            requests["memory"][agent_R] = self._memory_WM[agent_R]
+            requests["memory"][agent_R] = self._recurrent_WM[agent_R]
             requests["begins"][agent_R] = slot.age[row_R, agent_R] == 0
         self._inference.request(agent_R)
 
     def _make_noise(self, agent_R: np.ndarray) -> None:
-        """Of the next steps of these agents, by their own counts alone."""
+        """Makes the noise of the next steps of these agents; it depends only on seed, agent and step count."""
         for b in agent_R.tolist():
             step_R = np.arange(self._step_W[b], self._step_W[b] + _NOISE_ROWS)
             numbers = uniform(
@@ -190,14 +190,14 @@ class AgentHost:
             self._noise_RWK[:, b] = prepared[:, 0].numpy()
 
     def _act(self, agent_R: np.ndarray) -> None:
-        """One step of each of these agents, whose answers are there."""
+        """Makes one step of each of these agents, whose answers have arrived."""
         row_R, answers, slot = self._row_W[agent_R], self._inference.answers, self._slot
         slot.action[row_R, agent_R] = answers["action"][agent_R]
         slot.version[row_R, agent_R] = answers["version"][agent_R]
         for name, array in self._said.items():
             array[row_R, agent_R] = answers[name][agent_R]
         if self._plan.recurrent:
-            self._memory_WM[agent_R] = answers["memory"][agent_R]
+            self._recurrent_WM[agent_R] = answers["memory"][agent_R]
         with self._clock("simulate"):
             begin = time.perf_counter()
             for b, row in zip(agent_R.tolist(), row_R.tolist(), strict=True):
@@ -214,7 +214,7 @@ class AgentHost:
             self._request(agent_R)
 
     def _hand_over(self) -> None:
-        """Hands over the rollouts that are full, as far as there is room."""
+        """Hands over full rollouts while there is room in the queue."""
         while self._full:
             arrays = self._out.slot(0.0)
             if arrays is None:
@@ -226,20 +226,22 @@ class AgentHost:
                 for name, array in self._said.items():
                     np.copyto(arrays[name], array[:, part])
                 if self._plan.recurrent:
-                    np.copyto(arrays["memory"], self._first_memory_WM[part])
-                    np.copyto(arrays["last_memory"], self._memory_WM[part])
+                    np.copyto(arrays["memory"], self._first_recurrent_WM[part])
+                    np.copyto(arrays["last_memory"], self._recurrent_WM[part])
                 self._out.commit()
                 steps = int(column.valid.sum())
                 self._rate_limiter.steps_A[self._plan.number] += steps
                 self._reset_steps += column.valid.size - steps
-                self._games += [dataclasses.replace(game, env_index=b) for game in self._books[b].add(column)]
+                self._finished += [
+                    dataclasses.replace(game, env_index=b) for game in self._episodes[b].add(column)
+                ]
                 self._slot.carry_over(part)
                 self._row_W[b] = 0
                 self._idle.append(b)
 
     def send_metrics(self) -> None:
-        """Says where the time went, which games ended, and what happened to envs."""
-        self._said_at = time.monotonic()
+        """Sends the time spent per stage, finished episodes, and what happened to envs."""
+        self._sent_at = time.monotonic()
         self._send_episodes()
         for text in self._envs.notes():
             self._control.send("note", about="restart", text=text)
@@ -253,13 +255,13 @@ class AgentHost:
 
     def _send_periodically(self) -> None:
         now = time.monotonic()
-        if now - self._said_at > _SAY_S:
+        if now - self._sent_at > _SEND_S:
             self.send_metrics()
-        elif now - self._said_games_at > _SAY_GAMES_S:
+        elif now - self._episodes_sent_at > _SEND_EPISODES_S:
             self._send_episodes()
 
     def _send_episodes(self) -> None:
-        self._said_games_at = time.monotonic()
-        if self._games:
-            send_episodes(self._control, self._games, self._seed, self._plan.first)
-            self._games = []
+        self._episodes_sent_at = time.monotonic()
+        if self._finished:
+            send_episodes(self._control, self._finished, self._seed, self._plan.first)
+            self._finished = []

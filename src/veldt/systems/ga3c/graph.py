@@ -1,10 +1,10 @@
 """GA3C: agents without a network, queues, and one model on one device (Babaeizadeh et al. 2017, section 2).
 
-     +------- prediction queue -------> predictors --+
-     |                                               |
-agents (envs) <---- answers -------------------+-- model
-     |                                               |
-     +------- training queue ---------> trainers ----+
+     +------- prediction queue -------> predictors -------+
+     |                                                    |
+agents (envs) <------------------ answers ----------------+-- model
+     |                                                    |
+     +------- training queue ---------> trainers ---------+
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from veldt.systems.roles.graph_parts import (
     weights_edge,
 )
 
-_NICENESS = 10  # of hosts: their agents would only have to wait for the model
-_PUBLISH_EVERY = 16  # updates: only an evaluator reads what is published
+_NICENESS = 10  # of agent processes: the model has priority, since agents wait for it anyway
+_PUBLISH_EVERY = 16  # updates: only the evaluator reads published weights
 
 
 def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
-    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
+    """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`."""
     config, spec, steps = run_plan.config, run_plan.spec, run_plan.horizon
     settings, agents = config.roles, config.envs.num_envs
     assert isinstance(settings, Ga3cConfig)
-    width, lives = agents // settings.agent_processes, incarnations_of(checkpoint)
+    width, incarnations = agents // settings.agent_processes, incarnations_of(checkpoint)
     network, _ = run_plan.network()
-    noise, memory = run_plan.algorithm().action_noise(network), recurrent_size_of(network)
-    said = _said(run_plan)
+    noise, recurrent_size = run_plan.algorithm().action_noise(network), recurrent_size_of(network)
+    actor_outputs = _actor_outputs(run_plan)
     slot = row_layouts(spec, steps, 1)
-    slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in said.items()}
-    if memory:
-        slot |= {name: Layout((1, memory), "float32") for name in ("memory", "last_memory")}
+    slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in actor_outputs.items()}
+    if recurrent_size:
+        slot |= {name: Layout((1, recurrent_size), "float32") for name in ("memory", "last_memory")}
     least = -(-settings.training_rows // steps) or 1
     queue = settings.training_queue or max(agents, least)
     if queue < least:
@@ -59,15 +59,15 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             f"--training-queue is {queue:,}: trainers would wait for ever; take room for at least as many"
         )
     depth = max(-(-queue // settings.agent_processes), least)
-    watching = evaluators(run_plan, checkpoint)
+    evaluator_roles = evaluators(run_plan, checkpoint)
     edges = {
         "inference": Edge(
             "agents",
             "model",
             f"requests of {agents} agents one by one, answered by up to {settings.prediction_batch} at once",
             InferenceSpec(
-                _requests(run_plan, noise, memory),
-                _answers(run_plan, said, memory),
+                _requests(run_plan, noise, recurrent_size),
+                _answers(run_plan, actor_outputs, recurrent_size),
                 settings.agent_processes,
                 width,
             ),
@@ -85,7 +85,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             RateLimiterSpec.free(settings.agent_processes, 1, 0),
         ),
     }
-    if watching:
+    if evaluator_roles:
         edges["weights"] = weights_edge(run_plan, "evaluator", "model")
     model = Role(
         "model",
@@ -122,10 +122,10 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
                 first=host * width,
                 width=width,
                 steps=steps,
-                actor_outputs=said,
+                actor_outputs=actor_outputs,
                 noise_width=noise,
-                recurrent=memory,
-                incarnations=lives.get(role_name("agents", host, settings.agent_processes), 0),
+                recurrent=recurrent_size,
+                incarnations=incarnations.get(role_name("agents", host, settings.agent_processes), 0),
             )
             for host in range(settings.agent_processes)
         ],
@@ -134,41 +134,43 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         max(30.0, config.envs.env_timeout),
         niceness=_NICENESS,
     )
-    return Graph((model, hosts, *watching), edges)
+    return Graph((model, hosts, *evaluator_roles), edges)
 
 
-def _requests(run_plan: RunPlan, noise: int, memory: int) -> dict[str, Layout]:
-    """What the forward pass takes of one agent; frames come stacked, since the model has seen none of them."""
+def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, Layout]:
+    """Returns the layout of one agent's request; frames are stacked by the agent: the model keeps no earlier ones."""
     layouts = {}
     for name, field in run_plan.spec.observation.items():
         shape = (*field.shape, field.stack) if field.stack > 1 else field.shape
         layouts[f"observation/{name}"] = Layout(shape, field.dtype)
     layouts["noise"] = Layout((noise,), "float32")
     return layouts | (
-        {"memory": Layout((memory,), "float32"), "begins": Layout((), "bool")} if memory else {}
+        {"memory": Layout((recurrent_size,), "float32"), "begins": Layout((), "bool")}
+        if recurrent_size
+        else {}
     )
 
 
-def _answers(run_plan: RunPlan, said: dict[str, Layout], memory: int) -> dict[str, Layout]:
+def _answers(run_plan: RunPlan, actor_outputs: dict[str, Layout], recurrent_size: int) -> dict[str, Layout]:
     action = run_plan.spec.action
-    layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **said}
-    return layouts | ({"memory": Layout((memory,), "float32")} if memory else {})
+    layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **actor_outputs}
+    return layouts | ({"memory": Layout((recurrent_size,), "float32")} if recurrent_size else {})
 
 
 @torch.no_grad()
-def _said(run_plan: RunPlan) -> dict[str, Layout]:
-    """What the algorithm remembers of each action, besides the action: found out by acting once.
+def _actor_outputs(run_plan: RunPlan) -> dict[str, Layout]:
+    """Returns the layouts of what the algorithm stores for each action besides the action, found by acting once.
 
-    But for the value: whoever learns from it some updates later asks for it anew.
+    The value is left out: the learner, some updates later, computes it again.
     """
     algorithm, (network, _) = run_plan.algorithm(), run_plan.network()
     assert isinstance(algorithm, OnPolicy)
     noise = algorithm.prepare_noise(torch.full((1, 1, algorithm.action_noise(network)), 0.5), 0)[0]
     observation = blank_observation(run_plan.spec, 1, run_plan.device)
     forward = network if not recurrent_size_of(network) else lambda seen: network(seen)[:2]
-    _, said = algorithm.act(forward, observation, noise.to(run_plan.device))
+    _, actor_outputs = algorithm.act(forward, observation, noise.to(run_plan.device))
     return {
         name: Layout(tuple(tensor.shape[1:]), str(tensor.dtype).removeprefix("torch."))
-        for name, tensor in said.items()
+        for name, tensor in actor_outputs.items()
         if name != "value"
     }

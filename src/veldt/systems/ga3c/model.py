@@ -1,13 +1,13 @@
-"""GA3C's model: the one network, threads that answer with it, and threads that teach it (Babaeizadeh et al. 2017).
+"""GA3C's model: one network, predictor threads that answer with it, and trainer threads that update it.
 
     requests ==> predictors (N_P) --+
                                     +-- one network on one device
     rollouts ==> trainers (N_T) ----+
                  tuner: how many of each
 
-An update is made by one trainer at a time; the others put their batches together meanwhile. Predictors wait for
-nobody: an action may be chosen by some parameters from before an update and others from after it, as in the paper's own
-implementation. What is recorded of it is what was really computed, with the number of updates before it began.
+Babaeizadeh et al. 2017. One trainer at a time makes an update; the others meanwhile assemble their batches. Predictors
+take no lock: an action may be computed with some parameters from before an update and others from after it, as in the
+paper's own implementation. Recorded are the outputs really computed, with the number of updates before it began.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from veldt.systems.ga3c.thread_tuning import ThreadTuning
 from veldt.systems.ga3c.worker_pool import WorkerPool
 from veldt.systems.roles.learner import LearnerPlan, LearnerRole
 
-_TURN_S = 0.02  # seconds between looks of the main thread, which only watches
-_WAIT_S = 0.25  # at most that long a thread waits for work
-_END_S = 5.0  # for a thread to end its turn
+_TURN_S = 0.02  # seconds between checks of the main thread, which only monitors
+_WAIT_S = 0.25  # longest time that a thread waits for work
+_END_S = 5.0  # for a thread to finish its turn
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPlan(LearnerPlan):
-    """`least` are the rollouts that a trainer waits for."""
+    """`least` is the number of rollouts that a trainer waits for."""
 
     least: int
 
@@ -61,12 +61,12 @@ def run_model(
     rate_limiter: RateLimiter,
     weights: Weights | None = None,
 ) -> None:
-    """The role: answers and learns until it is told to stop."""
+    """Entry point of the role: answers and learns until it is asked to stop."""
     Model(control, plan, inference, slots, rate_limiter, weights).run()
 
 
 class Model(LearnerRole):
-    """See the module's text; its threads begin with `run`."""
+    """See the module; its threads start with `run`."""
 
     def __init__(
         self,
@@ -83,36 +83,37 @@ class Model(LearnerRole):
         self._on_policy, self._settings = self._algorithm, settings
         self._server = inference.server()
         self._intake = RolloutQueue(slots.consumer(), plan.spec, plan.least, self._device)
-        self._updating = threading.Lock()  # of parameters, and of all that is counted of updates
+        self._updating = threading.Lock()  # guards the parameters and all counts of updates
         predictors = WorkerPool("predictor", settings.most_predictors, settings.predictors, self.predict)
         trainers = WorkerPool("trainer", settings.most_trainers, settings.trainers, self.train)
-        self._crews, self._moved = (predictors, trainers), set[WorkerPool]()  # and those that have gone on
+        self._pools = predictors, trainers
+        self._progressed = set[WorkerPool]()  # those that made progress
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
-        kept = None if checkpoint is None else checkpoint.meta["units"].get(str(plan.rank))
+        saved = None if checkpoint is None else checkpoint.meta["units"].get(str(plan.rank))
         self._tuning = ThreadTuning(
-            control, plan.config, self._server, self._intake, predictors, trainers, kept
+            control, plan.config, self._server, self._intake, predictors, trainers, saved
         )
 
     def run(self) -> None:
-        for crew in self._crews:
-            crew.start()
+        for pool in self._pools:
+            pool.start()
         try:
             super().run()
         finally:
-            for crew in self._crews:
-                crew.stop(_END_S)
+            for pool in self._pools:
+                pool.stop(_END_S)
 
     def step(self) -> None:
-        """Only watches: threads do the work."""
+        """Only monitors: threads do the work."""
         self._control.sleep(_TURN_S)
         self._tuning.poll(time.monotonic())
 
     def is_progressing(self) -> bool:
-        """While one of its threads hangs, the model gives no sign of life."""
-        self._moved |= {crew for crew in self._crews if crew.check()}
-        if len(self._moved) < len(self._crews):
+        """Whether all threads have made progress: if one of them hangs, the model sends no heartbeat."""
+        self._progressed |= {pool for pool in self._pools if pool.check()}
+        if len(self._progressed) < len(self._pools):
             return False
-        self._moved = set()
+        self._progressed = set()
         return True
 
     def source_metrics(self) -> dict[str, float]:
@@ -133,36 +134,38 @@ class Model(LearnerRole):
 
     @torch.no_grad()
     def predict(self) -> None:
-        """A predictor's turn."""
+        """Runs one turn of a predictor: answers a batch of requests."""
         requests = self._server.take(
             self._settings.prediction_batch, _WAIT_S, self._settings.prediction_wait / 1000
         )
         if requests is None:
             return
         agent_R, version = requests.agent_R, self._learner.updates
-        asked = {name: self._tensor(array[agent_R]) for name, array in self._server.requests.items()}
-        forward, memory = self._forward, None
-        if "memory" in asked:
-            forward = memory = RecurrentForward(self._forward, asked["memory"], asked["begins"].unsqueeze(0))
-        action, said = self._algorithm.act(forward, self._observation(asked), asked["noise"])
+        inputs = {name: self._tensor(array[agent_R]) for name, array in self._server.requests.items()}
+        forward, recurrent = self._forward, None
+        if "memory" in inputs:
+            forward = recurrent = RecurrentForward(
+                self._forward, inputs["memory"], inputs["begins"].unsqueeze(0)
+            )
+        action, outputs = self._algorithm.act(forward, self._observation(inputs), inputs["noise"])
         answers = self._server.answers
         answers["action"][agent_R], answers["version"][agent_R] = check_actions(action), version
-        for name in answers.keys() & said.keys():
-            answers[name][agent_R] = said[name].cpu().numpy()
-        if memory is not None:
-            answers["memory"][agent_R] = memory.memory_BM.cpu().numpy()
+        for name in answers.keys() & outputs.keys():
+            answers[name][agent_R] = outputs[name].cpu().numpy()
+        if recurrent is not None:
+            answers["memory"][agent_R] = recurrent.memory_BM.cpu().numpy()
         self._server.reply(requests)
 
-    def _observation(self, asked: Mapping[str, Tensor]) -> Observation:
+    def _observation(self, inputs: Mapping[str, Tensor]) -> Observation:
         spec = self._plan.spec
         fields = {}
         for name, field in spec.observation.items():
-            tensor = asked[f"observation/{name}"]
+            tensor = inputs[f"observation/{name}"]
             fields[name] = tensor.permute(0, 3, 1, 2) if field.stack > 1 else tensor
         return fields if spec.is_dict else fields[""]
 
     def train(self) -> None:
-        """A trainer's turn."""
+        """Runs one turn of a trainer: makes the updates on a batch of rollouts."""
         unrolls = self._intake.take(_WAIT_S)
         if unrolls is None or not unrolls.rows.valid.any():
             return

@@ -1,4 +1,4 @@
-"""What trainers take from the training queue: all rollouts that are there, side by side."""
+"""The trainers' end of the training queue: a trainer takes all rollouts that are there as one batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from veldt.sampling.unrolls import Unrolls
 
 @dataclass(frozen=True)
 class QueueStats:
-    """Since the queue began: so many `rollouts`, in so many `batches`, which `waiting` of them had waited for."""
+    """Totals since the queue was made: rollouts, batches, and rollouts `waiting` when each batch was taken."""
 
     rollouts: int = 0
     batches: int = 0
@@ -30,19 +30,19 @@ class RolloutQueue:
     """The consumer's end of the queue, for several threads.
 
     Args:
-        least: rollouts that are waited for before any are taken.
+        least: rollouts that a batch has at least.
     """
 
     def __init__(self, incoming: SlotIn, spec: EnvSpec, least: int, device: torch.device) -> None:
         self._incoming, self._spec, self._least, self._device = incoming, spec, least, device
         self._lock = threading.Lock()
-        self._held: list[ReceivedSlot] = []  # too few yet
+        self._held: list[ReceivedSlot] = []  # taken, but too few for a batch
         self.stats = QueueStats()
 
     def take(self, deadline_s: float) -> Unrolls | None:
-        """Copies of all rollouts that are there, which free their places; None while there are too few.
+        """Returns copies of all rollouts that are there, and frees their slots; None while there are too few.
 
-        Thread after thread: places become free in the order in which they were filled.
+        One thread at a time: slots must be freed in the order in which they were filled.
         """
         with self._lock:
             self._hold_all(0.0)
@@ -54,13 +54,15 @@ class RolloutQueue:
             unrolls = Unrolls.stack(self._spec, [one.arrays for one in self._held], self._device)
             for one in self._held:
                 self._incoming.release(one.ring)
-            done = self.stats
-            self.stats = QueueStats(done.rollouts + len(self._held), done.batches + 1, done.waiting + waiting)
+            before = self.stats
+            self.stats = QueueStats(
+                before.rollouts + len(self._held), before.batches + 1, before.waiting + waiting
+            )
             self._held = []
             return unrolls
 
     def _hold_all(self, deadline_s: float) -> None:
-        """Takes all that are there once one is."""
+        """Waits for a first slot, then takes all that are full."""
         slot = self._incoming.take(deadline_s)
         while slot is not None:
             self._held.append(slot)

@@ -1,4 +1,4 @@
-"""GA3C's threads and their tuner: what is measured of them, and how many of them there are by that."""
+"""Measures GA3C's threads, and sets their numbers by the tuner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from veldt.systems.ga3c.worker_pool import WorkerPool
 
 @dataclass(frozen=True)
 class _Counts:
-    """What had been served and taken in at a moment."""
+    """Counts of the server and of the rollout queue at one moment."""
 
     seconds: float
     served: ServerStats
@@ -27,10 +27,10 @@ class _Counts:
 
 
 class ThreadTuning:
-    """Counts what predictors and trainers do, says it, and moves their numbers when that is due.
+    """Measures predictors and trainers, reports metrics, and changes the numbers of threads when that is due.
 
     Args:
-        kept: the setting that a former life had come to, if there was one.
+        kept: the setting of a former incarnation, if there was one.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class ThreadTuning:
         self._recent = deque([self._began])
 
     def poll(self, now: float) -> None:
-        """Ends an interval of the tuner's, if it is over."""
+        """Ends an interval of the tuner, if it is over."""
         if not self._began.taken.rollouts:
-            self._began = self._counts(now)  # nothing is measured before anything is learned from
+            self._began = self._counts(now)  # intervals start with the first rollout that is learned from
         if not self._interval_s or now - self._began.seconds < self._interval_s:
             return
         counts = self._counts(now)
@@ -68,12 +68,12 @@ class ThreadTuning:
             _rate(counts.taken.rollouts, self._began.taken.rollouts, self._began, counts)
         )
         if decision is not None:
-            self._control.send("note", about="tuner", text=_said(decision))
+            self._control.send("note", about="tuner", text=_describe(decision))
         self._set(self._tuner.setting)
         self._began = counts
 
     def metrics(self, now: float) -> dict[str, float]:
-        """Rates and means of the last seconds, and how many of each there are."""
+        """Returns rates and means of the last seconds, and the numbers of predictors, trainers and agents."""
         counts = self._counts(now)
         self._recent.append(counts)
         while len(self._recent) > 2 and now - self._recent[1].seconds >= self._window_s:
@@ -92,7 +92,7 @@ class ThreadTuning:
         }
 
     def state(self) -> dict[str, int]:
-        """What the tuner has come to."""
+        """Returns the setting that the tuner has accepted."""
         return dict(self._tuner.accepted)
 
     def _counts(self, now: float) -> _Counts:
@@ -107,7 +107,7 @@ def _rate(after: int, before: int, since: _Counts, now: _Counts) -> float:
     return (after - before) / max(1e-9, now.seconds - since.seconds)
 
 
-def _said(decision: Decision) -> str:
+def _describe(decision: Decision) -> str:
     name = next(name for name, number in decision.moved.items() if number != decision.previous[name])
     moved, kept = (
         ", ".join(f"{tps:,.1f}" for tps in each) for each in (decision.moved_tps, decision.previous_tps)

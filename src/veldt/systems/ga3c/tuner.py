@@ -1,13 +1,13 @@
-"""GA3C's annealing tuner: how many predictors, trainers and agents there are, by what they were seen to train.
+"""GA3C's annealing tuner: sets the numbers of predictors, trainers and agents by the measured training rate.
 
 "Every minute we randomly change N_P and N_T by +-1, monitoring change in TPS to accept or reject the new setting"
-(Babaeizadeh et al. 2017, section 2). What a setting was worth a minute ago says little on a machine that others use,
-too; so one interval is measured with the setting that was kept, and the next with another, in turn:
+(Babaeizadeh et al. 2017, section 2). On a machine with other users, a rate of a minute ago may not hold any more; so
+intervals with the accepted setting and with another one alternate:
 
-    kept   moved   kept   moved again   ...
+    accepted   moved   accepted   moved again   ...
 
-A move stays if training was quicker both times than in the intervals of the kept setting before and between. One
-good number, the machine's own drift, and a neighbour that comes or goes, fit some of these, but not all four.
+A move is accepted if training was faster in both of its intervals than in the accepted setting's before and between
+them. One lucky interval, drift of the machine, or a neighbour that starts or stops fits some of the four, but not all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 Setting = Mapping[str, int]
 
-_RISE = 0.02  # by which the rate has to grow: less is not worth a thread
+_RISE = 0.02  # relative gain that a move needs: less is not worth a thread
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What became of a move: its rates, and those of the setting that was kept until then."""
+    """The decision on a move: its rates, and those of the setting that was accepted until then."""
 
     previous: Setting
     moved: Setting
@@ -33,22 +33,22 @@ class Decision:
 
 
 class Tuner:
-    """Says with which setting the next interval is to be measured; knows no clock, and nothing of threads.
+    """Chooses the setting of each interval; it has no clock, and knows no threads.
 
     Args:
-        setting: to begin with, by name.
-        bounds: the least and the most of each.
+        setting: the first one, by name.
+        bounds: minimum and maximum of each.
     """
 
     def __init__(self, setting: Setting, bounds: Mapping[str, tuple[int, int]], seed: int) -> None:
         self.accepted, self._bounds, self._random = dict(setting), bounds, random.Random(seed)
-        self.setting: Setting = dict(setting)  # of the interval that is being measured
-        self._before: float | None = None  # the kept setting's newest rate
-        self._rates: list[float] = []  # of the move, the kept setting, the move again
-        self._moves: list[tuple[str, int]] = []  # that are still to be tried from here
+        self.setting: Setting = dict(setting)  # of the current interval
+        self._before: float | None = None  # the accepted setting's newest rate
+        self._rates: list[float] = []  # of the move, the accepted setting, the move again
+        self._moves: list[tuple[str, int]] = []  # not yet tried from the accepted setting
 
     def record(self, tps: float) -> Decision | None:
-        """Takes the rate of the interval with `setting`, and says what became of a move, if that is decided now."""
+        """Takes the rate of the interval with `setting`; returns the decision on a move, if it is made now."""
         if self._before is None:
             self._before = tps
             self._move()
@@ -66,20 +66,20 @@ class Tuner:
         decision = Decision(self.accepted, self._moved, (self._before, between), tuple(moved), stays)
         if stays:
             self.accepted, self._before = dict(self._moved), tps
-            self._moves = [self._direction]  # what helped once may help again
+            self._moves = [self._direction]  # a direction that helped once may help again
         else:
             self._before = between
         self._move()
         return decision
 
     def _move(self) -> None:
-        """Chooses what to try next: each move once, in random order, before any is tried again."""
+        """Chooses the next move: each one once, in random order, before any is tried again."""
         self._rates = []
         possible = [move for move in self._moves if self._is_within(move)]
         if not possible:
             possible = [(name, by) for name in self._bounds for by in (-1, 1) if self._is_within((name, by))]
             self._random.shuffle(possible)
-        if not possible:  # nothing may move
+        if not possible:  # no number may change
             self._before, self.setting = None, self.accepted
             return
         self._direction, *self._moves = possible

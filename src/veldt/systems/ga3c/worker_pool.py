@@ -1,4 +1,4 @@
-"""Threads that do the same, of which some are parked."""
+"""A pool of threads that do the same work, some of which are parked."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 
 import torch
 
-_LOOK_S = 0.25  # seconds between a parked thread's looks whether it is to end
+_POLL_S = 0.25  # seconds between a parked thread's checks whether to end
 
 
 class WorkerPool:
-    """`most` threads that call `turn` again and again; the first `num_active` of them do, and the others wait.
+    """`most` threads; the first `num_active` of them call `turn` again and again, and the others wait.
 
-    Each computes with as many of torch's threads as the one that makes the crew does: a thread that were not told so
-    would share the smallest of operations out among all cores, and wait for them.
+    Each thread sets the number of torch's threads to that of the thread that makes the pool: otherwise torch would
+    split the smallest operations over all cores, and wait for them.
 
-    A turn has to end within a moment, whether there was work or not. What it raises ends the thread, and is raised by
-    `check` in whoever owns the crew.
+    A turn has to end within a moment, whether there was work or not. An exception in it ends the thread, and `check`
+    raises it in the pool's owner.
     """
 
     def __init__(self, name: str, most: int, working: int, turn: Callable[[], None]) -> None:
-        self._turn, self._working, self._stopping = turn, working, False
-        self._computing = torch.get_num_threads()
+        self._turn, self._num_active, self._stopping = turn, working, False
+        self._torch_threads = torch.get_num_threads()
         self._changed = threading.Condition()
         self._turns, self._seen = [0] * most, [0] * most
         self._error: BaseException | None = None
@@ -37,16 +37,16 @@ class WorkerPool:
 
     @property
     def num_active(self) -> int:
-        return self._working
+        return self._num_active
 
     @num_active.setter
     def num_active(self, count: int) -> None:
         with self._changed:
-            self._working = count
+            self._num_active = count
             self._changed.notify_all()
 
     def check(self) -> bool:
-        """Whether every thread has gone on since this last said so. Raises what ended a thread."""
+        """Whether every thread has made progress since the last such call. Raises the exception that ended a thread."""
         if self._error is not None:
             raise self._error
         turns = list(self._turns)
@@ -56,7 +56,7 @@ class WorkerPool:
         return True
 
     def stop(self, patience_s: float) -> None:
-        """Lets all threads end their turns, and waits for that."""
+        """Asks all threads to end after their turns, and waits for them."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -65,13 +65,13 @@ class WorkerPool:
 
     def _run(self, number: int) -> None:
         try:
-            torch.set_num_threads(self._computing)
+            torch.set_num_threads(self._torch_threads)
             while not self._stopping:
                 self._turns[number] += 1
-                if number < self._working:
+                if number < self._num_active:
                     self._turn()
                 else:
                     with self._changed:
-                        self._changed.wait_for(lambda: number < self._working or self._stopping, _LOOK_S)
+                        self._changed.wait_for(lambda: number < self._num_active or self._stopping, _POLL_S)
         except BaseException as error:
             self._error = error

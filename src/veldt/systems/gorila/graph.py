@@ -1,11 +1,11 @@
-"""Gorila: learners bring gradients to a parameter server in shards (Nair et al. 2015, figure 2).
+"""Gorila: learners send gradients to a parameter server in shards (Nair et al. 2015, figure 2).
 
-    bundle: envs, memory, learner --gradient--> parameter shard 0: parameters, rule's state
-                                        --gradient--> parameter shard 1: ...
-                                       <--newest parameters--
+    bundle: envs, replay buffer, learner --gradient--> parameter shard 0: parameters, rule's state
+                                         --gradient--> parameter shard 1: ...
+                                         <--newest parameters-- both
 
-Without bundles (--actors), actors, the replay buffer and learners come apart as in Ape-X; but each learner draws
-batches of its own, and actors take their weights from the shards, too.
+Without bundles (--actors), actors, the replay buffer and learners are separate roles as in Ape-X; but each learner
+draws batches of its own, and actors too pull their weights from the shards.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from veldt.systems.roles.graph_parts import evaluators, learners, sampler_learne
 from veldt.systems.roles.independent_learner import independent_plans
 from veldt.systems.roles.replay_topology import replay_topology
 
-_GOES_ON_FROM = "the parameter server"
+_RESUMES_FROM = "the parameter server"
 
 
 def gorila(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
-    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`.
+    """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`.
 
-    UsageError where its sizes cannot work.
+    Raises UsageError where the sizes cannot work.
     """
     settings = run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
     server = parameter_server(run_plan, run, "actor" if settings.actors else "learner")
-    made = (_separate if settings.actors else _colocated)(run_plan, run, checkpoint, server)
-    watching = [
+    graph = (_separate if settings.actors else _colocated)(run_plan, run, checkpoint, server)
+    evaluator_roles = [
         dataclasses.replace(role, entry=run_gorila_evaluator, edges=[("rate_limiter", *server.pulls)])
         for role in evaluators(run_plan, checkpoint)
     ]
-    learner, *acting = made.roles
-    roles = (learner, server.role, *acting, *watching)
-    return Graph(roles, {**server.edges, **made.edges}, server.whole)
+    learner, *acting = graph.roles
+    roles = (learner, server.role, *acting, *evaluator_roles)
+    return Graph(roles, {**server.edges, **graph.edges}, server.whole)
 
 
 def _separate(
     run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
 ) -> Graph:
-    """Learners that each draw batches of their own from what actors have stored."""
+    """Returns the graph with separate roles: each learner draws batches of its own from what actors have stored."""
     settings = run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
     topology = replay_topology(run_plan, run, checkpoint)
@@ -64,7 +64,7 @@ def _separate(
         learners(run_plan, run_gorila_learner, run, learning),
         is_synchronised=False,
         num_checkpointed=settings.learners,
-        resumes_from=_GOES_ON_FROM,
+        resumes_from=_RESUMES_FROM,
     )
     by_updates = settings.anneal_by == "updates"
     actor = dataclasses.replace(
@@ -79,7 +79,7 @@ def _separate(
 def _colocated(
     run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
 ) -> Graph:
-    """Learners that each act, and keep what they have seen, themselves."""
+    """Returns the graph of bundles: each learner acts in its own envs and has its own replay buffer."""
     config = run_plan.config
     count, width = config.roles.learners, config.phase_width
     rows = run_plan.algorithm().update_rows(width)
@@ -95,7 +95,7 @@ def _colocated(
         config.roles.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
-        resumes_from=_GOES_ON_FROM,
+        resumes_from=_RESUMES_FROM,
         gpus=int(run_plan.device.type == "cuda"),
     )
     return Graph((learner,), {"rate_limiter": rate_limiter})
@@ -104,12 +104,12 @@ def _colocated(
 def run_gorila_actor(
     control: Control, plan: ActorPlan, slots: Slots, rate_limiter: RateLimiter, *parts: Weights
 ) -> None:
-    """The role: acts by the shards' newest parameters until it is told to stop."""
+    """Entry point of the role: acts with the shards' newest parameters until it is asked to stop."""
     run_actor(control, plan, ShardedWeights(parts), slots, rate_limiter)
 
 
 def run_gorila_evaluator(
     control: Control, plan: EvaluatorPlan, rate_limiter: RateLimiter, *parts: Weights
 ) -> None:
-    """The role: plays by the shards' newest parameters until it is told to stop."""
+    """Entry point of the role: plays with the shards' newest parameters until it is asked to stop."""
     run_evaluator(control, plan, ShardedWeights(parts), rate_limiter)

@@ -1,7 +1,8 @@
-"""The learner of Gorila where actors are apart: whole batches of its own from the shards of the replay buffer.
+"""The learner of Gorila with separate actors: draws whole batches of its own from the replay shards.
 
 replay shards ==batches==> learner ==gradient==> parameter shards
-                   newest parameters <--+
+                              ^                      |
+                              +-- newest parameters -+
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ def run_gorila_learner(
     rate_limiter: RateLimiter,
     *edges: Slots | Weights,
 ) -> None:
-    """The role: learns until it is told to stop. `edges` are those to all parameter shards, and those from them."""
+    """Entry point of the role: learns until it is asked to stop. `edges` go to all parameter shards, then from them."""
     _GorilaLearner(control, plan, replay.client(), rate_limiter, edges).run()
 
 
 class _GorilaLearner(ReplayLearner):
-    speaks = True  # what it has seen is its own
+    is_reporter = True  # the data it learns from are its own
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class _GorilaLearner(ReplayLearner):
         super().__init__(control, plan, None, client, rate_limiter)
         self._optimiser.begin()
         self._learner.updates = int(rate_limiter.updates_L[plan.rank])
-        if control.restart_count:  # it goes on from the server alone
+        if control.restart_count:  # after a restart it has only the server's parameters
             self._learner.renew_target()
 
     def source_metrics(self) -> dict[str, float]:

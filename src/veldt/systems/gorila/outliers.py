@@ -1,24 +1,24 @@
-"""Losses that are far above what a learner is used to (Nair et al. 2015, section 4.2)."""
+"""Losses far above a learner's usual ones (Nair et al. 2015, section 4.2)."""
 
 from __future__ import annotations
 
 import math
 
-_MEMORY = 1000  # losses that mean and deviation are of, about
-_WARM_UP = 100  # losses before any can be an outlier
-_BEYOND = 5.0  # deviations beyond the limit that an outlier counts for at most
+_MEMORY = 1000  # about as many losses are in mean and deviation
+_WARM_UP = 100  # losses before any counts as an outlier
+_BEYOND = 5.0  # an outlier enters the mean as at most this many deviations above the limit
 
 
 class Outliers:
-    """Running mean and standard deviation of a learner's absolute losses, and which lie above mean + `deviations` σ.
+    """Running mean and standard deviation of a learner's absolute losses; an outlier lies above mean + `deviations` σ.
 
-    The first 1,000 count alike, and from then on older ones fade: losses grow as values do, and those of the run's
-    beginning would make everything that comes later an outlier. An outlier itself counts as what it is, up to some
-    deviations beyond the limit: so one does not hide those that follow, mean and deviation stay those of all losses but
-    for the most extreme, and losses that have grown for good are ordinary some hundred updates later.
+    The first 1,000 losses have equal weight; from then on older ones fade: losses grow as values do, and with the first
+    ones included for ever, all later losses would be outliers. An outlier enters with its own size, clipped at some
+    deviations above the limit: so one outlier does not hide those that follow, mean and deviation are those of all
+    losses but the most extreme, and losses that have grown for good become ordinary after some hundred updates.
 
     Args:
-        deviations: 0 means that none is.
+        deviations: 0 means that no loss is an outlier.
     """
 
     def __init__(self, deviations: float) -> None:
@@ -31,7 +31,7 @@ class Outliers:
         return math.sqrt(self._variance)
 
     def is_outlier(self, loss: float) -> bool:
-        """Whether it is an outlier among those before it, which it then is one of."""
+        """Whether a loss is an outlier among those before it; adds it to them."""
         size, limit = abs(loss), self.mean + self._deviations * self.deviation
         is_outlier = bool(self._deviations) and self.seen >= _WARM_UP and self.deviation > 0 and size > limit
         self.num_found += is_outlier

@@ -1,4 +1,4 @@
-"""The parameter server in a graph: its shards, what goes to them and comes from them, and its part of checkpoints."""
+"""The parameter server in a graph: its shards, the edges to and from them, and its part of checkpoints."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from veldt.runtime.shared import Layout
 from veldt.systems.gorila.parameter_shard import ParameterShardPlan, run_parameter_shard
 from veldt.systems.planning.run_plan import RunPlan
 
-_DEPTH = 2  # gradients of each learner under way to a shard: one is applied while the next is written
+_DEPTH = 2  # gradients of each learner in flight to a shard: one is applied while the next is written
 _HUNG_S = 60.0
-_BEGIN_S = 300.0  # it may read a checkpoint
+_STARTUP_TIMEOUT_S = 300.0  # at the start it may read a checkpoint
 
 
 @dataclass(frozen=True)
 class ParameterServer:
-    """`edges` are all of its own; `pushes` are the names of those to each shard, `pulls` of those from it, in order.
+    """`edges` are all of its own; `pushes` are the names of the edges to each shard, `pulls` from each, in order.
 
-    `whole` puts together what shards have in checkpoints, as one learner's would be.
+    `whole` joins the shards' groups of a checkpoint into the groups of one learner.
     """
 
     role: Role
@@ -47,9 +47,9 @@ class ParameterServer:
 
 
 def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> ParameterServer:
-    """As many shards as the configuration says; `reader` is whom its parameters are drawn to go to.
+    """Returns the configured shards; graphs draw the edge of parameters to `reader`.
 
-    UsageError where the network cannot be shared out so.
+    Raises UsageError where the network has fewer parameters than shards.
     """
     settings, parameters = run_plan.config.roles, run_plan.shared_parameters()
     assert isinstance(settings, GorilaConfig)
@@ -97,7 +97,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         _HUNG_S,
         num_checkpointed=shards,
         resumes_from="what it had published",
-        startup_timeout_s=_BEGIN_S,
+        startup_timeout_s=_STARTUP_TIMEOUT_S,
     )
     pushes, pulls = ([f"{what} {shard}" for shard in range(shards)] for what in ("gradients", "part"))
     whole = partial(joined_checkpoint, parameters=parameters, shards=shards)
@@ -105,17 +105,17 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
 
 
 def joined_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:
-    """A checkpoint's groups with the shards' parts put together, as one learner's would be.
+    """Returns a checkpoint's groups with the shards' parts joined, as one learner's would be.
 
     Args:
-        parameters: of a network like theirs, for its names.
+        parameters: of a network like the shards', for its names.
     """
     rest = {name: group for name, group in groups.items() if not name.startswith("server-")}
     parts = [groups[f"server-{number}"] for number in range(shards)]
     state = {}
     for name in parts[0].keys() - {PARAMETERS, COUNTS, VERSION}:
         arrays = [part[name] for part in parts]
-        # What each counts for itself differs by what each has discarded.
+        # Step counts of the rule differ between shards by the gradients that each has discarded.
         joined = np.concatenate(arrays) if arrays[0].ndim else np.max(arrays)
         state[name] = torch.from_numpy(np.asarray(joined, np.float32))
     master = torch.from_numpy(np.concatenate([part[PARAMETERS] for part in parts]))

@@ -1,13 +1,13 @@
 """The parameter shard: a part of the parameters, and the update rule's state of it (Nair et al. 2015, section 4).
 
     learner 0 ==gradient, version==> ring 0 --+
-    learner 1 ==gradient, version==> ring 1 --+==> shard --publish(version)--> whoever learns, acts, or watches
+    learner 1 ==gradient, version==> ring 1 --+==> shard --publish(version)--> learners, actors, evaluators
 
-Its version is how many updates it has made. A gradient of parameters that are older than the threshold is discarded,
-and counted (section 4.2).
+Its version is the number of updates it has made. A gradient of parameters that are older than the threshold is
+discarded and counted (section 4.2).
 
-What it has outlives it. A shard that is started again goes on from the parameters that it published last, and from the
-rule's state in memory that the runtime keeps for it; where that is lost with its machine, from the newest checkpoint's.
+Its state survives its process. A restarted shard continues from the parameters that it published last, and from the
+rule's state, which the runtime holds in memory; where that is lost with its machine, from the newest checkpoint's.
 At most the gradients between two publications are lost, or are in the rule's state alone.
 """
 
@@ -38,8 +38,8 @@ from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 
-_WAIT_S = 0.05  # seconds without a beat, while no gradient comes
-_RECALL_S = 5.0  # for readers on other machines to say what was published by a former life
+_WAIT_S = 0.05  # seconds without a heartbeat while no gradient arrives
+_RECALL_S = 5.0  # for readers on other machines to send what a former incarnation published
 _NONE = ShardCounts()
 
 
@@ -47,7 +47,7 @@ _NONE = ShardCounts()
 class ParameterShardPlan:
     """Shard `number` has the parameters `first` up to `end` of all.
 
-    `run` is the run's directory, whose newest checkpoint it goes on from where nothing newer is left.
+    `run` is the run's directory, whose newest checkpoint it resumes from where no newer state is left.
     """
 
     config: TrainConfig
@@ -60,7 +60,7 @@ class ParameterShardPlan:
 
     @property
     def group(self) -> str:
-        """What its part of a checkpoint is called."""
+        """Name of its group in a checkpoint."""
         return f"server-{self.number}"
 
 
@@ -68,37 +68,37 @@ class ParameterShardPlan:
 def run_parameter_shard(
     control: Control, plan: ParameterShardPlan, gradients: Slots, part: Weights, kept: PersistentState
 ) -> None:
-    """The role: applies gradients until it is told to stop."""
+    """Entry point of the role: applies gradients until it is asked to stop."""
     torch.set_num_threads(1)
     settings = plan.config.roles
     assert isinstance(settings, GorilaConfig)
     shard = _initial_state(control, plan, part, kept)
     part.publish(shard.version, shard.published())
-    incoming, published, said, any_stale = gradients.consumer(), shard.version, 0, False
+    incoming, published, sent_snapshot, any_stale = gradients.consumer(), shard.version, 0, False
     while not control.stopping:
         control.heartbeat()
-        # A version that is due is published when nothing more has come, or when each learner may have brought one. Who
-        # brings what is too old needs a newer one at once: all that follows from there would be too old for ever.
+        # A version that is due is published when no gradient is waiting, or when each learner may have sent one. After
+        # a stale gradient it is published at once: else the sender would compute stale ones for ever.
         ahead = shard.version - published
         is_due = ahead >= settings.publish_every or (any_stale and ahead > 0)
-        taken = incoming.take(0.0 if is_due else _WAIT_S)
-        if taken is not None:
-            arrays = taken.arrays
+        received = incoming.take(0.0 if is_due else _WAIT_S)
+        if received is not None:
+            arrays = received.arrays
             gradient_N = torch.from_numpy(arrays["gradient"])
             base, learning_rate = int(arrays["base"][0]), float(arrays["learning_rate"][0])
             any_stale |= not shard.take(gradient_N, base, learning_rate)
-            incoming.release(taken.ring)
-        if is_due and (taken is None or any_stale or ahead >= settings.publish_every + settings.learners):
+            incoming.release(received.ring)
+        if is_due and (received is None or any_stale or ahead >= settings.publish_every + settings.learners):
             part.publish(shard.version, shard.published())
             published, any_stale = shard.version, False
-        if (number := control.requested_snapshot) not in (0, said):
-            said = number
+        if (number := control.requested_snapshot) not in (0, sent_snapshot):
+            sent_snapshot = number
             arrays = {f"{plan.group}:{name}": array for name, array in shard.state_arrays().items()}
             control.send("part", arrays, number=number)
 
 
 class ParameterShard:
-    """See above. `version` counts updates.
+    """See the module. `version` counts updates.
 
     Args:
         rule: of all parameters, of which these begin at `first`.
@@ -116,35 +116,35 @@ class ParameterShard:
         counts: ShardCounts = _NONE,
         max_staleness: int = 0,
     ) -> None:
-        self._rule, self._first, self._most = rule, first, max_staleness
+        self._rule, self._first, self._max_staleness = rule, first, max_staleness
         self._parameters_N, self._state = parameters_N, state
-        self._nothing = torch.empty(0, dtype=torch.bfloat16)
+        self._no_bf16_copy = torch.empty(0, dtype=torch.bfloat16)
         self.version, self.counts = version, counts
 
     def take(self, gradient_N: Tensor, base: int, learning_rate: float) -> bool:
-        """One update by a gradient of version `base`; False if that is too old, and the gradient discarded.
+        """Makes one update by a gradient of version `base`; returns False if it is too old, and is discarded.
 
         The gradient may be overwritten.
         """
-        # A life that began from a checkpoint may be behind its learners.
+        # An incarnation that started from a checkpoint may be behind its learners.
         staleness = max(0, self.version - base)
-        is_stale = 0 < self._most < staleness
+        is_stale = 0 < self._max_staleness < staleness
         gradients, stale, total = self.counts
         self.counts = ShardCounts(gradients + 1, stale + is_stale, total + staleness)
         if is_stale:
             return False
         self._rule.apply(
-            self._first, self._parameters_N, gradient_N, self._state, learning_rate, self._nothing
+            self._first, self._parameters_N, gradient_N, self._state, learning_rate, self._no_bf16_copy
         )
         self.version += 1
         return True
 
     def published(self) -> dict[str, np.ndarray]:
-        """What its readers get."""
+        """Returns the arrays that its readers get."""
         return {PARAMETERS: self._parameters_N.numpy(), COUNTS: np.array(self.counts, np.int64)}
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint has of it."""
+        """Returns its state for a checkpoint."""
         state = {name: tensor.numpy() for name, tensor in self._state.items()}
         return {**self.published(), **state, VERSION: np.array([self.version], np.int64)}
 
@@ -152,7 +152,7 @@ class ParameterShard:
 def _initial_state(
     control: Control, plan: ParameterShardPlan, part: Weights, kept: PersistentState
 ) -> ParameterShard:
-    """With what there is of a former life, of a checkpoint, or with a new network's parameters, in this order."""
+    """Returns a shard with the state of a former incarnation, of a checkpoint, or of a new network, in this order."""
     config = plan.config
     settings = config.roles
     assert isinstance(settings, GorilaConfig)
@@ -172,10 +172,10 @@ def _initial_state(
         PARAMETERS: whole.master[plan.first : plan.end].numpy().copy(),
         COUNTS: np.array(counts, np.int64),
     }
-    recalled = {name: array.copy() for name, array in published.items()}
-    # A part of a checkpoint may have been saved after what was published last.
-    if (newer := _recover_published(control, part, recalled)) >= version:
-        version, published = newer, recalled
+    recovered = {name: array.copy() for name, array in published.items()}
+    # A part of a checkpoint may have been saved after the last publication.
+    if (newer := _recover_published(control, part, recovered)) >= version:
+        version, published = newer, recovered
     if not kept.is_filled:
         own = {name: value[plan.first : plan.end] if value.ndim else value for name, value in state.items()}
         kept.fill({name: value.numpy() for name, value in own.items()})
@@ -191,7 +191,7 @@ def _initial_state(
 
 
 def _recover_published(control: Control, part: Weights, into: Mapping[str, np.ndarray]) -> int:
-    """The version of what a former life has published, if any of it is left, which is then in `into`; else -1."""
+    """Copies what a former incarnation has published to `into`, and returns its version; -1 if none of it is left."""
     end = time.monotonic() + (_RECALL_S if control.restart_count else 0.0)
     while (version := part.pull_if_newer(-1, into)) < 0 and time.monotonic() < end:
         control.heartbeat()

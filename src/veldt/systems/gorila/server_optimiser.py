@@ -1,9 +1,9 @@
-"""From a learner's gradient to new parameters, by way of the parameter server (Nair et al. 2015, section 4).
+"""The optimiser that applies gradients on the parameter server (Nair et al. 2015, section 4).
 
     learner --part of the gradient, version--> parameter shards --newest parts--> the same learner's network
 
-Nothing is applied here: the gradient goes to the shards, and what they have made of everybody's gradients comes back.
-The learner does not wait for that, so that its own last gradients may be missing in what it takes.
+Nothing is applied here: the gradient goes to the shards, which apply those of all learners and publish the parameters.
+The learner does not wait for that, so the parameters it pulls may lack its own last gradients.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from veldt.runtime.roles import Control
 from veldt.systems.gorila.discard_monitor import DiscardMonitor
 from veldt.systems.gorila.outliers import Outliers
 
-_LOOK_S = 0.25  # seconds without a beat, while a shard has no room
-_PAUSE_S = 0.01  # between looks whether all shards are there
-_DEADLINE_S = 300.0  # for a shard that was lost to be there again
+_POLL_S = 0.25  # seconds without a heartbeat while a shard has no free slot
+_PAUSE_S = 0.01  # between checks whether all shards have published
+_DEADLINE_S = 300.0  # for a lost shard to be up again
 
 
 class ServerOptimiser:
@@ -38,7 +38,7 @@ class ServerOptimiser:
 
     Args:
         edges: those to each shard, in order, and then those from each.
-        rank: which learner it is.
+        rank: of the learner.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class ServerOptimiser:
         control: Control,
         rank: int,
     ) -> None:
-        self.state: dict[str, Tensor] = {}  # the shards have it
+        self.state: dict[str, Tensor] = {}  # the shards hold it
         self._parameters, self._control, self._rank = parameters, control, rank
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
         shards = len(edges) // 2
         gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
-        # From and to an accelerator everything goes through these.
+        # Copies to and from an accelerator go through these.
         self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
-        self._whole = ShardedParameters(parts, self._pulled_P.numpy())
+        self._sharded = ShardedParameters(parts, self._pulled_P.numpy())
         self._outliers = Outliers(settings.outlier_deviations)
-        self._stale_ones, self._outlying = (
+        self._stale_monitor, self._outlier_monitor = (
             DiscardMonitor(self._warn_of_stale),
             DiscardMonitor(self._warn_of_outliers),
         )
@@ -67,46 +67,46 @@ class ServerOptimiser:
 
     @property
     def version(self) -> int:
-        """Of the parameters that it has: the updates in all of their parts."""
-        return self._whole.version
+        """Version of its parameters: the number of updates that all of their parts include."""
+        return self._sharded.version
 
     def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
-        """Brings the gradient to the shards, unless its loss is an outlier, and takes what is new, when it is due.
+        """Sends the gradient to the shards, unless its loss is an outlier, and pulls new parameters when that is due.
 
-        VeldtError for a loss or a gradient that is not finite: it would spoil everybody's parameters.
+        Raises VeldtError for a loss or a gradient that is not finite: it would spoil all learners' parameters.
         """
         value, norm = float(loss.total.detach()), float(loss.metrics["gradient_norm"])
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
             self._push(gradient_P, learning_rate)
-        self._outlying.add(self._outliers.num_found, self._outliers.seen)
+        self._outlier_monitor.add(self._outliers.num_found, self._outliers.seen)
         self._since_fetch += 1
         if self._since_fetch >= self._fetch_every:
             self.pull()
             self._since_fetch = 0
 
     def pull(self) -> None:
-        """Takes what is newer than it has of each part."""
-        if not self._whole.pull():
+        """Pulls the newest parts of the parameters."""
+        if not self._sharded.pull():
             return
         if self._pulled_P is not self._parameters.master:
             self._parameters.master.copy_(self._pulled_P)
         self._parameters.refresh()
         if self._rank == 0:
-            self._stale_ones.add(self._whole.counts.stale, self._whole.counts.gradients)
+            self._stale_monitor.add(self._sharded.counts.stale, self._sharded.counts.gradients)
 
     def metrics(self) -> dict[str, float]:
-        """What to log."""
-        counts = self._whole.counts
+        """Returns metrics to log."""
+        counts = self._sharded.counts
         metrics = {
-            "gorila/outlier_share": self._outlying.share,
+            "gorila/outlier_share": self._outlier_monitor.share,
             "gorila/outliers": float(self._outliers.num_found),
             "gorila/blocked_seconds": self._blocked_s,
         }
         if self._rank == 0:
             metrics |= {
-                "gorila/stale_share": self._stale_ones.share,
+                "gorila/stale_share": self._stale_monitor.share,
                 "gorila/stale": float(counts.stale),
                 "gorila/staleness_mean": counts.staleness / max(1, counts.gradients),
             }
@@ -117,25 +117,25 @@ class ServerOptimiser:
             self._pushed_P.copy_(gradient_P)
         gradient = self._pushed_P.numpy()
         shards = len(self._out)
-        for place in range(shards):  # not all from the same one on, or they would stay behind each other
-            shard = (self._rank + place) % shards
-            slot = self._room(shard)
+        for offset in range(shards):  # each learner starts at another shard, else they would queue up
+            shard = (self._rank + offset) % shards
+            slot = self._free_slot(shard)
             if slot is None:
                 return
-            first, end = self._whole.bounds[shard]
+            first, end = self._sharded.bounds[shard]
             np.copyto(slot["gradient"], gradient[first:end])
-            slot["base"][0], slot["learning_rate"][0] = self._whole.version_S[shard], learning_rate
+            slot["base"][0], slot["learning_rate"][0] = self._sharded.version_S[shard], learning_rate
             self._out[shard].commit()
 
-    def _room(self, shard: int) -> Arrays | None:
-        """A free slot of this shard; None when it is time to end."""
+    def _free_slot(self, shard: int) -> Arrays | None:
+        """Waits for a free slot of this shard and returns it; None when the role is asked to stop."""
         out = self._out[shard]
         if (slot := out.slot(0.0)) is not None:
             return slot
         began = time.monotonic()
         while not self._control.stopping:
             self._control.heartbeat()
-            slot, waited_s = out.slot(_LOOK_S), time.monotonic() - began
+            slot, waited_s = out.slot(_POLL_S), time.monotonic() - began
             if slot is not None:
                 self._blocked_s += waited_s
                 return slot
@@ -144,12 +144,12 @@ class ServerOptimiser:
         return None
 
     def begin(self) -> None:
-        """Takes the parameters of all shards, when they are there. VeldtError if one is not in five minutes."""
+        """Pulls the first parameters of all shards. Raises VeldtError if a shard publishes none within five minutes."""
         began = time.monotonic()
         self.pull()
         while self.version < 0 and not self._control.stopping:
             if time.monotonic() - began > _DEADLINE_S:
-                missing = ", ".join(map(str, np.flatnonzero(self._whole.version_S < 0)))
+                missing = ", ".join(map(str, np.flatnonzero(self._sharded.version_S < 0)))
                 raise VeldtError(
                     f"no parameters came from the parameter shards {missing} in {_DEADLINE_S:g} s"
                 )
@@ -179,7 +179,7 @@ class ServerOptimiser:
 
 
 def _on_host(vector_P: Tensor) -> Tensor:
-    """The vector itself where it is in the host's memory, else room for a copy of it there."""
+    """Returns the vector itself if it is in host memory, else an uninitialised one of its size there."""
     if vector_P.device.type == "cpu":
         return vector_P
     return torch.empty(vector_P.shape, pin_memory=vector_P.is_cuda)

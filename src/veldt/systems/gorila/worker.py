@@ -1,10 +1,10 @@
-"""The bundle of Gorila: an actor, a memory and a learner in one (Nair et al. 2015, section 4).
+"""The bundle of Gorila: an actor, a replay buffer and a learner in one (Nair et al. 2015, section 4).
 
-    unit: envs, sampler, experience, learner --gradient--> parameter shards
-                                                  <--newest parameters--
+    bundle: envs, sampler, experience, learner --gradient--> parameter shards
+                                               <--newest parameters--
 
-Bundles have nothing in common but the parameters. One that dies takes nothing with it but its games and its memory: it
-begins anew from the parameter server.
+Bundles share only the parameters. When one dies, its episodes and its replay buffer are lost, and it restarts from the
+parameter server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from veldt.systems.roles.sampler_learner import GroupContext
 def run_gorila_worker(
     control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, *edges: Slots | Weights
 ) -> None:
-    """The role: samples and learns until it is told to stop. `edges` are those to all shards, and those from them."""
+    """Entry point: samples and learns until it is asked to stop. `edges` go to all shards, then come from them."""
     may_have_children()
     _GorilaWorker(control, plan, rate_limiter, edges).run()
 
@@ -46,13 +46,13 @@ class _GorilaWorker(IndependentSamplerLearner):
         settings = plan.run_plan.config.roles
         assert isinstance(settings, GorilaConfig)
         self._settings, self._edges, self._acted = settings, edges, 0
-        ties = GroupContext(
+        context = GroupContext(
             optimiser=self._optimiser_of,
             version_of=lambda own: self._optimiser.version,
-            heartbeat=self._beat,
+            heartbeat=self._before_step,
             schedule=self._annealing_steps,
         )
-        super().__init__(control, plan, rate_limiter, ties)
+        super().__init__(control, plan, rate_limiter, context)
         self._optimiser.begin()
         self.load_shared_parameters()
 
@@ -66,8 +66,8 @@ class _GorilaWorker(IndependentSamplerLearner):
             return algorithm.annealing_steps(steps, self._optimiser.version)
         return steps
 
-    def _beat(self) -> None:
-        """Before each step of a group of envs."""
+    def _before_step(self) -> None:
+        """Called before each step of a group of envs."""
         self._control.heartbeat()
         slot, groups = self._unit.slot, len(self._unit.envs.groups)
         self._acted += slot.width
@@ -77,10 +77,10 @@ class _GorilaWorker(IndependentSamplerLearner):
             self._unit.acts_by_newest()
 
     def after_phase(self) -> None:
-        """What it has learned is with the shards."""
+        """There is nothing to publish: the shards have its gradients."""
 
     def before_snapshot(self) -> None:
-        """Nobody keeps anything to himself."""
+        """There is nothing to flush."""
 
     def shared_groups(self, groups: Groups) -> Groups:
         return {}

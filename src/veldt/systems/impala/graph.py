@@ -1,7 +1,7 @@
-"""IMPALA: a learner that corrects for the age of the unrolls it is sent (Espeholt et al. 2018, figure 1).
+"""IMPALA: a learner that corrects for the policy lag of the unrolls it receives (Espeholt et al. 2018, figure 1).
 
-+-------------- weights --------------+
-v                                     |
+  +------------ weights --------------+
+  v                                   |
 actors (envs, policy) ==unrolls==> learner (V-trace)
 """
 
@@ -21,19 +21,19 @@ from veldt.systems.impala.learner import ImpalaLearnerPlan, run_impala_learner
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import actors, evaluators, learners, weights_edge
 
-_DEPTH = 2  # slots of each actor: one is written while one is learned from; more would only be older
+_DEPTH = 2  # slots per actor: one is written while one is learned from; more would only make data older
 
 
 def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
-    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
+    """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`."""
     config, spec, algorithm = run_plan.config, run_plan.spec, run_plan.algorithm()
     settings = config.roles
     assert isinstance(settings, ImpalaConfig) and isinstance(algorithm, VTrace)
     envs = config.envs.num_envs
     width, steps = envs // settings.actors, run_plan.horizon
     unrolls = settings.batch_unrolls(envs)
-    parameters, memory = algorithm.distribution.parameters, recurrent_size_of(run_plan.network()[0])
-    slot = unroll_layouts(spec, steps, width, parameters, memory)
+    parameters, recurrent_size = algorithm.distribution.parameters, recurrent_size_of(run_plan.network()[0])
+    slot = unroll_layouts(spec, steps, width, parameters, recurrent_size)
     edges = {
         "weights": weights_edge(run_plan),
         "rate_limiter": Edge(
@@ -69,9 +69,9 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
         run,
         [("weights", name, "rate_limiter") for name in names],
         lambda **common: ImpalaLearnerPlan(
-            **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, memory)
+            **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, recurrent_size)
         ),
     )
-    # Each learner is sent unrolls of its own: with fewer actors than learners, one of them would wait for ever.
+    # Each learner receives unrolls of its own: with fewer actors than learners, one learner would wait for ever.
     acting = actors(run_plan, steps, names, checkpoint, least=settings.learners)
     return Graph((learner, acting, *evaluators(run_plan, checkpoint)), edges)

@@ -1,4 +1,4 @@
-"""The learner of IMPALA: unrolls from actors, weights back to them (Espeholt et al. 2018, section 3)."""
+"""The learner of IMPALA: learns from actors' unrolls, publishes weights to them (Espeholt et al. 2018, section 3)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from veldt.runtime.shared import Layout
 from veldt.sampling.unrolls import Unrolls
 from veldt.systems.roles.learner import LearnerPlan, LearnerRole
 
-_WAIT_S = 0.25  # seconds without a beat, while an unroll is awaited
+_WAIT_S = 0.25  # seconds without a heartbeat while it waits for an unroll
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImpalaLearnerPlan(LearnerPlan):
-    """`slot` are the arrays of an actor's unrolls, `batch` those of all that one update learns from."""
+    """`slot` are the arrays of one actor's unrolls, `batch` those of all unrolls of one update."""
 
     slot: Mapping[str, Layout]
     batch: Mapping[str, Layout]
@@ -33,7 +33,7 @@ class ImpalaLearnerPlan(LearnerPlan):
 def run_impala_learner(
     control: Control, plan: ImpalaLearnerPlan, weights: Weights, slots: Slots, rate_limiter: RateLimiter
 ) -> None:
-    """The role: learns until it is told to stop."""
+    """Entry point of the role: learns until it is asked to stop."""
     _ImpalaLearner(control, plan, weights, slots.consumer(), rate_limiter).run()
 
 
@@ -53,41 +53,41 @@ class _ImpalaLearner(LearnerRole):
         self._batch = Unrolls.allocate(plan.spec, plan.batch, self._device)
         self._width = plan.slot["reward"].shape[1]
         self._columns = plan.batch["reward"].shape[1]
-        self._from_replay = settings.drawn_slots(plan.config.envs.num_envs)
-        self._old = UnrollReplay(
-            plan.slot, settings.replay_unrolls // self._width if self._from_replay else 0
+        self._num_replayed = settings.drawn_slots(plan.config.envs.num_envs)
+        self._replay = UnrollReplay(
+            plan.slot, settings.replay_unrolls // self._width if self._num_replayed else 0
         )
-        self._column = self._fresh = 0  # of this batch: columns that are there, slots that are kept already
+        self._column = self._fresh = 0  # of this batch: columns filled, slots already put into the replay
 
     def step(self) -> None:
         with self._clock("wait"):
-            taken = self._incoming.take(_WAIT_S)
-        if taken is not None:
+            received = self._incoming.take(_WAIT_S)
+        if received is not None:
             with self._clock("replay"):
-                self._put(taken.arrays)
-                self._incoming.release(taken.ring)
+                self._put(received.arrays)
+                self._incoming.release(received.ring)
             if self._column == self._columns - self._drawn * self._width:
                 self._learn()
 
     def source_metrics(self) -> dict[str, float]:
-        return {"replay/unrolls": float(len(self._old) * self._width)} if self._from_replay else {}
+        return {"replay/unrolls": float(len(self._replay) * self._width)} if self._num_replayed else {}
 
     def _put(self, slot: Arrays) -> None:
         self._batch.put(self._column, slot)
         self._column += self._width
-        if self._from_replay:
-            self._old.keep(slot)
+        if self._num_replayed:
+            self._replay.keep(slot)
             self._fresh += 1
 
     @property
     def _drawn(self) -> int:
-        """Slots of this batch that are drawn: none, before anything has been learned from."""
-        return self._from_replay if len(self._old) > self._fresh else 0
+        """Slots of this batch that are drawn from the replay: none before the first update."""
+        return self._num_replayed if len(self._replay) > self._fresh else 0
 
     def _learn(self) -> None:
         with self._clock("replay"):
             seed = derive_seed(self._plan.config.run.seed, REPLAY, self._learner.updates, self._plan.rank)
-            for slot in self._old.sample(self._drawn, self._fresh, seed):
+            for slot in self._replay.sample(self._drawn, self._fresh, seed):
                 self._batch.put(self._column, slot)
                 self._column += self._width
             rollout = self._batch.rollout()
@@ -98,27 +98,27 @@ class _ImpalaLearner(LearnerRole):
 
 
 class UnrollReplay:
-    """The last `size` slots, drawn all alike (Espeholt et al. 2018, section 5.2.2: experience replay)."""
+    """The last `size` slots, sampled uniformly (Espeholt et al. 2018, section 5.2.2: experience replay)."""
 
     def __init__(self, layouts: Mapping[str, Layout], size: int) -> None:
         self._arrays = {
             name: np.empty((size, *layout.shape), layout.dtype) for name, layout in layouts.items()
         }
-        self._size, self._kept = size, 0
+        self._size, self._num_stored = size, 0
 
     def __len__(self) -> int:
-        return min(self._kept, self._size)
+        return min(self._num_stored, self._size)
 
     def keep(self, slot: Arrays) -> None:
-        """In the place of the oldest."""
+        """Stores a slot in the place of the oldest."""
         for name, array in self._arrays.items():
-            np.copyto(array[self._kept % self._size], slot[name])
-        self._kept += 1
+            np.copyto(array[self._num_stored % self._size], slot[name])
+        self._num_stored += 1
 
     def sample(self, count: int, fresh: int, seed: int) -> list[Arrays]:
-        """`count` of them, with replacement, the `fresh` newest left out."""
+        """Returns `count` stored slots, drawn with replacement, without the `fresh` newest."""
         if not count:
             return []
         back = np.random.default_rng(seed).integers(0, len(self) - fresh, count)
-        places = ((self._kept - 1 - fresh - back) % self._size).tolist()
-        return [{name: array[place] for name, array in self._arrays.items()} for place in places]
+        indices = ((self._num_stored - 1 - fresh - back) % self._size).tolist()
+        return [{name: array[place] for name, array in self._arrays.items()} for place in indices]

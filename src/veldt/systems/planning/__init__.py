@@ -1,1 +1,1 @@
-"""Planning: measures the machine and decides what was left to `auto`."""
+"""Planning: measures the machine and decides the settings that are `auto`."""

@@ -1,4 +1,4 @@
-"""The precision and the threads that train a network fastest, by measuring an update's two passes here and now."""
+"""Chooses the precision and the threads that train a network fastest, by timing forward and backward passes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from veldt.networks.build import UserTorso
 from veldt.networks.precision import Network, apply_precision
 from veldt.runtime.devices import training_threads
 
-# Up to this many parameters a second thread costs more in waking up than it computes.
+# Up to this many parameters, waking a second thread costs more time than the thread saves.
 _SMALL_NETWORK = 200_000
-# Several threads wait for each other, busily, after every operation: when another process takes one of their cores they
-# are several times as slow as one thread alone. They have to be worth that.
+# Threads busy-wait for each other after every operation: when another process takes one of their cores, they are
+# several times slower than one thread. So they must gain at least this factor.
 _WORTH_THREADS = 1.4
-# Passes that are timed: fewer where they take so long that nobody would wait for them.
+# Passes that are timed: fewer where they take very long.
 _PASSES, _LEAST_PASSES, _SECONDS = 6, 2, 2.0
 
 
@@ -40,13 +40,13 @@ def choose_arithmetic(
     precision: str,
     threads: int,
 ) -> Arithmetic:
-    """Decides what is left open: `precision` "auto", `threads` 0 (which matter on the CPU only).
+    """Decides the settings that are open: `precision` "auto", `threads` 0 (threads matter on the CPU only).
 
     Args:
-        make_network: an untrained one.
+        make_network: makes an untrained network.
         observation: the input of one update, [N, ...] on `device`.
 
-    A user's own module is left in fp32: what it does with its inputs is not known.
+    A user's own module stays in fp32: it may not tolerate another precision.
     """
     network = make_network()
     small = sum(p.numel() for p in network.parameters()) < _SMALL_NETWORK
@@ -73,15 +73,15 @@ def choose_arithmetic(
         return Arithmetic(precision, few, tuple(reasons))
     one, all_ = seconds(precision, few), seconds(precision, many)
     chosen = many if one / all_ >= _WORTH_THREADS else few
-    said = f"threads {chosen} (one {one * 1e3:.1f} ms, {many} {all_ * 1e3:.1f} ms"
+    description = f"threads {chosen} (one {one * 1e3:.1f} ms, {many} {all_ * 1e3:.1f} ms"
     gain = "" if chosen == many else f"; not {_WORTH_THREADS:g} times as quick"
-    return Arithmetic(precision, chosen, (*reasons, f"{said}{gain})"))
+    return Arithmetic(precision, chosen, (*reasons, f"{description}{gain})"))
 
 
 def _pass_seconds(
     network: Network, observation: Observation, device: torch.device, precision: str, threads: int
 ) -> float:
-    """Median seconds of forward and backward pass (so that neighbours who take cores now are counted)."""
+    """Median seconds of a forward and a backward pass (so that other processes on the same cores are included)."""
     if device.type == "cpu":
         torch.set_num_threads(threads)
     parameters = apply_precision(network, precision, device)

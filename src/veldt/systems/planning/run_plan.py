@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a system: what every system needs, decided once and said."""
+"""Makes the run plan: from a configuration, decides everything that all systems need, with reasons for the user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from veldt.systems.planning.autotune import choose_arithmetic
 
 
 class _ByValue:
-    """Arrives in this run's own processes as the function itself, even if it is one of a script."""
+    """Pickles a function by value, so that this run's processes get it even if a script defines it."""
 
     def __init__(self, function: TorsoFactory) -> None:
         self._function = function
@@ -63,12 +63,12 @@ class RunPlan:
 
     @property
     def portable(self) -> RunPlan:
-        """This, for roles."""
+        """This run plan with a network factory that can be pickled, for roles."""
         return dataclasses.replace(self, network_factory=self.portable_network)
 
     @property
     def portable_network(self) -> TorsoFactory | None:
-        """`network_factory` for roles, which the script that it may be defined in is unknown to."""
+        """`network_factory` for roles, whose processes have not imported the script that may define it."""
         return None if self.network_factory is None else _ByValue(self.network_factory)
 
     @property
@@ -79,14 +79,14 @@ class RunPlan:
         return self.config.make_algorithm(self.spec.action)
 
     def network(self) -> tuple[Network, FlatParameters]:
-        """The network on its device in its precision, and its flat parameters."""
+        """Returns the network on its device in its precision, and its flat parameters."""
         network = make_network(self.config, self.spec, self.network_factory)
         return network, apply_precision(network, self.config.run.precision, self.device)
 
     def shared_parameters(self) -> FlatParameters:
-        """The parameters of a network like all learners', on the CPU.
+        """Returns the parameters of a new network, the same as each learner's, on the CPU.
 
-        UsageError where a network has anything else, which each of several learners would have for itself.
+        Raises UsageError for a network with buffers, which learners would not share.
         """
         network = make_network(self.config, self.spec, self.network_factory)
         parameters = apply_precision(network, self.config.run.precision, torch.device("cpu"))
@@ -98,29 +98,29 @@ class RunPlan:
         return parameters
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights as they begin, by name: what their edge carries."""
+        """Returns the initial weights by name: what the weights edge carries."""
         return self.network()[1].arrays()
 
     def agent(self, network: Network, path: Path) -> Agent:
-        """The policy of a network that goes on learning."""
+        """Returns the policy of a network that is still being trained."""
         return Agent(self.config, self.source, self.spec, network, path=path, step=0, device=self.device)
 
     def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
         return CompiledForward(network, on_fallback) if self.config.run.compile else network
 
     def train_threads(self) -> None:
-        """Gives training its threads."""
+        """Sets torch's number of threads for training."""
         if self.device.type == "cpu":
             torch.set_num_threads(self.config.run.threads)
 
     def infer_threads(self) -> None:
-        """Gives inference its threads."""
+        """Sets torch's number of threads for inference."""
         if self.device.type == "cpu":
             torch.set_num_threads(self._infer_threads)
 
     @property
     def inference_cores(self) -> Sequence[int]:
-        """The cores that inference takes in turn; none if it has one of its own, or several at once."""
+        """The cores that inference takes in turn; empty if it has a core of its own, or uses several threads."""
         cores = sorted(set(self.plan.cores))
         alone = self.device.type == "cpu" and self.plan.groups > 1 and self._infer_threads == 1
         return cores if alone and cores == allowed_cores() else ()
@@ -132,9 +132,9 @@ class RunPlan:
     def envs(
         self, settings: StepperSettings, steps: int, actions_until: ActionsUntil = lambda b, t: None
     ) -> VectorEnvs:
-        """The envs of the plan, with a slot of `steps` rows; see `make_vector_envs`.
+        """Returns the envs of the plan, with a slot of `steps` rows; see `make_vector_envs`.
 
-        On the CPU they stack frames; an accelerator does it itself.
+        On the CPU they stack frames; an accelerator stacks them itself.
         """
         stacks = self.device.type == "cpu"
         return make_vector_envs(settings, self.spec, steps, self.plan, stacks, actions_until)
@@ -143,8 +143,8 @@ class RunPlan:
 def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> RunPlan:
     """Decides everything that `config` leaves to `auto`, by measuring where it depends on the machine.
 
-    A configuration that has been through here comes out the same, without measuring: so a resumed run is arranged as
-    it was.
+    A configuration returned by this function is returned unchanged, without measuring: so a resumed run has the same
+    plan as before.
     """
     device = choose_device(config.run.device)
     decisions = []
@@ -154,19 +154,19 @@ def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory 
     horizon = algorithm.horizon(phase_width)
     accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
-        # Before anything is written or started: the size must fit.
+        # Checked before anything is written or started: the size must fit.
         transitions_each(spec, config.envs.num_envs, config.replay, algorithm.returns)
     if isinstance(config.roles, ActorsConfig | Ga3cConfig) and not config.in_phases:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
-        config = _shared_out(config, config.roles, accelerators)
+        config = _fill_roles(config, config.roles, accelerators)
         decisions.append(_describe_roles(config, accelerators))
     else:
         units = config.roles.learners
         width = config.envs.num_envs // units
         one = dataclasses.replace(config.envs, num_envs=width)
         chosen = plan(source, one, config.atari, accelerators, units)
-        said = _describe_envs(chosen, width, horizon, "this" if config.in_one_process else "its own")
-        decisions.append(said if units == 1 else f"{units} learners, each with {said}")
+        description = _describe_envs(chosen, width, horizon, "this" if config.in_one_process else "its own")
+        decisions.append(description if units == 1 else f"{units} learners, each with {description}")
         if isinstance(config.learn, OffPolicyConfig):
             decisions.append(_describe_phase(config.learn, phase_width))
         if units > 1:
@@ -186,23 +186,23 @@ def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory 
     decisions += arithmetic.reasons
     run_plan = RunPlan(config, source, spec, chosen, device, network, tuple(decisions))
     if config.roles.learners > 1:
-        run_plan.shared_parameters()  # which refuses what could not be shared
+        run_plan.shared_parameters()  # raises an error for a network that cannot be shared
     return run_plan
 
 
-def _shared_out(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerators: int) -> TrainConfig:
-    """With as many processes that act as there are cores, if that is left open, and half of the cores for learning on
-    the CPU."""
+def _fill_roles(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerators: int) -> TrainConfig:
+    """Returns the config with open settings filled: one acting process per core, half of the cores for learning on the
+    CPU."""
     cores = max(1, len(allowed_cores()) - accelerators)
     envs = config.envs.num_envs
     count = max(n for n in range(1, min(cores, envs) + 1) if envs % n == 0)
-    shared_out: RolesConfig
+    filled: RolesConfig
     if isinstance(roles, Ga3cConfig):
-        shared_out = dataclasses.replace(roles, agent_processes=roles.agent_processes or count)
+        filled = dataclasses.replace(roles, agent_processes=roles.agent_processes or count)
     else:
-        shared_out = dataclasses.replace(roles, actors=roles.actors or count)
+        filled = dataclasses.replace(roles, actors=roles.actors or count)
     threads = config.run.threads or (1 if accelerators else max(1, cores // 2))
-    return _replace_run(dataclasses.replace(config, roles=shared_out), threads=threads)
+    return _replace_run(dataclasses.replace(config, roles=filled), threads=threads)
 
 
 def _describe_roles(config: TrainConfig, accelerators: int) -> str:

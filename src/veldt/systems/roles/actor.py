@@ -1,4 +1,4 @@
-"""The actor: envs and a policy of its own, a little behind the learner's.
+"""The actor: acts in its own envs with its own copy of the policy, a few updates behind the learner's.
 
 weights ==> actor ==slots==> replay shard (Horgan et al. 2018, algorithm 1), or learner (Espeholt et al. 2018, figure 1)
 """
@@ -33,17 +33,17 @@ from veldt.sampling.sampler import Sampler
 from veldt.systems.roles.episode_messages import send_episodes
 from veldt.tracking.stage_clock import StageClock
 
-_WAIT_S = 0.02  # seconds between looks whether acting may go on
-_SAY_S = 1.0  # seconds between messages about where the time went
+_WAIT_S = 0.02  # seconds between checks whether acting may continue
+_SEND_S = 1.0  # seconds between messages with time spent per stage
 
 
 @dataclass(frozen=True)
 class ActorPlan:
-    """Envs `first` up to `first + width` of the run are actor `number`'s; it hands over `steps` rows at once.
+    """Actor `number` owns envs `first` to `first + width` of the run, and hands over slots of `steps` rows.
 
-    `ring` is its own among those of whom it hands them over to, `incarnations` how often it was started in the run before it
-    was resumed: every life plays episodes of its own. `anneals_by_updates` is whether its exploration falls by the
-    updates of the weights that it has, and not by steps.
+    `ring` is the index of its ring at the consumer. `incarnations` counts its process starts before the run was
+    resumed: every incarnation seeds other episodes. With `anneals_by_updates`, exploration is annealed by the updates
+    of the weights that it has, not by env steps.
     """
 
     config: TrainConfig
@@ -55,7 +55,7 @@ class ActorPlan:
     first: int
     width: int
     steps: int
-    actor_sync_interval: int  # steps of this actor between looks for newer weights
+    actor_sync_interval: int  # steps of this actor between pulls of newer weights
     incarnations: int = 0
     anneals_by_updates: bool = False
 
@@ -63,7 +63,7 @@ class ActorPlan:
 def run_actor(
     control: Control, plan: ActorPlan, weights: Weights, slots: Slots, rate_limiter: RateLimiter
 ) -> None:
-    """The role: acts until it is told to stop."""
+    """Entry point of the role: acts until it is asked to stop."""
     torch.set_num_threads(1)
     actor = _Actor(control, plan, weights, slots.producer(plan.ring), rate_limiter)
     try:
@@ -93,7 +93,7 @@ class _Actor:
         algorithm = config.make_algorithm(spec.action)
         algorithm.set_env_slice(plan.first, config.envs.num_envs)
         self._algorithm = algorithm
-        self._annotations = actor_extras_for(algorithm)
+        self._extras = actor_extras_for(algorithm)
         network = make_network(config, spec, plan.network)
         self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
         self._arrays = self._parameters.arrays()
@@ -101,43 +101,43 @@ class _Actor:
         self._seed = derive_seed(
             config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
         )
-        simulation = dataclasses.replace(config.envs, num_envs=plan.width, alternate="off")
-        settings = StepperSettings(plan.source, self._seed, simulation, config.atari, plan.first)
-        here = Plan("in-process", 0, 1, (), "an actor's own")
-        self._envs = make_vector_envs(settings, spec, plan.steps, here, stacks=True)
+        envs = dataclasses.replace(config.envs, num_envs=plan.width, alternate="off")
+        settings = StepperSettings(plan.source, self._seed, envs, config.atari, plan.first)
+        placement = Plan("in-process", 0, 1, (), "an actor's own")
+        self._envs = make_vector_envs(settings, spec, plan.steps, placement, stacks=True)
         self._slot = self._envs.trajectory
-        self._book = EpisodeTracker(plan.width, self._envs.start())
+        self._episodes = EpisodeTracker(plan.width, self._envs.start())
         noise = algorithm.action_noise(network)
-        self._clock, self._reset_steps, self._said_at = StageClock(), 0, time.monotonic()
+        self._clock, self._reset_steps, self._sent_at = StageClock(), 0, time.monotonic()
         self._sampler = Sampler(
             self._envs,
             algorithm,
-            self._annotations.forward(network),
+            self._extras.forward(network),
             torch.device("cpu"),
             self._seed,
             self._clock,
             noise=noise,
             memory=recurrent_size_of(network),
-            act=self._annotations.act,
+            act=self._extras.act,
             beat=control.heartbeat,
         )
         self._version, self._since_pull = -1, plan.actor_sync_interval
 
     def act(self) -> None:
-        """One slot: acts, says what of its steps only it can know, and hands it over."""
+        """Fills one slot: acts, adds the actor's extras (such as first priorities), and hands the slot over."""
         if not self._has_weights():
             self.wait_for_learner()
             return
         slot = self._slot
         self._sampler.sample(self._annealing_steps())
         with self._clock("infer"):
-            said = self._annotations.of(self._sampler)
+            extras = self._extras.of(self._sampler)
         arrays = self._free_slot()
         if arrays is None:
             return
         with self._clock("replay"):
             slot.copy_to(arrays)
-            for name, array in said.items():
+            for name, array in extras.items():
                 np.copyto(arrays[name], array)
             self._out.commit()
         steps = int(slot.valid.sum())
@@ -155,7 +155,7 @@ class _Actor:
         return steps
 
     def wait_for_learner(self) -> None:
-        """Learning is to catch up first."""
+        """Waits a moment so that learning catches up."""
         with self._clock("wait"):
             self._control.sleep(_WAIT_S)
         self._send_periodically()
@@ -164,7 +164,7 @@ class _Actor:
         self._envs.close()
 
     def _free_slot(self) -> Arrays | None:
-        """Where to write to; None when it is time to end."""
+        """Waits for a free slot and returns its arrays; None when the role is asked to stop."""
         with self._clock("wait"):
             while not self._control.stopping:
                 self._control.heartbeat()
@@ -174,7 +174,7 @@ class _Actor:
         return None
 
     def _has_weights(self) -> bool:
-        """Looks for newer weights when that is due; False while there are none at all."""
+        """Pulls newer weights when a pull is due; False while no weights have been published at all."""
         if self._version >= 0 and self._since_pull < self._plan.actor_sync_interval:
             return True
         self._since_pull = 0
@@ -185,8 +185,8 @@ class _Actor:
         return version >= 0
 
     def send_metrics(self) -> None:
-        """Says where the time went, and what happened to envs."""
-        self._said_at = time.monotonic()
+        """Sends the time spent per stage, and what happened to envs."""
+        self._sent_at = time.monotonic()
         for text in self._envs.notes():
             self._control.send("note", about="restart", text=text)
         restarts = int(self._slot.restarts.sum())
@@ -199,9 +199,9 @@ class _Actor:
         )
 
     def _send_periodically(self) -> None:
-        if time.monotonic() - self._said_at > _SAY_S:
+        if time.monotonic() - self._sent_at > _SEND_S:
             self.send_metrics()
 
     def _send_episodes(self) -> None:
-        if games := self._book.add(self._slot):
-            send_episodes(self._control, games, self._seed, self._plan.first)
+        if episodes := self._episodes.add(self._slot):
+            send_episodes(self._control, episodes, self._seed, self._plan.first)

@@ -1,4 +1,4 @@
-"""Short numbers by which learners see whether they have the same."""
+"""Digests by which learners check that they have the same settings and parameters."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from veldt.runs.machine import versions
 
 
 def config_digests(config: TrainConfig) -> dict[str, int]:
-    """Of all settings, and of the versions of what a run's numbers depend on: an int64 each, by what it is of."""
+    """Returns int64 digests of all settings, and of the versions of the packages that results depend on, by name."""
     return {"settings": _of_values(to_dict(config)), "versions": _of_values(versions())}
 
 
 def weights_digest(parameters: FlatParameters) -> int:
-    """Of every bit of the parameters, an int64; it waits for the device."""
+    """Returns an int64 digest of every bit of the parameters; waits for the device."""
     return _digest(parameters.master.cpu().numpy().tobytes())
 
 

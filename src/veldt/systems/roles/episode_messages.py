@@ -1,4 +1,4 @@
-"""Finished games on their way from whoever played them to the run's records."""
+"""Finished episodes as messages, from the role that played them to the run's records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from veldt.sampling.episodes import Episode
 
 
 def send_episodes(control: Control, games: list[Episode], run_seed: int, first: int) -> None:
-    """Sends games of a role whose envs begin at `first` of the run and were seeded from `run_seed`."""
+    """Sends episodes of a role whose envs start at index `first` of the run and were seeded from `run_seed`."""
     control.send(
         "games",
         {"actions": np.concatenate([game.actions for game in games])},
@@ -30,7 +30,7 @@ def send_episodes(control: Control, games: list[Episode], run_seed: int, first: 
 
 
 def episodes_of_message(message: RoleMessage) -> list[tuple[Episode, int]]:
-    """The games of such a message, and the seed of each."""
+    """Returns the episodes of such a message, each with its seed."""
     games, end = [], 0
     for values in message.values["games"]:
         begin, end = end, end + values["length"]

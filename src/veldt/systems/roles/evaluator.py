@@ -1,6 +1,6 @@
-"""The evaluator as a role: plays by the newest weights beside training, as a trained policy is evaluated.
+"""The evaluator as a role: plays with the newest weights while training goes on, as `veldt evaluate` would.
 
-weights ==> evaluator ==games, evaluations==> the run's records
+weights ==> evaluator ==episodes, evaluations==> the run's records
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from veldt.sampling.sampler import Sampler
 from veldt.systems.roles.episode_messages import send_episodes
 from veldt.tracking.stage_clock import StageClock
 
-_ROWS = 16  # steps between looks for newer weights
+_ROWS = 16  # steps between checks for newer weights
 _WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
 class EvaluatorPlan:
-    """Its `width` envs are numbered from `first`. `evaluated_at` are the steps of the last evaluation."""
+    """Its `width` envs are numbered from `first`. `evaluated_at` is the env step of the last evaluation."""
 
     config: TrainConfig
     source: EnvSource
@@ -52,7 +52,7 @@ class EvaluatorPlan:
 
 
 def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_limiter: RateLimiter) -> None:
-    """The role: plays as much of the time as its share is, and evaluates by the protocol when that is due."""
+    """Entry point of the role: plays for its share of the time, and evaluates by the protocol when that is due."""
     torch.set_num_threads(1)
     policy = _NewestPolicy(plan, weights)
     player = _Player(control, plan, policy) if plan.share else None
@@ -71,7 +71,7 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
             else:
                 began, worked = time.monotonic(), time.thread_time()
                 player.play_steps()
-                # Where cores are short, what it waits for one is part of its rest.
+                # Where cores are short, time spent waiting for a core counts as rest.
                 due = began + (time.thread_time() - worked) / plan.share
                 _rest_until(control, due)
     finally:
@@ -80,9 +80,9 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
 
 
 def _rest_until(control: Control, end: float) -> None:
-    while (left := end - time.monotonic()) > 0 and not control.stopping:
+    while (remaining := end - time.monotonic()) > 0 and not control.stopping:
         control.heartbeat()
-        control.sleep(min(left, _WAIT_S))
+        control.sleep(min(remaining, _WAIT_S))
 
 
 def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step: int) -> None:
@@ -120,7 +120,7 @@ def _in_process(plan: EvaluatorPlan) -> EnvConfig:
 
 
 class _NewestPolicy:
-    """A network with the newest weights; `version` is theirs, -1 before there are any."""
+    """A network with the newest weights; `version` is their version, -1 before any are published."""
 
     def __init__(self, plan: EvaluatorPlan, weights: Weights) -> None:
         self.network = make_network(plan.config, plan.spec, plan.network)
@@ -130,7 +130,7 @@ class _NewestPolicy:
         weights.check(self._arrays)
 
     def pull_if_newer(self) -> bool:
-        """Takes newer weights, if there are any; False while there have never been any."""
+        """Loads newer weights, if there are any; False while none have ever been published."""
         version = self._weights.pull_if_newer(self.version, self._arrays)
         if version != self.version:
             self.version = version
@@ -139,7 +139,7 @@ class _NewestPolicy:
 
 
 class _Player:
-    """Games that are played by whatever policy is the newest, one after another."""
+    """Plays episodes in its envs, always with the newest policy."""
 
     def __init__(self, control: Control, plan: EvaluatorPlan, policy: _NewestPolicy) -> None:
         self._control, self._plan, self._policy = control, plan, policy
@@ -147,9 +147,9 @@ class _Player:
         algorithm = config.make_algorithm(plan.spec.action)
         self._seed = derive_seed(config.run.seed, EVALUATION, plan.incarnations + control.restart_count)
         settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari, plan.first)
-        here = Plan("in-process", 0, 1, (), "an evaluator's own")
-        self._envs = make_vector_envs(settings, plan.spec, _ROWS, here, stacks=True)
-        self._book = EpisodeTracker(plan.width, self._envs.start())
+        placement = Plan("in-process", 0, 1, (), "an evaluator's own")
+        self._envs = make_vector_envs(settings, plan.spec, _ROWS, placement, stacks=True)
+        self._episodes = EpisodeTracker(plan.width, self._envs.start())
         self._sampler = Sampler(
             self._envs,
             algorithm,
@@ -163,11 +163,11 @@ class _Player:
         )
 
     def play_steps(self) -> None:
-        """A few steps of every game."""
+        """Plays a few steps in every env."""
         self._sampler.version = self._policy.version
         self._sampler.sample(None)
-        if games := self._book.add(self._sampler.trajectory):
-            send_episodes(self._control, games, self._seed, self._plan.first)
+        if episodes := self._episodes.add(self._sampler.trajectory):
+            send_episodes(self._control, episodes, self._seed, self._plan.first)
         self._sampler.start_next_rollout()
 
     def close(self) -> None:

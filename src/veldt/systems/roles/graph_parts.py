@@ -1,4 +1,4 @@
-"""Parts of graphs that systems with actors share."""
+"""Roles and edges that the graphs of several systems share."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from veldt.systems.roles.actor import ActorPlan, run_actor
 from veldt.systems.roles.evaluator import EvaluatorPlan, run_evaluator
 from veldt.systems.roles.learner import LearnerPlan
 
-_COMPILE_S = 300.0  # an update may compile the network
-_UPDATE_S = 60.0  # a large one, of a large network, beside other work
-_MEET_S = 300.0  # learners wait for each other
-# Where cores are short, the learner goes before actors, which must wait for it anyway.
+_COMPILE_S = 300.0  # deadline: an update may compile the network
+_UPDATE_S = 60.0  # deadline of a large update of a large network, beside other work
+_RENDEZVOUS_S = 300.0  # learners wait for each other at the start
+# Where cores are short, the learner has priority over actors, which must wait for it anyway.
 _ACTOR_NICENESS = 10
 
 
 def weights_edge(run_plan: RunPlan, target: str = "actor", source: str = "learner") -> Edge:
-    """From whoever learns to all who act, of whom `target` is drawn."""
+    """Returns the edge of weights from the learner to all that act; graphs draw it to `target`."""
     layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in run_plan.weights().items()}
     return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts))
 
 
 def rendezvous_file(run: Path | None) -> Path:
-    """A file of its own for learners to find each other by."""
+    """Returns a new file name at which the learners of this start meet."""
     return (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
 
 
@@ -43,10 +43,10 @@ def learners(
     edges: Sequence[Sequence[str]],
     make_plan: Callable[..., LearnerPlan] = LearnerPlan,
 ) -> Role:
-    """As many as the configuration says; `make_plan` gets what all learners' plans have by name."""
+    """Returns the role of the configured learners; `make_plan` gets the fields that all plans share by keyword."""
     config = run_plan.config
     assert isinstance(config.roles, ActorsConfig)
-    count, threads, meeting = config.roles.learners, config.run.threads, rendezvous_file(run)
+    count, threads, rendezvous = config.roles.learners, config.run.threads, rendezvous_file(run)
     plans = [
         make_plan(
             config=config,
@@ -56,7 +56,7 @@ def learners(
             run=run,
             rank=rank,
             world_size=count,
-            rendezvous_file=meeting,
+            rendezvous_file=rendezvous,
         )
         for rank in range(count)
     ]
@@ -68,10 +68,10 @@ def learners(
         edges,
         config.roles.max_restarts,
         _COMPILE_S if config.run.compile else _UPDATE_S,
-        num_checkpointed=1,  # all have the same
+        num_checkpointed=1,  # all have the same state
         resumes_from="the checkpoint of step {step:,}",
         is_synchronised=True,
-        startup_timeout_s=_MEET_S,
+        startup_timeout_s=_RENDEZVOUS_S,
         gpus=int(run_plan.device.type == "cuda"),
     )
 
@@ -79,14 +79,14 @@ def learners(
 def actors(
     run_plan: RunPlan, steps: int, slots: Sequence[str], checkpoint: Checkpoint | None, least: int = 1
 ) -> Role:
-    """As many as the configuration says, which hand over `steps` rows at once to the edges `slots` in turn.
+    """Returns the role of the configured actors, which hand over `steps` rows at once to the edges `slots` in turn.
 
-    The others cannot work without `least` of them.
+    `least` is the minimum of actors with which the system works (see `Role`).
     """
     config = run_plan.config
     assert isinstance(config.roles, ActorsConfig)
     envs, count = config.envs.num_envs, config.roles.actors
-    width, lives = envs // count, incarnations_of(checkpoint)
+    width, incarnations = envs // count, incarnations_of(checkpoint)
     plans = [
         ActorPlan(
             config,
@@ -99,7 +99,7 @@ def actors(
             width=width,
             steps=steps,
             actor_sync_interval=config.roles.actor_sync_interval,
-            incarnations=lives.get(role_name("actor", number, count), 0),
+            incarnations=incarnations.get(role_name("actor", number, count), 0),
         )
         for number in range(count)
     ]
@@ -117,7 +117,7 @@ def actors(
 
 
 def evaluators(run_plan: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
-    """One, if the configuration asks for any evaluation."""
+    """Returns the role of the evaluator, if the configuration asks for any evaluation."""
     config = run_plan.config
     share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
     if share == 0 and config.run.evaluate_every == 0:
@@ -147,7 +147,7 @@ def evaluators(run_plan: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, 
 
 
 def sampler_learner_deadline_s(config: TrainConfig) -> float:
-    """Seconds after which a unit that gives no sign of life counts as hung: it may wait for another's envs."""
+    """Seconds without a heartbeat after which a sampler-learner counts as hung: it may wait for another's envs."""
     return config.envs.env_timeout + (_COMPILE_S if config.run.compile else _UPDATE_S)
 
 

@@ -1,7 +1,7 @@
-"""Units that learn from batches of their own, and have nothing in common but the parameters.
+"""Sampler-learners that learn from batches of their own, and share only the parameters.
 
-What they share lives apart from them: so one that dies takes its games and its memory with it, and begins anew from
-there.
+The shared parameters are held outside their processes: when one dies, its episodes and its replay buffer are lost, and
+it restarts from the shared parameters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from veldt.systems.roles.sampler_learner_role import (
 
 @dataclass(frozen=True, kw_only=True)
 class IndependentPlan(SamplerLearnerPlan):
-    """`incarnations` is how often it was started in the run before that was resumed: every life plays games of its own."""
+    """`incarnations` counts its process starts before the run was resumed: every incarnation plays other episodes."""
 
     incarnations: int
 
@@ -36,21 +36,21 @@ class IndependentPlan(SamplerLearnerPlan):
 def independent_plans(
     run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None
 ) -> list[IndependentPlan]:
-    """One for each learner of the run."""
-    count, lives = run_plan.config.roles.learners, incarnations_of(checkpoint)
+    """Returns one plan for each learner of the run."""
+    count, incarnations = run_plan.config.roles.learners, incarnations_of(checkpoint)
     return [
         IndependentPlan(
             run_plan=run_plan.portable,
             rank=rank,
             run=run,
-            incarnations=lives.get(role_name("learner", rank, count), 0),
+            incarnations=incarnations.get(role_name("learner", rank, count), 0),
         )
         for rank in range(count)
     ]
 
 
 class IndependentSamplerLearner(SamplerLearnerRole):
-    """See above. Only a run's first life goes on from a checkpoint; one that begins in mid-run, from the others."""
+    """See the module. Only a run's first incarnation loads the checkpoint; a later one, the shared parameters."""
 
     own_groups = (*SamplerLearnerRole.own_groups, "target")
 
@@ -60,20 +60,24 @@ class IndependentSamplerLearner(SamplerLearnerRole):
         config, rank = plan.run_plan.config, plan.rank
         is_first = control.restart_count == 0
         own = state_of_rank(newest_checkpoint(plan.run), plan) if plan.run is not None and is_first else None
-        life = plan.incarnations + control.restart_count
-        seed = derive_seed(config.run.seed, ACTOR, rank, life) if life else config.run.seed
-        units = config.roles.learners
-        place = WorkerRank(seed if own is None else own.meta["seed"], rank, units, is_synchronised=False)
-        self._goes_on = own is not None
-        super().__init__(control, plan, rate_limiter, place, ties, own)
+        incarnation = plan.incarnations + control.restart_count
+        seed = derive_seed(config.run.seed, ACTOR, rank, incarnation) if incarnation else config.run.seed
+        count = config.roles.learners
+        worker_rank = WorkerRank(
+            seed if own is None else own.meta["seed"], rank, count, is_synchronised=False
+        )
+        self._is_resumed = own is not None
+        super().__init__(control, plan, rate_limiter, worker_rank, ties, own)
 
     def load_shared_parameters(self) -> None:
-        """Goes on by the parameters of all, which its network has now."""
+        """Continues from the shared parameters, which its network holds by now."""
         learner = self._unit.learner
-        if not self._goes_on:
+        if not self._is_resumed:
             learner.renew_target()
-        # Updates that others have made before this moment do not move its target.
-        learner.updates = learner.updates if self._goes_on else int(self._rate_limiter.updates_L[self._rank])
+        # Updates that others made before this moment do not trigger its target update.
+        learner.updates = (
+            learner.updates if self._is_resumed else int(self._rate_limiter.updates_L[self._rank])
+        )
         self._unit.acts_by_newest()
 
     def sync_state(self) -> SyncState:

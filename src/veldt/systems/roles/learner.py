@@ -1,4 +1,4 @@
-"""What learners of decoupled systems share: weights published, metrics said, a part of every checkpoint."""
+"""What learners of systems with actors share: publishing weights, sending metrics, their part of a checkpoint."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from veldt.systems.roles.digests import config_digests, weights_digest
 from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
-_AGREE_EVERY = 16  # updates between agreements of several learners on how far the run is
+_ALL_REDUCE_EVERY = 16  # updates between all-reduces of the run's progress by several learners
 
 
 @dataclass(frozen=True)
 class LearnerPlan:
-    """`publish_every` counts updates. `run` is the run's directory, whose newest checkpoint it goes on from.
+    """`publish_every` counts updates. `run` is the run's directory, whose newest checkpoint the learner resumes from.
 
-    Of several learners the one of rank 0 publishes and keeps; they meet at a file whose name begins with `rendezvous_file`.
+    Of several learners, rank 0 publishes weights and writes the checkpoint; they meet at a file whose name begins
+    with `rendezvous_file`.
     """
 
     config: TrainConfig
@@ -52,9 +53,9 @@ class LearnerPlan:
 
 
 class LearnerRole(ABC):
-    """Owns network and target network; the kinds say where batches come from.
+    """Owns network and target network; subclasses say where batches come from.
 
-    `weights` is None where nobody acts by a copy of them.
+    `weights` is None where no role acts with a copy of them.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class LearnerRole(ABC):
         self._publish()
 
     def run(self) -> None:
-        """Learns until it is told to stop."""
+        """Learns until it is asked to stop."""
         try:
             while not self._control.stopping:
                 if self.is_progressing():
@@ -94,53 +95,53 @@ class LearnerRole(ABC):
                 self._send_metrics(is_due=self._metrics.is_due)
             self._send_metrics(is_due=self._metrics.has_any)
         except PeerLostError:
-            if not self._control.stopping:  # else another learner has ended already
+            if not self._control.stopping:  # else another learner has already stopped
                 raise
 
     @abstractmethod
     def step(self) -> None:
-        """One update, or a short wait for what it needs."""
+        """Makes one update, or waits a moment for what it needs."""
 
     def is_progressing(self) -> bool:
-        """Whether all that works here has gone on since this last said so."""
+        """Whether all threads of this role have made progress since the last call."""
         return True
 
     @abstractmethod
     def source_metrics(self) -> dict[str, float]:
-        """Figures of its own to log."""
+        """Metrics of the source of batches."""
 
     @property
     def is_reporter(self) -> bool:
-        """Whether it says metrics: those of one of several are those of all."""
+        """Whether it sends metrics: those of rank 0 hold for all learners."""
         return self._plan.rank == 0
 
     def _make_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
         return Learner(self._algorithm, self._forward, self._parameters, edge, target)
 
     def _updates_before(self, edge: GradientEdge) -> int:
-        """Versions only grow: updates that were lost with a former life are counted, too, and what it goes on from is
-        none of the versions that are there."""
-        lived = 1 if self._control.restart_count else 0
-        return int(edge.all_reduce_max(float(self._rate_limiter.updates_L.max()))) + lived
+        """Counts updates lost with a former incarnation too, so that versions only grow; after a restart, one more:
+        the restored weights equal no published version."""
+        restarted = 1 if self._control.restart_count else 0
+        return int(edge.all_reduce_max(float(self._rate_limiter.updates_L.max()))) + restarted
 
     @property
     def progress(self) -> float:
         return min(1.0, self._rate_limiter.steps / self._plan.config.run.steps)
 
-    def _agreed_progress(self) -> float:
-        """As far as the learners have agreed now and then: steps of different sizes would part them for good."""
+    def _common_progress(self) -> float:
+        """Progress that learners share by an all-reduce now and then: else their learning rates would differ."""
         if self._plan.world_size == 1:
             return self.progress
-        if (self._learner.updates - self._first_update) % _AGREE_EVERY == 0:
+        if (self._learner.updates - self._first_update) % _ALL_REDUCE_EVERY == 0:
             self._shared_progress = self._edge.all_reduce_max(self.progress)
         return self._shared_progress
 
     def update(self, batch: Any, version_N: np.ndarray, rows: int) -> Loss:
-        """Learns from what the algorithm makes a loss of; `version_N` are the policy versions that acted in it.
+        """Makes one update on what the algorithm computes a loss of; `version_N` are the policy versions that acted.
 
-        An accelerator may still be at it; `publish` waits for it.
+        An accelerator may still be computing it; `publish` waits for it.
         """
-        rate = self._algorithm.learning_rate(self._agreed_progress(), rows)
+        rate = self._algorithm.learning_rate(self._common_progress(), rows)
         lag_N = self._learner.version - version_N
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
@@ -149,7 +150,7 @@ class LearnerRole(ABC):
         return loss
 
     def publish(self) -> None:
-        """Says what the weights are after the last updates, when one of these was due to be said."""
+        """Publishes the weights if one of the last updates was due for it."""
         every = self._plan.publish_every
         if self._learner.updates // every > self._published // every:
             self._publish()
@@ -170,7 +171,7 @@ class LearnerRole(ABC):
             )
 
     def _send_snapshot_part(self) -> None:
-        """Its part of a snapshot that is wanted."""
+        """Sends its part of a requested snapshot."""
         number = self._control.requested_snapshot
         if number in (0, self._said_snapshot) or not self.is_reporter:
             return
@@ -181,7 +182,7 @@ class LearnerRole(ABC):
         self._control.send("part", arrays, number=number, **values)
 
     def _state(self) -> Groups:
-        """What a checkpoint has of it."""
+        """Its state in a checkpoint, by group."""
         return {
             "weights": self._learner.weights(),
             "optimiser": self._learner.optimiser_state(),
@@ -189,7 +190,7 @@ class LearnerRole(ABC):
         }
 
     def _extra_state(self) -> dict[str, Any]:
-        """What of its own a checkpoint keeps besides, JSON values: "unit", if there is any."""
+        """State of its own for a checkpoint besides, as JSON values: "unit", if there is any."""
         return {}
 
     def _gradient_edge(self) -> GradientEdge:
@@ -197,9 +198,11 @@ class LearnerRole(ABC):
         if plan.world_size == 1:
             return NoAllReduce()
         assert plan.rendezvous_file is not None
-        # They are all started again together, and meet anew.
-        meeting = plan.rendezvous_file.with_name(f"{plan.rendezvous_file.name}-{self._control.restart_count}")
-        return AllReduce(plan.rank, plan.world_size, meeting, self._device, self._control.heartbeat)
+        # All learners restart together, and meet at a new file.
+        rendezvous = plan.rendezvous_file.with_name(
+            f"{plan.rendezvous_file.name}-{self._control.restart_count}"
+        )
+        return AllReduce(plan.rank, plan.world_size, rendezvous, self._device, self._control.heartbeat)
 
     def _make_networks(self) -> tuple[Network, FlatParameters]:
         network = make_network(self._plan.config, self._plan.spec, self._plan.network)

@@ -1,4 +1,4 @@
-"""The learner of Ape-X: batches from shards, weights to actors (Horgan et al. 2018, algorithm 2)."""
+"""The learner of Ape-X: samples batches from shards, publishes weights to actors (Horgan et al. 2018, algorithm 2)."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.systems.roles.learner import LearnerPlan, LearnerRole
 
-_WAIT_S = 0.25  # seconds without a beat, while a batch is awaited
-_EMPTY_S = 2.0  # until a memory without rows counts as empty
-_SLEEP_S = 0.002  # seconds between looks whether learning may go on
+_WAIT_S = 0.25  # seconds without a heartbeat while it waits for a batch
+_EMPTY_S = 2.0  # seconds until a replay buffer without rows counts as empty
+_SLEEP_S = 0.002  # seconds between checks whether learning may continue
 
 
 @flush_denormals()
 def run_replay_learner(
     control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, rate_limiter: RateLimiter
 ) -> None:
-    """The role: learns until it is told to stop."""
+    """Entry point of the role: learns until it is asked to stop."""
     ReplayLearner(control, plan, weights, edge.client(), rate_limiter).run()
 
 
 class ReplayLearner(LearnerRole):
-    """Learns from what it orders of shards."""
+    """Learns from batches that it requests from the shards."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ReplayLearner(LearnerRole):
         self._off_policy, self._replay, self._client = self._algorithm, plan.config.replay, client
         self._is_prioritised = self._replay.replay == "prioritised"
         self._noise = self._off_policy.update_noise(self._network)
-        self._ordered = self._taken = self._learner.updates
+        self._num_requested = self._num_taken = self._learner.updates
         self._empty_since = time.monotonic()
         self._batches = ReplayBatches(
             client,
@@ -61,10 +61,10 @@ class ReplayLearner(LearnerRole):
         )
 
     def step(self) -> None:
-        self._order()
+        self._request_batches()
         if self._rate_limiter.may_learn(self._plan.rank):
             self._learn()
-        else:  # acting is to catch up first
+        else:  # acting has to catch up first
             with self._clock("wait"):
                 self._control.sleep(_SLEEP_S)
 
@@ -75,49 +75,49 @@ class ReplayLearner(LearnerRole):
             "replay/beta": self._beta(),
         }
 
-    def _order(self) -> None:
+    def _request_batches(self) -> None:
         with self._clock("replay"):
-            while self._client.order(self._seed(0, self._ordered), 0.0):
-                self._ordered += 1
+            while self._client.order(self._seed(0, self._num_requested), 0.0):
+                self._num_requested += 1
 
     def _seed(self, purpose: int, number: int) -> int:
         return derive_seed(self._plan.config.run.seed, REPLAY, number, purpose, self._plan.rank)
 
     def _learn(self) -> None:
-        taken = self._batches.take(_WAIT_S)
-        if taken is None:
+        received = self._batches.take(_WAIT_S)
+        if received is None:
             self._waive_backlog_if_starved()
             return
         self._empty_since = time.monotonic()
         with self._clock("train"):
             assert self._target is not None
-            transitions = taken.transitions
+            transitions = received.transitions
             if self._plan.world_size > 1 and self._is_prioritised:
-                transitions = taken.with_global_weights(self._edge)
+                transitions = received.with_global_weights(self._edge)
             targets = self._off_policy.targets(self._forward, self._target, transitions)
-        loss = self.update(targets, taken.version_N, len(taken.version_N))
+        loss = self.update(targets, received.version_N, len(received.version_N))
         self._batches.prefetch()
         self.publish()
         if loss.priority is not None and self._is_prioritised:
             with self._clock("replay"):
-                self._client.update(taken.batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
+                self._client.update(received.batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
 
     def _waive_backlog_if_starved(self) -> None:
-        """Where actors wait for this one, which has nothing to learn from until they go on, what is due is excused.
+        """Waives the updates that are due where actors wait for this learner, and it has nothing to learn from.
 
-        Only when it has been so for a while: a shard that begins says what it has read a moment after it is there.
+        Only after a while: a starting shard reports the rows it has restored a moment after it is up.
         """
         now = time.monotonic()
         if self._plan.rank or self._rate_limiter.may_act() or not self._client.is_empty:
             self._empty_since = now
         elif now - self._empty_since > _EMPTY_S:
             self._rate_limiter.waive_backlog()
-        if not self._client.rows:  # then there is no batch to wait for, either
+        if not self._client.rows:  # then no batch can arrive either
             with self._clock("wait"):
                 self._control.sleep(_SLEEP_S)
 
     def _transitions(self, sample: ReplaySample, beta: float) -> Transitions:
-        seed, self._taken = self._seed(1, self._taken), self._taken + 1
+        seed, self._num_taken = self._seed(1, self._num_taken), self._num_taken + 1
         return to_transitions(sample, self._plan.spec, beta, self._noise, seed, self._device)
 
     def _beta(self) -> float:

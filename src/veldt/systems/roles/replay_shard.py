@@ -1,8 +1,8 @@
-"""The replay shard: one of the memories that the experience of actors is shared out among.
+"""The replay shard: one of the replay buffers that the actors' experience is distributed over.
 
 actors ==slots==> shard ==rows of batches==> learner
-                    ^                          |
-                    +------- priorities -------+
+                    ^                           |
+                    +----- priorities ----------+
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from veldt.runtime.cores import use_batch_scheduler
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 
-_AT_ONCE = 16  # orders and priorities of a learner, before slots of actors are looked for again
-_WAIT_S = 0.05  # seconds without a beat, while there is nothing to do
+_AT_ONCE = 16  # requests of a learner that are served before slots of actors are checked again
+_WAIT_S = 0.05  # seconds without a heartbeat while there is nothing to do
 
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """Shard `number` keeps `width` envs; those of its k-th actor begin at `first[k]` among them.
+    """Shard `number` stores the steps of `width` envs; its k-th actor's envs start at `first[k]` among them.
 
-    `run` is the run's directory, if checkpoints are to hold the memory: its rows go to `replay/shard-<number>` there.
+    `run` is the run's directory if checkpoints include the replay buffer; rows go to `replay/shard-<number>` there.
     """
 
     config: TrainConfig
@@ -54,12 +54,12 @@ class ShardPlan:
 
     @property
     def group(self) -> str:
-        """What its part of a checkpoint is called."""
+        """Name of its group in a checkpoint."""
         return f"shard-{self.number}"
 
 
 def batch_layouts(spec: EnvSpec, rows: int) -> dict[str, Layout]:
-    """The arrays of a batch: stacks of frames as [N, H, W, K]."""
+    """Returns the layouts of a batch's arrays: stacks of frames as [N, H, W, K]."""
     layouts = {}
     for name, field in spec.observation.items():
         shape = (*field.shape, field.stack) if field.stack > 1 else field.shape
@@ -75,75 +75,75 @@ def batch_layouts(spec: EnvSpec, rows: int) -> dict[str, Layout]:
 
 
 def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnds) -> None:
-    """The role: stores, and draws and renews priorities for each of the learners, until it is told to stop."""
-    use_batch_scheduler()  # batches are drawn ahead, and actors have a slot to fill while one is stored
+    """Entry point of the role: stores rows, samples and updates priorities for each learner until asked to stop."""
+    use_batch_scheduler()  # batches are drawn ahead, and actors have a free slot while one is stored
     replay = plan.config.replay
     assert replay is not None
-    share = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
-    memory = ReplayBuffer(plan.spec, plan.width, share, plan.returns)
-    keeper = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, memory)
+    settings = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
+    buffer = ReplayBuffer(plan.spec, plan.width, settings, plan.returns)
+    checkpoints = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, buffer)
     servers, incoming = [edge.server(plan.number) for edge in edges], slots.consumer()
     for server in servers:
-        _publish_state(server, memory)
+        _publish_state(server, buffer)
     while not control.stopping:
         control.heartbeat()
-        if keeper is not None:
-            keeper.poll()
-        taken = incoming.take(0.0)
-        if taken is not None:
-            rows = Rows(plan.spec, taken.arrays)
-            if keeper is not None:
-                keeper.flush_before(rows.steps)
-            memory.append(rows, taken.arrays["priority"], plan.first[taken.ring])
-            incoming.release(taken.ring)
-        is_idle = taken is None
+        if checkpoints is not None:
+            checkpoints.poll()
+        received = incoming.take(0.0)
+        if received is not None:
+            rows = Rows(plan.spec, received.arrays)
+            if checkpoints is not None:
+                checkpoints.flush_before(rows.steps)
+            buffer.append(rows, received.arrays["priority"], plan.first[received.ring])
+            incoming.release(received.ring)
+        is_idle = received is None
         for server in servers:
-            for found in itertools.islice(iter(server.take, None), _AT_ONCE):
-                _execute(found[0], memory)
-                server.done(*found)
+            for request in itertools.islice(iter(server.take, None), _AT_ONCE):
+                _execute(request[0], buffer)
+                server.done(*request)
                 is_idle = False
-            _publish_state(server, memory)
+            _publish_state(server, buffer)
         if is_idle:
             incoming.wait(_WAIT_S)
 
 
 class _ShardCheckpoints:
-    """The memory's part in checkpoints: restored at the start, and said when a snapshot is wanted.
+    """The replay buffer's part in checkpoints: restores it at the start, and sends it when a snapshot is requested.
 
-    New rows are written here, beside the run's checkpoints, by a thread; the rest is said when they are on the disk.
+    A thread writes new rows to disk beside the run's checkpoints; the message is sent when they are on disk.
     """
 
-    def __init__(self, control: Control, plan: ShardPlan, run: Path, memory: ReplayBuffer) -> None:
+    def __init__(self, control: Control, plan: ShardPlan, run: Path, buffer: ReplayBuffer) -> None:
         self._control, self._plan = control, plan
         self._archive, self._writer = (
-            ReplayArchive(RunDirectory(run).replay / plan.group, memory),
+            ReplayArchive(RunDirectory(run).replay / plan.group, buffer),
             BackgroundWriter(),
         )
-        self._unsaid: dict[str, np.ndarray] | None = None
+        self._unsent: dict[str, np.ndarray] | None = None
         self._segments: list[dict[str, Any]] = []
         self._number = 0
         checkpoint = newest_checkpoint(run)
         if checkpoint is not None and plan.group in checkpoint.groups:
             arrays: Mapping[str, np.ndarray] = checkpoint.groups[plan.group]
             self._archive.restore(checkpoint.meta["shards"][plan.group], arrays)
-            # Actors have gone on since, or begin new episodes.
-            memory.ring.part()
+            # Actors have played on since, or start new episodes.
+            buffer.ring.part()
 
     def poll(self) -> None:
-        """Begins a snapshot that is wanted, and says one that is written."""
-        if self._unsaid is not None and self._writer.is_done:
+        """Starts a requested snapshot, and sends one that has been written."""
+        if self._unsent is not None and self._writer.is_done:
             self._writer.finish()
             group = self._plan.group
-            arrays = {f"{group}:{name}": array for name, array in self._unsaid.items()}
+            arrays = {f"{group}:{name}": array for name, array in self._unsent.items()}
             self._control.send("part", arrays, number=self._number, group=group, segments=self._segments)
-            self._unsaid = None
-        elif self._unsaid is None and (number := self._control.requested_snapshot) not in (0, self._number):
+            self._unsent = None
+        elif self._unsent is None and (number := self._control.requested_snapshot) not in (0, self._number):
             self._number = number
-            rows, self._unsaid = self._archive.capture()
+            rows, self._unsent = self._archive.capture()
             self._writer.start(partial(self._write, rows))
 
     def flush_before(self, steps: int) -> None:
-        """Called before `steps` more are stored: what they would overwrite must be on the disk."""
+        """Called before `steps` more rows are stored: waits until the rows they would overwrite are on disk."""
         if self._archive.would_overwrite(steps):
             while not self._writer.is_done:
                 self._control.heartbeat()
@@ -154,16 +154,16 @@ class _ShardCheckpoints:
         self._segments = self._archive.write(rows)
 
 
-def _publish_state(server: ReplayOut, memory: ReplayBuffer) -> None:
-    """What the memory holds."""
-    server.state(memory.index.mass if len(memory) else 0.0, len(memory), memory.dropped)
+def _publish_state(server: ReplayOut, buffer: ReplayBuffer) -> None:
+    """Publishes total sampling weight, rows and dropped priorities of the replay buffer."""
+    server.state(buffer.index.mass if len(buffer) else 0.0, len(buffer), buffer.dropped)
 
 
-def _execute(order: SampleRequest, memory: ReplayBuffer) -> None:
-    if order.out is None:
-        memory.update(order.key_N, order.priority_N)
+def _execute(request: SampleRequest, buffer: ReplayBuffer) -> None:
+    if request.out is None:
+        buffer.update(request.key_N, request.priority_N)
     else:
-        _write(memory.draw(len(order.out["key"]), order.seed), order.out)
+        _write(buffer.draw(len(request.out["key"]), request.seed), request.out)
 
 
 def _write(sample: ReplaySample, out: Arrays) -> None:

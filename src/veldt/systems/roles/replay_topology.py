@@ -2,7 +2,7 @@
 
 actors ==steps, first priorities==> replay shards ==batches==> learners
                                           ^                       |
-                                          +------ priorities -----+
+                                          +----- priorities ------+
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import actors
 from veldt.systems.roles.replay_shard import ShardPlan, batch_layouts, run_shard
 
-_DEPTH = 3  # slots of each actor: one is written, one is stored, and one is ready
-_RESTORE_S = 300.0  # a shard that begins in mid-run reads its memory from the disk
+_DEPTH = 3  # slots per actor: one is being written, one is being stored, and one is ready
+_RESTORE_S = 300.0  # a shard that restarts reads its replay buffer from disk
 _HUNG_S = 30.0
 
 
@@ -30,7 +30,7 @@ _HUNG_S = 30.0
 class ReplayTopology:
     """The actors, the replay shards and the edges around them, without the learners and the weights edge.
 
-    `batches` are the names of the edges that the learners sample from, `edges` all edges but the weights.
+    `batches` are the names of the edges that learners sample from, `edges` all edges but the weights.
     """
 
     edges: dict[str, Edge]
@@ -40,7 +40,7 @@ class ReplayTopology:
 
 
 def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None) -> ReplayTopology:
-    """See `ReplayTopology`; UsageError where its sizes cannot work."""
+    """See `ReplayTopology`; raises UsageError where the sizes cannot work."""
     config, spec, algorithm = run_plan.config, run_plan.spec, run_plan.algorithm()
     settings = config.roles
     assert isinstance(settings, ApexConfig) and isinstance(algorithm, OffPolicy) and config.replay is not None
@@ -48,7 +48,7 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
     width = envs // count
     rows = settings.rows(width, algorithm.returns.steps)
     members = [range(shard, count, shards) for shard in range(shards)]
-    keeps = run if config.run.checkpoint_replay == "full" else None
+    checkpoint_run = run if config.run.checkpoint_replay == "full" else None
     share = algorithm.batch_size // config.batch_shares
     least = least_slack(
         intensity=algorithm.intensity,
@@ -108,14 +108,14 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 shards,
                 width * len(members[shard]),
                 [width * place for place in range(len(members[shard]))],
-                keeps,
+                checkpoint_run,
             )
             for shard in range(shards)
         ],
         [(f"steps {shard}", *batches) for shard in range(shards)],
         settings.max_restarts,
         _HUNG_S,
-        num_checkpointed=0 if keeps is None else shards,
+        num_checkpointed=0 if checkpoint_run is None else shards,
         startup_timeout_s=_RESTORE_S,
     )
     acting = actors(run_plan, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)

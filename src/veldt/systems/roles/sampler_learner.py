@@ -1,12 +1,12 @@
-"""The sampler-learner: what the synchronous system is once, and others repeat (Stooke & Abbeel, section 4.2).
+"""The sampler-learner: the synchronous system has one, other systems several (Stooke & Abbeel, section 4.2).
 
-    envs ==rows==> sampler ==slot==> experience ==batches==> learner ==gradient==> others, if there are any
-        ^                   |              (fresh rollouts            |
-        |                   |               or a replay buffer)       |
-        +------actions------+ <-----------same parameters-------------+
+    envs ==rows==> sampler ==slot==> experience ==batches==> learner ==gradient==> the others, if there are any
+      ^               |              (fresh rollouts            |
+      |               |              or a replay buffer)        |
+      +--- actions ---+ <-------------- parameters -------------+
 
-The policy that acts is the one that has just been updated; how old its lessons are is the experience's: one phase for
-rollouts, any age for a replay buffer.
+The sampler acts with the parameters of the last update. How old the data of an update are depends on the experience:
+one phase for rollouts, any age for a replay buffer.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from veldt.sampling.sampler import Sampler
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.tracking.stage_clock import StageClock
 
-# Called after each update with its loss, the updates since the versions that had acted, and the step size.
+# Called after each update with its loss, the mean policy lag in updates, and the learning rate.
 OnUpdate = Callable[[Loss, float, float], None]
 
 
 @dataclass(frozen=True)
 class WorkerRank:
-    """Which of how many units it is.
+    """Rank and number of the sampler-learners.
 
     Args:
-        seed: from which its randomness derives.
-        joint: whether all learn from their parts of the same batches, and have the same parameters. Else each has
-            batches of its own.
+        seed: of all its random numbers.
+        is_synchronised: whether all learn from their parts of the same batches and have the same parameters. Otherwise
+            each has batches of its own.
     """
 
     seed: int
@@ -56,20 +56,20 @@ class WorkerRank:
 
     @property
     def draw_seed(self) -> int:
-        """Of draws from its own experience, which are to be unlike other units'."""
+        """Seed of draws from its own experience, different for each rank."""
         return derive_seed(self.seed, ACTOR, self.rank) if self.rank else self.seed
 
 
 @dataclass(frozen=True)
 class GroupContext:
-    """What a unit has to do with others: by default, nothing.
+    """How a sampler-learner is connected to the others: by default, not at all.
 
     Args:
-        edge: through which gradients go before they are applied.
-        optimiser: makes what applies them.
-        version_of: how many updates of the same parameters there are, when so many are this unit's own.
-        beat: called before each step of a group of envs.
-        schedule: of the steps that all units have done, those that exploration is annealed by.
+        edge: all-reduces gradients before they are applied.
+        optimiser: makes the optimiser.
+        version_of: total updates of the shared parameters, from the number of this sampler-learner's own.
+        heartbeat: called before each step of a group of envs.
+        schedule: env steps for annealing exploration, from the env steps of all sampler-learners.
     """
 
     edge: GradientEdge = field(default_factory=NoAllReduce)
@@ -81,7 +81,7 @@ class GroupContext:
 
 @dataclass(frozen=True)
 class PhaseCounts:
-    """What happened in one: steps, those that were no steps of an episode, and games that ended."""
+    """Counts of one phase: env steps, reset steps, and the episodes that ended."""
 
     steps: int
     reset_steps: int
@@ -90,15 +90,15 @@ class PhaseCounts:
 
 
 class SamplerLearner:
-    """The parts, wired.
+    """Envs, sampler, experience and learner, connected.
 
     Args:
-        run_plan: the run's; its plan of envs is one unit's.
-        place: which of several it is.
-        clock: adds up where its time goes.
-        archive: where the replay buffer's part of checkpoints is, if they are to hold it.
-        note: tells the user a sentence.
-        ties: to other units.
+        run_plan: the run's; its plan of envs is for one sampler-learner.
+        place: its rank.
+        clock: adds up the time spent per stage.
+        archive: directory of the replay buffer in checkpoints, if they include it.
+        note: shows the user a sentence.
+        ties: its connections to the others.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class SamplerLearner:
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
         total = config.envs.num_envs
         self._width = total // place.world_size
-        self._sharing = place.world_size if place.is_synchronised else 1  # units that share a batch
+        self._sharing = place.world_size if place.is_synchronised else 1  # ranks that share a batch
         self.first = place.rank * self._width
         self.algorithm = run_plan.algorithm()
         if place.world_size > 1:
@@ -189,15 +189,15 @@ class SamplerLearner:
         )
 
     def begin(self, checkpoint: Checkpoint | None, done: int = 0) -> list[str]:
-        """Begins its envs, or goes on from a checkpoint. Returns sentences about what could not be continued.
+        """Starts its envs, or restores a checkpoint. Returns sentences about what could not be restored.
 
         Args:
-            done: where there is no checkpoint, the steps that were done before it, if it is not the first.
+            done: without a checkpoint, the env steps done before a restart.
         """
         if checkpoint is not None:
-            lost = self.snapshot.restore(checkpoint)
+            unrestored = self.snapshot.restore(checkpoint)
             self.acts_by_newest()
-            return lost
+            return unrestored
         self.episodes.begins(self.envs.start())
         if done and isinstance(self._experience, ReplaySource):
             self._experience.refill(done)
@@ -210,51 +210,52 @@ class SamplerLearner:
         updated: OnUpdate,
         finish_writing: Callable[[], None] = lambda: None,
     ) -> PhaseCounts:
-        """One rollout and the optimisation on it.
+        """Collects one rollout and makes the updates on it.
 
         Args:
-            steps: of training before it, by all units.
-            done: the same, by those who share its batches.
-            finish_writing: called before rows are overwritten that are on their way to the disk.
+            steps: env steps of all sampler-learners before it.
+            done: the same, of those who share its batches.
+            finish_writing: called before rows are overwritten that are still being written to disk.
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)
         self._sampler.sample(self._schedule(steps))
         waits = self._config.envs.resets == "wait"
         if waits:
-            self.envs.reset_ended()  # goes on in the workers while this process learns
-        made = int(slot.valid.sum())
+            self.envs.reset_ended()  # workers reset envs while this process learns
+        new_steps = int(slot.valid.sum())
         rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
         self._run_plan.train_threads()
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
         if isinstance(self._experience, ReplaySource) and self._sharing > 1:
-            made_by_all = int(self._edge.all_reduce_sum([made])[0])  # all make as many updates
+            # Summed, so that all ranks make as many updates.
+            new_steps_of_all = int(self._edge.all_reduce_sum([new_steps])[0])
         else:
-            made_by_all = made
-        for batch, acted in self._experience.batches(done + made_by_all, progress):
+            new_steps_of_all = new_steps
+        for batch, acted in self._experience.batches(done + new_steps_of_all, progress):
             with self._clock("train"):
                 loss = self.learner.update(batch, progress, rate)
             lag = self.learner.updated_version - acted
             self._experience.update_priorities(loss.priority)
             updated(loss, lag, rate)
         self.acts_by_newest()
-        games = self.episodes.add(slot)
+        episodes = self.episodes.add(slot)
         self._sampler.start_next_rollout()
         if waits:
             self.envs.finish_resets()
-        return PhaseCounts(made, slot.valid.size - made, games, rate)
+        return PhaseCounts(new_steps, slot.valid.size - new_steps, episodes, rate)
 
     def acts_by_newest(self) -> None:
-        """Says that the parameters have changed: from here on it acts by the learner's version."""
+        """Sets the sampler's version to the learner's, after the parameters have changed."""
         self._sampler.version = self.learner.version
 
     @property
     def restarts(self) -> int:
-        """Of envs, as the last rollout has it."""
+        """Restarts of envs, as the last rollout counts them."""
         return int(self.slot.restarts.sum())
 
     def metrics(self, steps: int) -> dict[str, float]:
-        """What to log besides losses, after `steps` of training."""
+        """Metrics besides losses, after `steps` of training."""
         metrics = self._experience.metrics()
         if isinstance(self.algorithm, OffPolicy):
             metrics |= self.algorithm.exploration(self._schedule(steps))

@@ -1,4 +1,4 @@
-"""A unit as a role: it samples and learns beside others, counts its steps, and says what happened."""
+"""A sampler-learner as a role: it samples and learns beside others, counts its steps, and sends messages."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from veldt.systems.roles.sampler_learner import GroupContext, SamplerLearner, Wo
 from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
-_WAIT_S = 0.02  # seconds between looks whether there is something to do
-_LOOK_S = 0.005  # seconds between looks whether a checkpoint is complete
-_SAY_S = 1.0  # seconds between messages about how it goes
+_WAIT_S = 0.02  # seconds between checks whether there is something to do
+_POLL_S = 0.005  # seconds between checks whether a checkpoint is complete
+_SEND_S = 1.0  # seconds between messages with metrics
 
 
 @dataclass(frozen=True)
 class SamplerLearnerPlan:
-    """Unit `rank` of as many as there are learners.
+    """The plan of the sampler-learner of rank `rank`.
 
     Args:
-        run_plan: the run's, with a network that travels.
-        run: the run's directory, whose newest checkpoint it goes on from.
+        run_plan: the run's, with a network that can be pickled.
+        run: the run's directory, whose newest checkpoint it resumes from.
     """
 
     run_plan: RunPlan
@@ -46,14 +46,15 @@ class SamplerLearnerPlan:
 
     @property
     def group(self) -> str:
-        """What its replay buffer is called in checkpoints."""
+        """Name of its replay buffer in checkpoints."""
         return f"unit-{self.rank}"
 
 
 class SyncState(NamedTuple):
-    """What is to be done, at one moment between two phases: by this unit or, where they go together, by all.
+    """What to do next, between two phases: of this sampler-learner or, where they are synchronised, of all.
 
-    `steps` are done by all units, `done` by those who share batches with this one; `requested_snapshot` is wanted (0: none).
+    `steps` are the env steps of all, `done` those of the ones who share batches with this one; `snapshot` is the number
+    of the requested snapshot (0: none).
     """
 
     steps: int
@@ -64,9 +65,9 @@ class SyncState(NamedTuple):
 
 
 class SamplerLearnerRole(ABC):
-    """Phase after phase until it is told to stop; the kinds say what units have in common, and how they agree.
+    """Runs phase after phase until it is asked to stop; subclasses define what is shared, and how ranks synchronise.
 
-    `own_groups` are the groups of a unit's snapshot that each has for itself.
+    `own_groups` are the groups of a snapshot that each rank has for itself.
     """
 
     own_groups: tuple[str, ...] = ("envs", "episodes", "replay")
@@ -82,11 +83,11 @@ class SamplerLearnerRole(ABC):
     ) -> None:
         self._control, self._plan, self._rate_limiter, self._rank = control, plan, rate_limiter, plan.rank
         self._place, self._clock, self._update_metrics = place, StageClock(), UpdateMetrics()
-        self._reset_steps, self._said_at, self._said_snapshot = 0, time.monotonic(), 0
+        self._reset_steps, self._sent_at, self._said_snapshot = 0, time.monotonic(), 0
         self._writer = BackgroundWriter()
         config = plan.run_plan.config
-        keeps = plan.run is not None and config.run.checkpoint_replay == "full"
-        archive = RunDirectory(plan.run).replay / plan.group if keeps and plan.run is not None else None
+        with_replay = plan.run is not None and config.run.checkpoint_replay == "full"
+        archive = RunDirectory(plan.run).replay / plan.group if with_replay and plan.run is not None else None
         run_plan = _with_device_and_cores(plan.run_plan, plan.rank, control.peers)
         self._unit = SamplerLearner(run_plan, place, self._clock, archive, self._note, ties)
         try:
@@ -97,29 +98,29 @@ class SamplerLearnerRole(ABC):
             raise
 
     def run(self) -> None:
-        """Until it is told to stop."""
+        """Runs phases until it is asked to stop."""
         try:
             while not (now := self.sync_state()).is_stopping:
                 self._control.heartbeat()
                 if now.snapshot not in (0, self._said_snapshot):
                     self._said_snapshot = now.snapshot
-                    self._say_part(now)
+                    self._send_snapshot_part(now)
                 if now.is_acting:
                     self._act_and_learn(now)
                 else:
                     self._control.sleep(_WAIT_S)
-                self._say_how_it_goes(is_due=time.monotonic() - self._said_at > _SAY_S)
-            self._say_how_it_goes(is_due=True)
+                self._send_metrics(is_due=time.monotonic() - self._sent_at > _SEND_S)
+            self._send_metrics(is_due=True)
         finally:
             self._unit.close()
 
     @abstractmethod
     def sync_state(self) -> SyncState:
-        """What is to be done."""
+        """Returns what to do next."""
 
     @abstractmethod
     def after_phase(self) -> None:
-        """Called when a phase is over."""
+        """Called after each phase."""
 
     @abstractmethod
     def before_snapshot(self) -> None:
@@ -127,10 +128,10 @@ class SamplerLearnerRole(ABC):
 
     @abstractmethod
     def shared_groups(self, groups: Groups) -> Groups:
-        """Groups that a checkpoint has once for all units, from those of the first one's snapshot."""
+        """Returns the groups that a checkpoint has once for all ranks, from those of rank 0's snapshot."""
 
     def exchange_metrics(self) -> dict[str, float]:
-        """Figures of what units have in common."""
+        """Metrics of the exchange between sampler-learners."""
         return {}
 
     def _act_and_learn(self, now: SyncState) -> None:
@@ -150,10 +151,10 @@ class SamplerLearnerRole(ABC):
             self._note(text, "restart")
         self.after_phase()
 
-    def _say_how_it_goes(self, *, is_due: bool) -> None:
+    def _send_metrics(self, *, is_due: bool) -> None:
         if not is_due:
             return
-        self._said_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._control.send(
             "actor",
             attempt=self._control.restart_count,
@@ -169,24 +170,24 @@ class SamplerLearnerRole(ABC):
                 experience=self._unit.metrics(self._rate_limiter.steps) | self.exchange_metrics(),
             )
 
-    def _say_part(self, now: SyncState) -> None:
-        """Its part of a snapshot, when its replay buffer's is on the disk."""
-        self._say_how_it_goes(is_due=True)  # what comes later is not in the checkpoint
+    def _send_snapshot_part(self, now: SyncState) -> None:
+        """Sends its part of a snapshot, when its replay buffer's part is on disk."""
+        self._send_metrics(is_due=True)  # messages sent later are not in the checkpoint
         self.before_snapshot()
-        taken = self._unit.snapshot.take(self._unit.envs.save())
+        content = self._unit.snapshot.take(self._unit.envs.save())
         segments: list[dict[str, Any]] = []
-        if taken.rows is not None and self._unit.archive is not None:
-            write, rows = self._unit.archive.write, taken.rows
+        if content.rows is not None and self._unit.archive is not None:
+            write, rows = self._unit.archive.write, content.rows
             self._writer.start(lambda: segments.extend(write(rows)))
             self._finish_writing()
-        groups = self.shared_groups(taken.groups) if self._rank == 0 else {}
+        groups = self.shared_groups(content.groups) if self._rank == 0 else {}
         groups |= {
-            f"{name}-{self._rank}": taken.groups[name] for name in self.own_groups if name in taken.groups
+            f"{name}-{self._rank}": content.groups[name] for name in self.own_groups if name in content.groups
         }
         arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        meta = taken.meta | {"seed": self._place.seed, "steps": now.done}
+        meta = content.meta | {"seed": self._place.seed, "steps": now.done}
         own_steps = int(self._rate_limiter.steps_A[self._rank])
-        replay = {"group": self._plan.group, "segments": segments} if taken.rows is not None else {}
+        replay = {"group": self._plan.group, "segments": segments} if content.rows is not None else {}
         updates = self._unit.learner.updates
         self._control.send(
             "part",
@@ -198,14 +199,14 @@ class SamplerLearnerRole(ABC):
             unit=meta,
             **replay,
         )
-        # Of units that go on bit for bit from a checkpoint, none says anything more before it is complete.
+        # Synchronised ranks resume bit for bit from a checkpoint: none sends anything more before it is complete.
         while (
             self._place.is_synchronised
             and self._control.requested_snapshot == now.snapshot
             and not self._control.stopping
         ):
             self._control.heartbeat()
-            self._control.sleep(_LOOK_S)
+            self._control.sleep(_POLL_S)
 
     def _finish_writing(self) -> None:
         while not self._writer.is_done:
@@ -218,7 +219,7 @@ class SamplerLearnerRole(ABC):
 
 
 def state_of_rank(checkpoint: Checkpoint | None, plan: SamplerLearnerPlan) -> Checkpoint | None:
-    """What of a checkpoint is this unit's, as a unit that is alone would have written it."""
+    """Returns this rank's state in a checkpoint, as a run with one sampler-learner would have written it."""
     if checkpoint is None:
         return None
     meta = checkpoint.meta["units"][str(plan.rank)]
@@ -234,7 +235,7 @@ def state_of_rank(checkpoint: Checkpoint | None, plan: SamplerLearnerPlan) -> Ch
 
 
 def _with_device_and_cores(run_plan: RunPlan, rank: int, peers: Peers) -> RunPlan:
-    """With the accelerator of this rank, if there are any, and with its share of the cores of this machine."""
+    """Returns the run plan with this rank's accelerator, if there is one, and its share of this machine's cores."""
     device = nth_device(str(run_plan.device), rank)
     take_share_of_cores(peers.index, peers.count)
     chosen = run_plan.plan

@@ -1,4 +1,4 @@
-"""What a learner says of its updates: sums since it last did."""
+"""A learner's metrics of its updates, summed since it last sent them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-_SAY_S = 0.5  # seconds between messages with metrics
+_SEND_S = 0.5  # seconds between messages with metrics
 
 
 class UpdateMetrics:
-    """Figures of updates since they were last taken; nothing is waited for until then."""
+    """Sums metrics of updates until they are taken; only then it waits for the device."""
 
     def __init__(self) -> None:
-        self._said_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._clear()
 
     def _clear(self) -> None:
@@ -25,7 +25,7 @@ class UpdateMetrics:
         self._lag_min, self._lag_max = np.inf, -np.inf
 
     def add(self, metrics: Mapping[str, Tensor], lag_N: np.ndarray, rate: float) -> None:
-        """Of one update: `lag_N` are the updates since the versions that acted."""
+        """Adds the metrics of one update; `lag_N` are the updates since the versions that acted."""
         for name, value in metrics.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         self._count, self._rate = self._count + 1, rate
@@ -38,11 +38,11 @@ class UpdateMetrics:
 
     @property
     def is_due(self) -> bool:
-        return self.has_any and time.monotonic() - self._said_at > _SAY_S
+        return self.has_any and time.monotonic() - self._sent_at > _SEND_S
 
     def take(self) -> dict[str, Any]:
-        """Sums over `count` updates, and the last step size."""
-        taken = {
+        """Returns and clears the sums over `count` updates, and the last learning rate."""
+        sums = {
             "count": self._count,
             "sums": {name: float(value) for name, value in self._sums.items()},
             "lag_sum": self._lag_sum,
@@ -50,6 +50,6 @@ class UpdateMetrics:
             "lag_max": float(self._lag_max),
             "learning_rate": self._rate,
         }
-        self._said_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._clear()
-        return taken
+        return sums

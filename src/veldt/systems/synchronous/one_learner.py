@@ -1,6 +1,6 @@
 """The synchronous system of one learner: sample, optimise, sample (Stooke & Abbeel, sections 4.1 and 4.2).
 
-One unit in this process, its envs in it or beside it, and the run's records and checkpoints around its phases.
+One sampler-learner in this process, its envs in it or in workers. Records and checkpoints are written between phases.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Synchronous:
-    """A run of one unit, in this process. `checkpoint` is where to go on from, or None to begin."""
+    """A run of one sampler-learner in this process, from the start or resumed from `checkpoint`."""
 
     def __init__(
         self, run_plan: RunPlan, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
@@ -40,49 +40,49 @@ class Synchronous:
         self._config = config = run_plan.config
         self._run_plan, self._directory = run_plan, directory
         self._clock = StageClock()
-        keeps = config.run.checkpoint_replay == "full"
-        self._note: Callable[[str], None] = progress.note  # until there is a monitor
+        with_replay = config.run.checkpoint_replay == "full"
+        self._note: Callable[[str], None] = progress.note  # until the monitor exists
         self._unit = unit = SamplerLearner(
             run_plan,
             WorkerRank(config.run.seed),
             self._clock,
-            directory.replay if keeps else None,
-            self._say,
+            directory.replay if with_replay else None,
+            self._show_note,
         )
         try:
-            lost = unit.begin(checkpoint)
-            # From here on the run's records are cut back to the checkpoint, and written.
+            unrestored = unit.begin(checkpoint)
+            # From here on the run's records are truncated to the checkpoint's position, and appended to.
             counters = checkpoint.meta["monitor"] if checkpoint else None
             frames = run_plan.spec.frames_per_step
             self._monitor = Monitor(config, directory, unit.episodes, self._clock, progress, frames, counters)
             self._note = self._monitor.note
             if checkpoint:
                 self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
-                self._monitor.notes(lost, kind="resume")
+                self._monitor.notes(unrestored, kind="resume")
             self._agent = run_plan.agent(unit.network, directory.path)
             self._store = CheckpointStore(directory.checkpoints, config.run.keep_checkpoints)
             self._writer = BackgroundWriter()
-            self._begins = checkpoint is None
+            self._is_new = checkpoint is None
             self._saved_at = self._monitor.steps
             self._evaluated_at = int(checkpoint.meta["evaluated_at"]) if checkpoint else 0
         except BaseException:
             unit.close()
             raise
 
-    def _say(self, text: str) -> None:
+    def _show_note(self, text: str) -> None:
         self._note(text)
 
     def run(self) -> Outcome:
-        """Trains until the steps are done, the score is reached, or a signal asks to stop."""
+        """Trains until the steps are done, the target return is reached, or a signal asks to stop."""
         try:
             with stop_on_signals() as stop:
                 reason = self._reason(stop)
-                if self._begins:
+                if self._is_new:
                     self._save()
-                    self._writer.finish()  # from here on there is always something to resume
+                    self._writer.finish()  # from here on there is always a checkpoint to resume from
                 while reason is None:
                     self._writer.check()
-                    # Without emulators' states, which have gone on by then.
+                    # Without emulator states, which have moved on by the time of a failure.
                     learning_rate = self._or_save(self._phase, {})
                     reason = self._reason(stop)
                     if self._evaluation_is_due(reason):
@@ -108,7 +108,7 @@ class Synchronous:
         return reason_to_stop(self._config.run, self._monitor, self._unit.episodes, stop)
 
     def _or_save(self, work: Callable[[], T], states: Mapping[int, bytes] | None = None) -> T:
-        """Does `work`; if an environment fails in it, the state before it is kept for when that is mended."""
+        """Runs `work`; if an env fails in it, saves a checkpoint, so that the run can resume when the env is mended."""
         try:
             return work()
         except EnvError as error:
@@ -121,7 +121,7 @@ class Synchronous:
             raise
 
     def _phase(self) -> float:
-        """One rollout and the optimisation on it. Returns the learning rate used."""
+        """Runs one rollout and the updates on it. Returns the learning rate used."""
         unit, steps = self._unit, self._monitor.steps
         phase = unit.run_phase(
             steps,
@@ -144,44 +144,43 @@ class Synchronous:
         return at_the_end or steps // every > self._evaluated_at // every
 
     def _evaluate(self, stop: threading.Event) -> None:
-        """A pause in training, to play by the protocol of `evaluate`; nothing of training is touched."""
+        """Pauses training to play by the protocol of `veldt evaluate`; training state is not touched."""
         steps, seed = self._config.run.evaluate_steps, self._config.run.seed
         with self._clock("evaluate"):
             self._run_plan.infer_threads()
             result = play_steps(self._agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
-        if not stop.is_set():  # else it is done when the run goes on
+        if not stop.is_set():  # else the evaluation is repeated when the run resumes
             self._evaluated_at = self._monitor.steps
             self._monitor.record_evaluation(result, steps)
 
     def _save(self, states: Mapping[int, bytes] | None = None) -> None:
-        """A checkpoint, written beside training; `states` of emulators, if they are not to be asked for."""
+        """Starts writing a checkpoint in the background; `states` of emulators, or None to ask the envs for them."""
         self._monitor.check_finite()
-        self._writer.finish()  # before anything new is taken
+        self._writer.finish()  # before a new snapshot is taken
         unit = self._unit
-        taken = unit.snapshot.take(unit.envs.save() if states is None else states)
-        meta = taken.meta | {
+        content = unit.snapshot.take(unit.envs.save() if states is None else states)
+        meta = content.meta | {
             "monitor": self._monitor.counters(),
             "recipe": self._config.recipe,
             "evaluated_at": self._evaluated_at,
         }
-        score = (
-            unit.episodes.mean_return if unit.episodes.is_full else None
-        )  # not the best by a few lucky games
-        self._writer.start(partial(self._write, self._monitor.steps, taken, meta, score))
+        # A mean over few episodes could be the best by luck.
+        score = unit.episodes.mean_return if unit.episodes.is_full else None
+        self._writer.start(partial(self._write, self._monitor.steps, content, meta, score))
         self._saved_at = self._monitor.steps
 
     def _finish_writing(self) -> None:
-        """At the end of a run that failed: a checkpoint that could not be written is only mentioned."""
+        """Finishes writing after a failure: a checkpoint that could not be written only leads to a note."""
         try:
             self._writer.finish()
         except VeldtError as error:
             self._monitor.note(f"a checkpoint was not written: {error}")
 
-    def _write(self, step: int, taken: SnapshotContent, meta: dict[str, Any], score: float | None) -> None:
+    def _write(self, step: int, content: SnapshotContent, meta: dict[str, Any], score: float | None) -> None:
         try:
-            check_finite(step, taken.groups)
-            if self._unit.archive is not None and taken.rows is not None:
-                meta["replay"] = self._unit.archive.write(taken.rows)
-            self._store.save(step, taken.groups, meta, score=score)
-        finally:  # also of what a checkpoint that did not fit onto the disk has left there
+            check_finite(step, content.groups)
+            if self._unit.archive is not None and content.rows is not None:
+                meta["replay"] = self._unit.archive.write(content.rows)
+            self._store.save(step, content.groups, meta, score=score)
+        finally:  # also removes the files of a checkpoint that did not fit on the disk
             SegmentStore(self._directory.replay).keep(needed_segments(self._store.newest_meta()))

@@ -1,11 +1,11 @@
-"""The synchronous system of several learners: the whole unit, once for each (Stooke & Abbeel, section 4.2).
+"""The synchronous system of several learners: one whole sampler-learner for each (Stooke & Abbeel, section 4.2).
 
-    unit 0: envs, sampler, experience, learner --gradient--+
-                                                                 +--mean--> the same update in all of them
-    unit 1: envs, sampler, experience, learner --gradient--+
+    rank 0: envs, sampler, experience, learner --gradient--+
+                                                           +--mean--> the same update on all ranks
+    rank 1: envs, sampler, experience, learner --gradient--+
 
-A batch is what all have sampled, or drawn, together. So all have the same parameters, bit for bit, and several units
-learn what one of the same size would (but that PPO normalises advantages among a unit's own rows).
+A batch is made of the rows that all ranks have sampled or drawn together. So all have the same parameters, bit for bit,
+and several ranks learn what one rank with all the envs would (but PPO normalises advantages among a rank's own rows).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from veldt.systems.roles.sampler_learner_role import (
     state_of_rank,
 )
 
-_MEET_S = 300.0  # learners wait for each other
-_COMPARE_EVERY = 256  # phases between looks whether all have the same parameters
+_RENDEZVOUS_S = 300.0  # learners wait for each other at the start
+_COMPARE_EVERY = 256  # phases between checks that all ranks have the same parameters
 
 
 @dataclass(frozen=True, kw_only=True)
 class SynchronousPlan(SamplerLearnerPlan):
-    """Units meet at the file `rendezvous_file`."""
+    """The ranks meet at the file `rendezvous_file`."""
 
     rendezvous_file: Path
 
@@ -53,18 +53,18 @@ class SynchronousPlan(SamplerLearnerPlan):
 def several_learners(
     run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None
 ) -> Graph:
-    """The system for a run in directory `run`, as it begins or goes on from `checkpoint`."""
+    """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`."""
     config = run_plan.config
     count = config.roles.learners
-    meeting = rendezvous_file(run)
+    rendezvous = rendezvous_file(run)
     rows = run_plan.algorithm().update_rows(config.phase_width) // count
-    watching = evaluators(run_plan, checkpoint)
+    evaluator_roles = evaluators(run_plan, checkpoint)
     edges = {
         "rate_limiter": Edge(
             "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
         ),
     }
-    if watching:
+    if evaluator_roles:
         edges["weights"] = weights_edge(run_plan, "evaluator")
     learner = Role(
         "learner",
@@ -72,25 +72,25 @@ def several_learners(
         "applies the mean of all gradients",
         run_synchronous_learner,
         [
-            SynchronousPlan(run_plan=run_plan.portable, rank=rank, run=run, rendezvous_file=meeting)
+            SynchronousPlan(run_plan=run_plan.portable, rank=rank, run=run, rendezvous_file=rendezvous)
             for rank in range(count)
         ],
         [tuple(edges)] * count,
-        max_restarts=0,  # the run goes on from a checkpoint: see `joint_run`
+        max_restarts=0,  # the run as a whole resumes from a checkpoint: see `restart_policy`
         is_synchronised=True,
         deadline_s=sampler_learner_deadline_s(config),
         num_checkpointed=count,
-        startup_timeout_s=_MEET_S,
+        startup_timeout_s=_RENDEZVOUS_S,
         gpus=int(run_plan.device.type == "cuda"),
     )
-    return Graph((learner, *watching), edges)
+    return Graph((learner, *evaluator_roles), edges)
 
 
 @flush_denormals()
 def run_synchronous_learner(
     control: Control, plan: SynchronousPlan, rate_limiter: RateLimiter, weights: Weights | None = None
 ) -> None:
-    """The role: samples and learns until it is told to stop."""
+    """Entry point of the role: samples and learns until it is asked to stop."""
     may_have_children()
     _SynchronousLearner(control, plan, rate_limiter, weights).run()
 
@@ -104,12 +104,12 @@ class _SynchronousLearner(SamplerLearnerRole):
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         device = nth_device(config.run.device, plan.rank)
         self._edge = AllReduce(plan.rank, count, plan.rendezvous_file, device, control.heartbeat)
-        place = WorkerRank(config.run.seed, plan.rank, count, is_synchronised=True)
+        worker_rank = WorkerRank(config.run.seed, plan.rank, count, is_synchronised=True)
         super().__init__(
             control,
             plan,
             rate_limiter,
-            place,
+            worker_rank,
             GroupContext(self._edge, heartbeat=control.heartbeat),
             state_of_rank(checkpoint, plan),
         )
@@ -129,7 +129,7 @@ class _SynchronousLearner(SamplerLearnerRole):
         ]
         steps, stopping, acting, numbers, squares = self._edge.all_reduce_sum([float(value) for value in own])
         count = self._place.world_size
-        # All have seen the same one: of numbers that differ the squares' mean is more than the mean's square.
+        # True if all have seen the same number: where numbers differ, the mean square exceeds the squared mean.
         is_wanted = numbers == count * number and squares == count * number**2
         if is_wanted and number not in (0, self._said_snapshot):
             self._compare()
@@ -143,13 +143,13 @@ class _SynchronousLearner(SamplerLearnerRole):
         self._publish()
 
     def before_snapshot(self) -> None:
-        """Nobody keeps anything to himself."""
+        """There is nothing to flush."""
 
     def shared_groups(self, groups: Groups) -> Groups:
         return {name: groups[name] for name in ("weights", "optimiser", "target") if name in groups}
 
     def _compare(self) -> None:
-        """Whether all have the same parameters, which nothing but an accident can part."""
+        """Checks that all ranks have the same parameters, which only a fault can make differ."""
         self._edge.assert_same_on_all_ranks({"parameters": weights_digest(self._unit.parameters)})
 
     def _publish(self) -> None:
