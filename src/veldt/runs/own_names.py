@@ -41,7 +41,7 @@ OF_CHECKPOINTS = Names(re.compile("(?!)"), ((STEP, OF_CHECKPOINT), (PARTIAL_STEP
 OF_SHARD = Names(re.compile(rf"{SEGMENT.pattern}(\.partial)?"))
 OF_REPLAY = Names(OF_SHARD.files, ((SHARD, OF_SHARD),))
 OF_TENSORBOARD = Names(re.compile(r"events\.out\.tfevents\.[0-9]+\.[0-9]+\..+"))
-OF_MEETING = Names(re.compile(rf"{re.escape(MEETING)}[0-9a-f]{{32}}"))
+OF_MEETING = Names(re.compile(rf"{re.escape(MEETING)}[0-9a-f]{{32}}(-[0-9]+)?"))
 OF_RUN = Names(
     re.compile(rf"{_FILES}|\.({_FILES})\.[0-9]+\.partial|{OF_MEETING.files.pattern}"),
     (
