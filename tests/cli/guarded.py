@@ -43,7 +43,36 @@ def end_in_a_fork() -> None:
     os._exit(0)
 
 
-WORKS = {"wait": wait, "killed early": wait, "die at exit": die_at_exit, "fork": end_in_a_fork}
+def end_unseen() -> None:
+    """The child closes its pipe, as every process that ends does, and ends a little later; see `looking_early`."""
+    time.sleep(0.3)
+    os.close(signal.set_wakeup_fd(-1))
+    time.sleep(0.3)
+
+
+def looking_early() -> None:
+    """From its second call on, `os.waitpid` returns only when a child that it has found running has ended."""
+    look, calls = os.waitpid, 0
+
+    def waitpid(child: int, options: int) -> tuple[int, int]:
+        nonlocal calls
+        found, calls = look(child, options), calls + 1
+        while calls > 1 and found == (0, 0) and "State:\tZ" not in Path(f"/proc/{child}/status").read_text():
+            time.sleep(0.01)
+        return found
+
+    os.waitpid = waitpid
+
+
+WORKS = {
+    "wait": wait,
+    "killed early": wait,
+    "die at exit": die_at_exit,
+    "fork": end_in_a_fork,
+    "end unseen": end_unseen,
+}
 
 if __name__ == "__main__":
+    if sys.argv[1] == "end unseen":
+        looking_early()
     sys.exit(guarded(WORKS[sys.argv[1]], sys.argv[1:]))

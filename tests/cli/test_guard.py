@@ -170,6 +170,7 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
             0,
             f"veldt: all was done, but as its process ended it {KILLED}\n",
         ),
+        ("end unseen", 0, ""),
     ],
 )
 def test_ends(work: str, code: int, said: str) -> None:

@@ -32,6 +32,7 @@ _REQUESTS = (
 )
 _CAUGHT = (*_REQUESTS, signal.SIGCONT, signal.SIGCHLD)
 _BOTH_S = 0.3  # within this time, a signal that was sent to both processes has reached the child, too
+_LOOK_MS = 1000  # the child is looked at this often, also without a signal
 _INTERRUPTED = 130
 
 
@@ -126,14 +127,16 @@ class _Waiting:
         looks.register(self._own, select.POLLIN)
         looks.register(self._heard, select.POLLIN)
         while True:
-            ended, status = os.waitpid(self._child, os.WNOHANG | os.WUNTRACED)
+            # In this order: `_take` empties the pipe that SIGCHLD writes to, so a child that ends between the two calls
+            # must be found by the second; one that ends after both leaves its byte in the pipe for `poll`.
             asked.update(self._take())
+            ended, status = os.waitpid(self._child, os.WNOHANG | os.WUNTRACED)
             if ended and not os.WIFSTOPPED(status):
                 return asked, status
             if ended:
                 self._stop_too()
                 continue
-            patience = 1000 * max(0.0, self._due[0][0] - time.monotonic()) + 1 if self._due else None
+            patience = 1000 * max(0.0, self._due[0][0] - time.monotonic()) + 1 if self._due else _LOOK_MS
             for descriptor, event in looks.poll(patience):
                 if descriptor == self._heard and not event & select.POLLIN:
                     looks.unregister(descriptor)  # the child has closed it, or is about to end
