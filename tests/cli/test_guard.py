@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -112,9 +113,7 @@ def test_it_is_stopped_and_goes_on(whom: str, in_tmp: Path) -> None:
 
 def test_the_keys_of_a_terminal(in_tmp: Path) -> None:
     """Ctrl-Z gives the terminal back to the shell, `fg` takes it, and Ctrl-C comes once."""
-    script = (
-        f"{' '.join(GUARDED)} wait; echo stopped $?; while [ ! -e go ]; do sleep 0.1; done; fg; echo ended $?"
-    )
+    script = f"{shlex.join(GUARDED)} wait; echo stopped $?; while [ ! -e go ]; do sleep 0.1; done; fg; echo ended $?"
     shell, terminal = pty.fork()
     if shell == 0:
         os.execvp("bash", ["bash", "-mc", script])
