@@ -92,7 +92,9 @@ def test_what_a_thread_raises_is_raised_in_the_owner() -> None:
 def test_each_computes_with_the_threads_of_its_owner() -> None:
     """By OpenMP's own setting, which is each thread's: torch only says what it was told."""
     libraries = {
-        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "gomp" in line
+        line.split(maxsplit=5)[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "gomp" in line
     }
     if not libraries:
         pytest.skip("torch computes without GNU's OpenMP here")

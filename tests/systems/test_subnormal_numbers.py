@@ -47,18 +47,18 @@ _ALL_THREADS = """
 import torch, veldt, veldt.api
 from veldt.learning.learner import Learner
 
-update, assemble = Learner.update, veldt.api.assemble
+update, make_run_plan = Learner.update, veldt.api.make_run_plan
 
 def measured(*arguments):  # torch's threads begin to work before training does
     torch.ones(1_000_000).mul_(2)
-    return assemble(*arguments)
+    return make_run_plan(*arguments)
 
 def watched(self, *arguments):
     small = torch.full((1_000_000,), 1e-40)
     print("flushed" if bool((small * 0.5 == 0).all()) else "not flushed")
     return update(self, *arguments)
 
-Learner.update, veldt.api.assemble = watched, measured
+Learner.update, veldt.api.make_run_plan = watched, measured
 settings = dict(num_envs=2, batch_size=32, minibatches=1, epochs=1, threads=2)
 veldt.train("ppo", env="CartPole-v1", steps=128, env_backend="in-process", run_dir="run", quiet=True, **settings)
 """

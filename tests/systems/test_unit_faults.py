@@ -18,8 +18,8 @@ pytestmark = pytest.mark.alone
 # A hung learner is found out quickly.
 CODE = """
 from veldt.cli import main
-from veldt.systems import common_roles
-common_roles._UPDATE_S = {update_s}
+from veldt.systems.roles import graph_parts
+graph_parts._UPDATE_S = {update_s}
 main(["train", "{recipe}", "--env", "{env}", "--run-dir", "run", "--seed", "1", "--checkpoint-every", "2000",
       "--log-every", "0.5", *"{more}".split()])
 """
