@@ -2,7 +2,7 @@
 
 An OpenMP thread that waits for the next parallel region runs a loop ("spins") and keeps its core; GNU OpenMP's default
 lasts milliseconds. Where another process needs that core as well, the thread that has work to do waits for the spinning
-one: beside a busy neighbour two threads train several times slower than one (docs/benchmarks.md).
+one. What it costs depends on the machine and its neighbours (docs/benchmarks.md, "OpenMP's spinning").
 """
 
 from __future__ import annotations

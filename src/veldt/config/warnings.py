@@ -30,8 +30,8 @@ def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster:
         )
     if threads > 1 and openmp.torch_came_first:
         warnings.append(
-            f"torch was imported before veldt, so its {threads} threads spin while they wait, which makes training "
-            f"several times slower beside other programs: import veldt first, or set GOMP_SPINCOUNT={openmp.SPIN_COUNT}"
+            f"torch was imported before veldt, so its {threads} threads spin for long while they wait, which can slow "
+            f"training beside other programs: import veldt first, or set GOMP_SPINCOUNT={openmp.SPIN_COUNT}"
         )
     for name, why in _MORE_THAN_CORES.items():
         count = getattr(config.roles, name, 0)
