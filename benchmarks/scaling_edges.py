@@ -165,8 +165,8 @@ def wake(times: int = 5_000) -> float:
 def reduced(count: int) -> float:
     """Own time of one of two processes in an all-reduce of so many float32 by Gloo."""
     with tempfile.TemporaryDirectory() as scratch:
-        meeting, context = Path(scratch) / "meeting", forkserver(["torch"])
-        children = [Child(context, f"rank {rank}", _reduce, rank, meeting, count) for rank in (0, 1)]
+        rendezvous_file, context = Path(scratch) / "rendezvous_file", forkserver(["torch"])
+        children = [Child(context, f"rank {rank}", _reduce, rank, rendezvous_file, count) for rank in (0, 1)]
         try:
             said = [child.receive(_DEADLINE_S) for child in children]
         finally:
@@ -175,9 +175,9 @@ def reduced(count: int) -> float:
     return statistics.mean(float(np.frombuffer(one)[0]) for one in said if one is not None)
 
 
-def _reduce(pipe: Connection, rank: int, meeting: Path, count: int) -> None:
+def _reduce(pipe: Connection, rank: int, rendezvous_file: Path, count: int) -> None:
     torch.set_num_threads(1)
-    edge, gradient_P = AllReduce(rank, 2, meeting, torch.device("cpu")), torch.ones(count)
+    edge, gradient_P = AllReduce(rank, 2, rendezvous_file, torch.device("cpu")), torch.ones(count)
     for _ in range(3):
         edge.reduce(gradient_P)
     times, begin = max(10, 20_000_000 // count // 10), time.process_time()

@@ -1,6 +1,6 @@
 """One of several learners that share batches, as a process of its own: prints the digits of its parameters.
 
-python joint_learner.py ALGORITHM RANK COUNT MEETING
+python joint_learner.py ALGORITHM RANK COUNT RENDEZVOUS
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def of_memory(mine: np.ndarray) -> list[Any]:
     return parts
 
 
-def main(name: str, rank: int, count: int, meeting: Path) -> None:
+def main(name: str, rank: int, count: int, rendezvous_file: Path) -> None:
     torch.manual_seed(0)
     mine = np.arange(WIDTH)[rank * WIDTH // count : (rank + 1) * WIDTH // count]
     own: Algorithm
@@ -79,7 +79,7 @@ def main(name: str, rank: int, count: int, meeting: Path) -> None:
         own = a2c if name == "a2c" else ppo
         network, batches = ByRow(rollouts.ACTIONS, True), of_rollout(own, mine)
     parameters = FlatParameters(network)
-    learner = Learner(own, network, parameters, AllReduce(rank, count, meeting, torch.device("cpu")))
+    learner = Learner(own, network, parameters, AllReduce(rank, count, rendezvous_file, torch.device("cpu")))
     for batch in batches:
         learner.update(batch, 0.0, 1e-2)
     print(*parameters.master.tolist())

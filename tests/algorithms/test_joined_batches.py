@@ -12,11 +12,11 @@ import pytest
 LEARNER = Path(__file__).with_name("joint_learner.py")
 
 
-def learned(algorithm: str, count: int, meeting: Path) -> list[np.ndarray]:
+def learned(algorithm: str, count: int, rendezvous_file: Path) -> list[np.ndarray]:
     """The parameters of each of `count` learners, [P]."""
     learners = [
         subprocess.Popen(
-            [sys.executable, LEARNER, algorithm, str(rank), str(count), meeting],
+            [sys.executable, LEARNER, algorithm, str(rank), str(count), rendezvous_file],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -15,8 +15,8 @@ import torch
 from veldt.errors import UsageError
 from veldt.exchange.gradients import AllReduce
 
-rank, count, meeting, weights = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
-edge = AllReduce(rank, count, meeting, torch.device("cpu"))
+rank, count, rendezvous_file, weights = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+edge = AllReduce(rank, count, rendezvous_file, torch.device("cpu"))
 gradient_P = torch.arange(3.0) * (rank + 1)
 edge.reduce(gradient_P)
 print(gradient_P.tolist())
@@ -27,9 +27,11 @@ except UsageError as error:
 """
 
 
-def learn(meeting: Path, weights: list[int]) -> list[list[str]]:
+def learn(rendezvous_file: Path, weights: list[int]) -> list[list[str]]:
     """Lines of each learner, whose weights have these digests."""
-    arguments = [[str(rank), str(len(weights)), str(meeting), str(own)] for rank, own in enumerate(weights)]
+    arguments = [
+        [str(rank), str(len(weights)), str(rendezvous_file), str(own)] for rank, own in enumerate(weights)
+    ]
     learners = [
         subprocess.Popen([sys.executable, "-c", LEARNER, *own], stdout=subprocess.PIPE, text=True)
         for own in arguments
@@ -38,11 +40,11 @@ def learn(meeting: Path, weights: list[int]) -> list[list[str]]:
 
 
 def test_all_get_the_mean(tmp_path: Path) -> None:
-    assert learn(tmp_path / "meeting", [7, 7, 7]) == [["[0.0, 2.0, 4.0]"]] * 3
+    assert learn(tmp_path / "rendezvous_file", [7, 7, 7]) == [["[0.0, 2.0, 4.0]"]] * 3
 
 
 @pytest.mark.parametrize("weights", [[7, 8], [7, -7]])
 def test_learners_that_differ(weights: list[int], tmp_path: Path) -> None:
-    first, second = learn(tmp_path / "meeting", weights)
+    first, second = learn(tmp_path / "rendezvous_file", weights)
     assert first[1].startswith("learners 0 and 1 differ in their weights: all of them must have the same")
     assert second[1].startswith("learners 1 and 0 differ in their weights")

@@ -61,7 +61,7 @@ class AllReduce:
 
     Args:
         rank: of this learner.
-        meeting: a path where no file is yet, visible to all, at which the learners rendezvous.
+        rendezvous_file: a path where no file is yet, visible to all, at which the learners rendezvous.
         device: where gradients are.
         beat: called about once a second while it waits for the others.
 
@@ -73,7 +73,7 @@ class AllReduce:
         self,
         rank: int,
         count: int,
-        meeting: Path,
+        rendezvous_file: Path,
         device: torch.device,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
@@ -84,7 +84,7 @@ class AllReduce:
         with self._waiting():
             torch.distributed.init_process_group(
                 "gloo" if device.type == "cpu" else "nccl",
-                init_method=f"file://{meeting.absolute()}",
+                init_method=f"file://{rendezvous_file.absolute()}",
                 rank=rank,
                 world_size=count,
                 timeout=_DEADLINE,

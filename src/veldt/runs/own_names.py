@@ -18,7 +18,7 @@ PARTIAL_STEP = re.compile(rf"{re.escape(PARTIAL)}([a-z0-9_]{{8}}|{STEP.pattern})
 GROUP = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\.safetensors")
 SEGMENT = re.compile(r"rows-([0-9]{6,})\.safetensors")
 SHARD = re.compile(r"(shard|unit)-[0-9]+")  # one of several replay shards in replay/
-MEETING = ".learners-"  # prefix of the rendezvous files of several learners
+RENDEZVOUS = ".learners-"  # prefix of the rendezvous files of several learners
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ OF_CHECKPOINTS = Names(re.compile("(?!)"), ((STEP, OF_CHECKPOINT), (PARTIAL_STEP
 OF_SHARD = Names(re.compile(rf"{SEGMENT.pattern}(\.partial)?"))
 OF_REPLAY = Names(OF_SHARD.files, ((SHARD, OF_SHARD),))
 OF_TENSORBOARD = Names(re.compile(r"events\.out\.tfevents\.[0-9]+\.[0-9]+\..+"))
-OF_MEETING = Names(re.compile(rf"{re.escape(MEETING)}[0-9a-f]{{32}}(-[0-9]+)?"))
+OF_RENDEZVOUS = Names(re.compile(rf"{re.escape(RENDEZVOUS)}[0-9a-f]{{32}}(-[0-9]+)?"))
 OF_RUN = Names(
-    re.compile(rf"{_FILES}|\.({_FILES})\.[0-9]+\.partial|{OF_MEETING.files.pattern}"),
+    re.compile(rf"{_FILES}|\.({_FILES})\.[0-9]+\.partial|{OF_RENDEZVOUS.files.pattern}"),
     (
         (one_of(CHECKPOINTS), OF_CHECKPOINTS),
         (one_of(REPLAY), OF_REPLAY),

@@ -31,7 +31,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
-from veldt.runs.own_names import OF_MEETING
+from veldt.runs.own_names import OF_RENDEZVOUS
 from veldt.runtime.supervision import RoleMessage, Supervision
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpoint_assembler import CheckpointAssembler
@@ -177,7 +177,7 @@ class DistributedRun:
         finally:
             self._supervisor.kill()
             # Resolved, because the path may go through a symbolic link.
-            remove_own(self._directory.path.resolve(), OF_MEETING)
+            remove_own(self._directory.path.resolve(), OF_RENDEZVOUS)
             self._monitor.close()
 
     def _handle_messages(self, messages: list[RoleMessage]) -> None:

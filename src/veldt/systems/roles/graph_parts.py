@@ -11,7 +11,7 @@ from veldt.config.system_settings import ActorsConfig
 from veldt.config.train_config import TrainConfig
 from veldt.exchange.graph import Edge, Role, WeightsSpec, role_name
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runs.own_names import MEETING
+from veldt.runs.own_names import RENDEZVOUS
 from veldt.runtime.shared import Layout
 from veldt.systems.planning.run_plan import RunPlan, counted
 from veldt.systems.roles.actor import ActorPlan, run_actor
@@ -33,7 +33,7 @@ def weights_edge(run_plan: RunPlan, target: str = "actor", source: str = "learne
 
 def rendezvous_file(run: Path | None) -> Path:
     """Returns a new file name at which the learners of this start meet."""
-    return (run or Path(tempfile.gettempdir())) / f"{MEETING}{uuid.uuid4().hex}"
+    return (run or Path(tempfile.gettempdir())) / f"{RENDEZVOUS}{uuid.uuid4().hex}"
 
 
 def learners(
