@@ -60,9 +60,7 @@ class Server:
         control: Any = self.control
         self.consumers = [edge.consumer() for edge in self.gradients]
         self.publish(0)
-        self.optimiser = ServerOptimiser(
-            self.parameters, [*self.gradients, *self.parts], config, control, rank=1
-        )
+        self.optimiser = ServerOptimiser(self.parameters, self.gradients, self.parts, config, control, rank=1)
         self.optimiser.begin()
 
     def publish(self, version: int, counts: tuple[int, int, int] = (0, 0, 0)) -> None:

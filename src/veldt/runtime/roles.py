@@ -150,8 +150,9 @@ def run_role(
     who: RoleIdentity,
     role: Callable[..., None],
     arguments: tuple[Any, ...],
+    edges: Mapping[str, Any],
 ) -> None:
-    """Entry point of a role's process: calls `role(control, *arguments)` until it returns."""
+    """Entry point of a role's process: calls `role(control, *arguments, **edges)` until it returns."""
     leave_signals_to_parent()
     name_process(who.name)
     os.environ.setdefault(*GLOO_ON_LOOPBACK)
@@ -160,7 +161,7 @@ def run_role(
     last_words_to(control.send_failure)
     control.send("started", trace=enable_stack_dump(), pid=os.getpid())
     try:
-        role(control, *arguments)
+        role(control, *arguments, **edges)
     except Exception as error:
         control.send("failed", **failure_values(error))
         raise SystemExit(1) from None

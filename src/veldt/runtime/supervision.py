@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,7 +32,7 @@ class RolePlan:
 
     Args:
         name: the role's name in messages: "actor 3".
-        role: a function of a module, called with a `Control` and `arguments` (edges, settings) in the process.
+        role: a function of a module, called as `role(control, *arguments, **edges)` in the process.
         max_restarts: maximum number of restarts.
         deadline_s: maximum seconds between heartbeats.
         startup_timeout_s: maximum seconds until the first heartbeat, if longer.
@@ -48,6 +48,7 @@ class RolePlan:
     niceness: int = 0
     group: str = ""
     startup_timeout_s: float = 0.0
+    edges: Mapping[str, Any] = field(default_factory=dict)
 
     def patience_s(self, has_beaten: bool) -> float:
         """Returns the seconds without a heartbeat after which the role counts as hung."""

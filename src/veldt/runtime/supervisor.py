@@ -23,7 +23,7 @@ class Supervisor(Supervision):
         plan = place.plan
         peers = Peers.among(place.number, self.alike(place.number))
         who = RoleIdentity(plan.name, place.number, place.restart_count, plan.niceness, peers)
-        arguments = (self._board, who, plan.role, plan.arguments)
+        arguments = (self._board, who, plan.role, plan.arguments, plan.edges)
         return LocalProcessHandle(
             Child(self._context, plan.name, run_role, *arguments), self._board, place.number
         )

@@ -56,7 +56,7 @@ class RaySupervisor(Supervision):
 
     def begun(self, place: SupervisedRole) -> RayProcessHandle:
         plan, number, attempt = self._plans[place.number], place.number, place.restart_count
-        for gauge in (plan.gauges or {}).values():
+        for gauge in plan.gauges.values():
             gauge.begins(number)
 
         def start() -> RoleStart:
@@ -64,7 +64,8 @@ class RaySupervisor(Supervision):
                 RoleIdentity(plan.name, number, attempt, plan.niceness, self._local_peers(number)),
                 plan.role,
                 plan.arguments,
-                {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
+                plan.edges,
+                {at: gauge.told(number) for at, gauge in plan.gauges.items()},
             )
 
         life = RayProcessHandle(number, attempt, start, plan.gpus)
@@ -213,12 +214,11 @@ class RaySupervisor(Supervision):
             self._met += 1
         if report is not None:
             for at, value in report.gauges.items():
-                assert plan.gauges is not None
                 plan.gauges[at].heard(life.number, value)
             if report.messages:
                 self._heard.set()
         if not life.alive() or life.refused:
-            for gauge in (plan.gauges or {}).values():
+            for gauge in plan.gauges.values():
                 gauge.lost(life.number)
             self._heard.set()
 
@@ -240,7 +240,7 @@ class RaySupervisor(Supervision):
         plan, peers = self._plans[life.number], None
         if life.has_begun and life.met != self._met:
             life.met, peers = self._met, self._peers(life.number)
-        gauges = {at: gauge.told(life.number) for at, gauge in (plan.gauges or {}).items()}
+        gauges = {at: gauge.told(life.number) for at, gauge in plan.gauges.items()}
         return HostNews(0, self._told.stopping, self._told.snapshot, peers, gauges)
 
     def _peers(self, number: int) -> PeerAddresses:

@@ -73,7 +73,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
         f"acts in {width} envs, learns from batches of its own, and brings its gradients to the store",
         run_asynchronous_learner,
         independent_plans(run_plan, run, checkpoint),
-        [tuple(edges)] * count,
+        [{name: name for name in edges}] * count,
         settings.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=count,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -37,14 +36,15 @@ class ServerOptimiser:
     """See `Optimiser`.
 
     Args:
-        edges: those to each shard, in order, and then those from each.
+        gradients, parts: the edges to each shard, and those from each, in order.
         rank: of the learner.
     """
 
     def __init__(
         self,
         parameters: FlatParameters,
-        edges: Sequence[Slots | Weights],
+        gradients: Sequence[Slots],
+        parts: Sequence[Weights],
         settings: GorilaConfig,
         control: Control,
         rank: int,
@@ -52,8 +52,6 @@ class ServerOptimiser:
         self.state: dict[str, Tensor] = {}  # the shards hold it
         self._parameters, self._control, self._rank = parameters, control, rank
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
-        shards = len(edges) // 2
-        gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
         self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)

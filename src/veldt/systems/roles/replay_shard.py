@@ -74,7 +74,7 @@ def batch_layouts(spec: EnvSpec, rows: int) -> dict[str, Layout]:
     }
 
 
-def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnds) -> None:
+def run_shard(control: Control, plan: ShardPlan, slots: Slots, batches: Sequence[ReplayEnds]) -> None:
     """Entry point of the role: stores rows, samples and updates priorities for each learner until asked to stop."""
     use_batch_scheduler()  # batches are drawn ahead, and actors have a free slot while one is stored
     replay = plan.config.replay
@@ -82,7 +82,7 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnd
     settings = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
     buffer = ReplayBuffer(plan.spec, plan.width, settings, plan.returns)
     checkpoints = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, buffer)
-    servers, incoming = [edge.server(plan.number) for edge in edges], slots.consumer()
+    servers, incoming = [edge.server(plan.number) for edge in batches], slots.consumer()
     for server in servers:
         _publish_state(server, buffer)
     while not control.stopping:

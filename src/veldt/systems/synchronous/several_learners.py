@@ -75,7 +75,7 @@ def several_learners(
             SynchronousPlan(run_plan=run_plan.portable, rank=rank, run=run, rendezvous_file=rendezvous)
             for rank in range(count)
         ],
-        [tuple(edges)] * count,
+        [{name: name for name in edges}] * count,
         max_restarts=0,  # the run as a whole resumes from a checkpoint: see `restart_policy`
         is_synchronised=True,
         deadline_s=sampler_learner_deadline_s(config),
