@@ -9,7 +9,7 @@ from multiprocessing.context import ForkServerContext
 from veldt.runtime.inbox import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.roles import ControlBlock, Peers, RoleIdentity, run_role
-from veldt.runtime.supervision import RoleMessage, RolePlan, SupervisedRole, Supervision
+from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 
 class Supervisor(Supervision):
@@ -68,6 +68,3 @@ class LocalProcessHandle:
 
     def kill(self) -> None:
         self.child.kill()
-
-
-__all__ = ["RoleMessage", "RolePlan", "Supervisor"]

@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 import ray
 
-from veldt.runtime.messages import pack
 from veldt.runtime.on_ray.transport import Envelope, HostTransport, Transport, opened
 from veldt.runtime.processes import name_process
-from veldt.runtime.roles import RoleIdentity, failure_values
+from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
+from veldt.runtime.roles import RoleIdentity, failure_of
 from veldt.runtime.watchdog import last_words_to
 
 # Python's thread switch interval in seconds: messages must not wait long for a role that computes.
@@ -98,12 +97,12 @@ class HostControl:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def send(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
+    def send(self, message: RoleMessage) -> None:
         while len(self._messages) >= _MAX_UNACKNOWLEDGED and not self.stopping:
             time.sleep(0.01)
-        message = pack({"kind": kind, **values}, arrays)
+        packed = message.to_bytes()
         with self._lock:
-            self._messages.append(message)
+            self._messages.append(packed)
 
     def unheard(self, heard: int) -> tuple[int, list[bytes]]:
         """Returns the messages from number `heard` on; earlier ones are deleted."""
@@ -114,7 +113,7 @@ class HostControl:
 
     def send_failure(self, sentence: str, where: str, is_final: bool) -> None:
         """Sends the role's failure, and waits until the supervisor has received it."""
-        self.send("failed", error=sentence, details=where, is_final=is_final)
+        self.send(Failed(sentence, where, is_final))
         end = time.monotonic() + _LAST_WORDS_S
         while self._messages and time.monotonic() < end:
             time.sleep(0.01)
@@ -193,10 +192,10 @@ class Host:
         name_process(who.name)
         os.nice(who.niceness)  # of this thread, and of threads that it starts
         last_words_to(control.send_failure)
-        control.send("started", trace=-1, pid=os.getpid())
+        control.send(Started(trace=-1, pid=os.getpid()))
         try:
             start.role(control, *start.arguments, **edges)
         except BaseException as error:
-            control.send("failed", **failure_values(error))
+            control.send(failure_of(error))
         else:
-            control.send("ended")
+            control.send(Ended())

@@ -17,8 +17,9 @@ from veldt.errors import RoleError
 from veldt.runtime.on_ray.host import HostNews, HostReport, PeerAddresses, RoleStart
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.process_handle import RayProcessHandle
+from veldt.runtime.role_messages import Note, Received
 from veldt.runtime.roles import Peers, RoleIdentity
-from veldt.runtime.supervision import RoleMessage, SupervisedRole, Supervision
+from veldt.runtime.supervision import SupervisedRole, Supervision
 
 # Seconds between two polls of the same host; more with many hosts, since each costs this process about 0.2 ms.
 _ASK_S, _ASK_EACH_S = 0.05, 0.0005
@@ -79,7 +80,7 @@ class RaySupervisor(Supervision):
     def tell(self, *, stopping: bool, snapshot: int) -> None:
         self._told = HostNews(stopping=stopping, snapshot=snapshot)
 
-    def poll(self, patience_s: float) -> list[RoleMessage]:
+    def poll(self, patience_s: float) -> list[Received]:
         messages = super().poll(patience_s)
         if self._failed is not None:
             raise self._failed
@@ -116,7 +117,7 @@ class RaySupervisor(Supervision):
             and self._plans[place.number].is_needed == needed
         ]
 
-    def _see_to_room(self, now: float) -> list[RoleMessage]:
+    def _see_to_room(self, now: float) -> list[Received]:
         texts = []
         waiting = [place for place in self._without_room(needed=True) if now - place.began > _GIVE_S]
         if waiting and self._all_fit():
@@ -141,7 +142,7 @@ class RaySupervisor(Supervision):
             if joined := (self._announced & here) - waiting_to_join:
                 texts.append(f"{self._names(joined)} joined")
             self._announced = waiting_to_join | (self._announced - here)
-        return [RoleMessage(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
+        return [Received(0, Note(text, "cluster")) for text in texts]
 
     def _all_fit(self) -> bool:
         """Whether the cluster has a CPU for each role that is placed or requested, if only this run used it."""
@@ -171,12 +172,12 @@ class RaySupervisor(Supervision):
         place.process.kill()
         place.process, place.due = None, now
 
-    def _refused(self, life: RayProcessHandle) -> RoleMessage:
+    def _refused(self, life: RayProcessHandle) -> Received:
         """Handles an optional role that cannot work where it was placed: training goes on without it for a while."""
         place = self.places[life.number]
         self._take_back(place, time.monotonic() + _REFUSED_S)
-        values = {"text": f"the {place.plan.name} does not join: {life.refused}", "about": "cluster"}
-        return RoleMessage(place.number, "note", values, {})
+        note = Note(f"the {place.plan.name} does not join: {life.refused}", "cluster")
+        return Received(place.number, note)
 
     def _names(self, numbers: frozenset[int]) -> str:
         return ", ".join(self._plans[number].name for number in sorted(numbers))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from veldt.runtime.supervision import RoleMessage
+from veldt.systems.roles.messages import SnapshotPart
 
 
 class CheckpointAssembler:
@@ -13,16 +13,16 @@ class CheckpointAssembler:
     def __init__(self, roles: Iterable[int]) -> None:
         self._roles = frozenset(roles)
         self._number: int | None = None
-        self._parts: dict[int, RoleMessage] = {}
+        self._parts: dict[int, SnapshotPart] = {}
 
     def expect(self, number: int) -> None:
         """Expects all parts of snapshot `number`, and drops those of the one before."""
         self._number, self._parts = number, {}
 
-    def add(self, part: RoleMessage) -> None:
-        """Adds a part; ignores one of an older snapshot."""
-        if part.values["number"] == self._number:
-            self._parts[part.role] = part
+    def add(self, role: int, part: SnapshotPart) -> None:
+        """Adds the part of the role of this number; ignores one of an older snapshot."""
+        if part.number == self._number:
+            self._parts[role] = part
 
     @property
     def is_expected(self) -> bool:
@@ -38,10 +38,10 @@ class CheckpointAssembler:
         return self.is_expected and not self.missing
 
     @property
-    def parts(self) -> Mapping[int, RoleMessage]:
+    def parts(self) -> Mapping[int, SnapshotPart]:
         return self._parts
 
-    def take(self) -> Mapping[int, RoleMessage]:
+    def take(self) -> Mapping[int, SnapshotPart]:
         """Returns the parts of a complete snapshot; none is expected afterwards."""
         assert self.is_whole
         parts, self._number, self._parts = self._parts, None, {}

@@ -32,7 +32,8 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
 from veldt.runs.own_names import OF_RENDEZVOUS
-from veldt.runtime.supervision import RoleMessage, Supervision
+from veldt.runtime.role_messages import Ended, Failed, Note, Received, Restarted, RoleMessage, Started
+from veldt.runtime.supervision import Supervision
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpoint_assembler import CheckpointAssembler
 from veldt.systems.driver.local_runtime import start_local
@@ -40,7 +41,13 @@ from veldt.systems.driver.monitor import Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
 from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.episode_messages import episodes_of_message
+from veldt.systems.roles.messages import (
+    ActorMetrics,
+    FinishedEpisodes,
+    FinishedEvaluation,
+    LearnerMetrics,
+    SnapshotPart,
+)
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
 
@@ -180,43 +187,56 @@ class DistributedRun:
             remove_own(self._directory.path.resolve(), OF_RENDEZVOUS)
             self._monitor.close()
 
-    def _handle_messages(self, messages: list[RoleMessage]) -> None:
+    def _handle_messages(self, messages: list[Received]) -> None:
         steps = self._rate_limiter.steps - self._monitor.steps
         self._monitor.count_steps(steps, self._metrics.new_reset_steps(), self._metrics.env_restarts)
         for message in messages:
-            values, name = message.values, self._names[message.role]
-            match message.kind:
-                case "games":
-                    self._record_episodes(message)
-                case "actor":
-                    self._metrics.actor(message.role, values)
-                case "metrics":
-                    self._metrics.learner(message.role, values)
-                    lags = values["lag_min"], values["lag_max"]
-                    self._monitor.record_update(values["sums"], values["lag_sum"], values["count"], lags)
-                    self._monitor.check_finite()
-                case "note":
-                    self._monitor.note(values["text"], values["about"])
-                case "evaluation":
-                    self._evaluated_at = values["step"]
-                    result = Evaluation(values["scores"], values["lengths"])
-                    self._monitor.record_evaluation(result, self._config.run.evaluate_steps)
-                case "part":
-                    self._parts.add(message)
-                case "restarted":
-                    self._incarnations[name] += 1
-                    self._metrics.role_restarts += 1
-                    text = f"the {name} {values['why']}, and was started again"
-                    if resumes_from := self._resumes_from[message.role]:
-                        text += f" from {resumes_from.format(step=self._saved_step)}"
-                    self._monitor.note(text, "restart")
-                    if message.role in self._parts.missing:
-                        self._begin_snapshot()  # the role's part of the pending one is lost
+            self._handle(message.role, message.message)
 
-    def _record_episodes(self, message: RoleMessage) -> None:
+    def _handle(self, role: int, message: RoleMessage) -> None:
+        match message:
+            case FinishedEpisodes():
+                self._record_episodes(message)
+            case ActorMetrics():
+                self._metrics.actor(role, message)
+            case LearnerMetrics():
+                self._metrics.learner(role, message)
+                lags = message.lag_min, message.lag_max
+                self._monitor.record_update(message.sums, message.lag_sum, message.count, lags)
+                self._monitor.check_finite()
+            case Note():
+                self._monitor.note(message.text, message.about)
+            case FinishedEvaluation():
+                self._evaluated_at = message.step
+                result = Evaluation(list(message.scores), list(message.lengths))
+                self._monitor.record_evaluation(result, self._config.run.evaluate_steps)
+            case SnapshotPart():
+                self._parts.add(role, message)
+            case Restarted():
+                self._record_restart(role, message)
+            case Started() | Ended() | Failed():
+                pass  # supervision has handled it
+            case _:
+                raise VeldtError(
+                    f"the {self._names[role]} sent a message of kind '{message.kind}', which no driver handles: send "
+                    "one of those in veldt.systems.roles.messages"
+                )
+
+    def _record_restart(self, role: int, message: Restarted) -> None:
+        name = self._names[role]
+        self._incarnations[name] += 1
+        self._metrics.role_restarts += 1
+        text = f"the {name} {message.why}, and was started again"
+        if resumes_from := self._resumes_from[role]:
+            text += f" from {resumes_from.format(step=self._saved_step)}"
+        self._monitor.note(text, "restart")
+        if role in self._parts.missing:
+            self._begin_snapshot()  # the role's part of the pending one is lost
+
+    def _record_episodes(self, message: FinishedEpisodes) -> None:
         counted = []
         envs = self._config.envs.num_envs
-        for game, seed in episodes_of_message(message):
+        for game, seed in zip(message.episodes, message.seeds, strict=True):
             self._monitor.record_episode(game, seed)
             is_evaluators = game.env_index >= envs
             if is_evaluators or (not self._has_evaluator and game.env_index in self._scored_envs):
@@ -249,13 +269,9 @@ class DistributedRun:
         groups, segments = self._groups(parts)
         rate_limiter = self._rate_limiter
         # Update counts at which the weights were taken, sent before the replay buffer was on disk.
-        updates = {
-            part.values["rank"]: part.values["updates"] for part in parts.values() if "updates" in part.values
-        }
-        steps = {
-            part.values["rank"]: part.values["steps"] for part in parts.values() if "steps" in part.values
-        }
-        units = {part.values["rank"]: part.values["unit"] for part in parts.values() if "unit" in part.values}
+        updates = {part.rank: part.updates for part in parts.values() if part.updates is not None}
+        steps = {part.rank: part.steps for part in parts.values() if part.steps is not None}
+        units = {part.rank: part.state for part in parts.values() if part.state is not None}
         meta = {
             "monitor": self._monitor.counters(),
             "recipe": self._config.recipe,
@@ -277,17 +293,14 @@ class DistributedRun:
         self._writer.start(partial(self._write, self._monitor.steps, groups, meta, score))
 
     def _groups(
-        self, parts: Mapping[int, RoleMessage]
+        self, parts: Mapping[int, SnapshotPart]
     ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
         """Returns arrays by group, and the segments of each shard."""
         groups: dict[str, dict[str, np.ndarray]] = {}
-        segments = {}
+        segments: dict[str, Any] = {}
         for part in parts.values():
-            for name, array in part.arrays.items():
-                group, _, rest = name.partition(":")
-                groups.setdefault(group, {})[rest] = array
-            if "segments" in part.values:
-                segments[part.values["group"]] = part.values["segments"]
+            groups |= part.groups
+            segments |= part.segments
         return self._graph.whole(groups), segments
 
     def _write(self, step: int, groups: Any, meta: dict[str, Any], score: float | None) -> None:

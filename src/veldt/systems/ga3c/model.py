@@ -120,7 +120,7 @@ class Model(LearnerRole):
         return self._tuning.metrics(time.monotonic())
 
     def _extra_state(self) -> dict[str, Any]:
-        return {"unit": self._tuning.state()}
+        return self._tuning.state()
 
     def _send_snapshot_part(self) -> None:
         if self._control.requested_snapshot not in (0, self._said_snapshot):

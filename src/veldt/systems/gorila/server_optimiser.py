@@ -23,6 +23,7 @@ from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.discard_monitor import DiscardMonitor
 from veldt.systems.gorila.outliers import Outliers
@@ -157,23 +158,22 @@ class ServerOptimiser:
 
     def _warn_of_stale(self, share: float) -> None:
         settings = self._settings
-        self._control.send(
-            "note",
-            about="note",
-            text=f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
+        self._note(
+            f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
             f"updates old, and those of {settings.learners} learners mostly are: raise --max-staleness (0: none is "
             "discarded), or take fewer --learners",
         )
 
     def _warn_of_outliers(self, share: float) -> None:
         settings = self._settings
-        self._control.send(
-            "note",
-            about="note",
-            text=f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "
+        self._note(
+            f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "
             f"{settings.outlier_deviations:g} standard deviations above their mean: raise --outlier-deviations (0: "
             "none is discarded)",
         )
+
+    def _note(self, text: str) -> None:
+        self._control.send(Note(text))
 
 
 def _on_host(vector_P: Tensor) -> Tensor:

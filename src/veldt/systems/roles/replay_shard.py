@@ -31,6 +31,7 @@ from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.cores import use_batch_scheduler
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
+from veldt.systems.roles.messages import SnapshotPart
 
 _AT_ONCE = 16  # requests of a learner that are served before slots of actors are checked again
 _WAIT_S = 0.05  # seconds without a heartbeat while there is nothing to do
@@ -134,8 +135,8 @@ class _ShardCheckpoints:
         if self._unsent is not None and self._writer.is_done:
             self._writer.finish()
             group = self._plan.group
-            arrays = {f"{group}:{name}": array for name, array in self._unsent.items()}
-            self._control.send("part", arrays, number=self._number, group=group, segments=self._segments)
+            segments = {group: self._segments}
+            self._control.send(SnapshotPart(self._number, {group: self._unsent}, segments=segments))
             self._unsent = None
         elif self._unsent is None and (number := self._control.requested_snapshot) not in (0, self._number):
             self._number = number

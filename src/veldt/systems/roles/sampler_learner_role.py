@@ -19,9 +19,10 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import take_share_of_cores, worker_cores
 from veldt.runtime.devices import nth_device
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control, Peers
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.episode_messages import send_episodes
+from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes, SnapshotPart
 from veldt.systems.roles.sampler_learner import GroupContext, SamplerLearner, WorkerRank
 from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
@@ -146,7 +147,7 @@ class SamplerLearnerRole(ABC):
         rate_limiter.steps_A[self._rank] += phase.steps
         self._reset_steps += phase.reset_steps
         if phase.episodes:
-            send_episodes(self._control, phase.episodes, self._place.seed, unit.first)
+            self._control.send(FinishedEpisodes.of_role(phase.episodes, self._place.seed, unit.first))
         for text in unit.envs.notes():
             self._note(text, "restart")
         self.after_phase()
@@ -155,20 +156,12 @@ class SamplerLearnerRole(ABC):
         if not is_due:
             return
         self._sent_at = time.monotonic()
-        self._control.send(
-            "actor",
-            attempt=self._control.restart_count,
-            reset_steps=self._reset_steps,
-            env_restarts=self._unit.restarts,
-        )
+        counts = ActorMetrics(self._control.restart_count, self._reset_steps, self._unit.restarts)
+        self._control.send(counts)
         if self._update_metrics.has_any:
-            self._control.send(
-                "metrics",
-                **self._update_metrics.take(),
-                updates=self._unit.learner.version,
-                seconds=self._clock.seconds,
-                experience=self._unit.metrics(self._rate_limiter.steps) | self.exchange_metrics(),
-            )
+            source = self._unit.metrics(self._rate_limiter.steps) | self.exchange_metrics()
+            updates = self._unit.learner.version
+            self._control.send(self._update_metrics.take(updates, self._clock.seconds, source))
 
     def _send_snapshot_part(self, now: SyncState) -> None:
         """Sends its part of a snapshot, when its replay buffer's part is on disk."""
@@ -184,20 +177,16 @@ class SamplerLearnerRole(ABC):
         groups |= {
             f"{name}-{self._rank}": content.groups[name] for name in self.own_groups if name in content.groups
         }
-        arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        meta = content.meta | {"seed": self._place.seed, "steps": now.done}
-        own_steps = int(self._rate_limiter.steps_A[self._rank])
-        replay = {"group": self._plan.group, "segments": segments} if content.rows is not None else {}
-        updates = self._unit.learner.updates
         self._control.send(
-            "part",
-            arrays,
-            number=now.snapshot,
-            rank=self._rank,
-            updates=updates,
-            steps=own_steps,
-            unit=meta,
-            **replay,
+            SnapshotPart(
+                now.snapshot,
+                groups,
+                rank=self._rank,
+                updates=self._unit.learner.updates,
+                steps=int(self._rate_limiter.steps_A[self._rank]),
+                state=content.meta | {"seed": self._place.seed, "steps": now.done},
+                segments={self._plan.group: segments} if content.rows is not None else {},
+            )
         )
         # Synchronised ranks resume bit for bit from a checkpoint: none sends anything more before it is complete.
         while (
@@ -215,7 +204,7 @@ class SamplerLearnerRole(ABC):
         self._writer.finish()
 
     def _note(self, text: str, about: str = "note") -> None:
-        self._control.send("note", about=about, text=text)
+        self._control.send(Note(text, about))
 
 
 def state_of_rank(checkpoint: Checkpoint | None, plan: SamplerLearnerPlan) -> Checkpoint | None:

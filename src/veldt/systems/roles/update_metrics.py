@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from torch import Tensor
+
+from veldt.systems.roles.messages import LearnerMetrics
 
 _SEND_S = 0.5  # seconds between messages with metrics
 
@@ -40,16 +41,19 @@ class UpdateMetrics:
     def is_due(self) -> bool:
         return self.has_any and time.monotonic() - self._sent_at > _SEND_S
 
-    def take(self) -> dict[str, Any]:
-        """Returns and clears the sums over `count` updates, and the last learning rate."""
-        sums = {
-            "count": self._count,
-            "sums": {name: float(value) for name, value in self._sums.items()},
-            "lag_sum": self._lag_sum,
-            "lag_min": float(self._lag_min),
-            "lag_max": float(self._lag_max),
-            "learning_rate": self._rate,
-        }
+    def take(self, updates: int, seconds: Mapping[str, float], source: Mapping[str, float]) -> LearnerMetrics:
+        """Returns the message with all that was added since the last call, and begins anew."""
+        metrics = LearnerMetrics(
+            count=self._count,
+            sums={name: float(value) for name, value in self._sums.items()},
+            lag_sum=self._lag_sum,
+            lag_min=float(self._lag_min),
+            lag_max=float(self._lag_max),
+            learning_rate=self._rate,
+            updates=updates,
+            seconds=dict(seconds),
+            source=source,
+        )
         self._sent_at = time.monotonic()
         self._clear()
-        return sums
+        return metrics
