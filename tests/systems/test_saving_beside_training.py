@@ -34,7 +34,7 @@ def trained(path: Path, **changes: Any) -> Path:
 
 
 def segments(checkpoint: Path) -> list[dict[str, Any]]:
-    return read_manifest(checkpoint)["meta"].get("replay", [])
+    return read_manifest(checkpoint)["meta"]["segments"].get("learner-0", [])
 
 
 def test_rows_stay_as_they_were_while_a_slow_disk_takes_them(
@@ -80,7 +80,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(
 def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     max((run / "checkpoints").iterdir()).rename(tmp_path / "put aside")
-    for file in (run / "replay").iterdir():
+    for file in (run / "replay" / "learner-0").iterdir():
         file.unlink()
     records = ("episodes.jsonl", "actions.bin", "metrics.jsonl")
     before = {name: (run / name).read_bytes() for name in records}
@@ -96,7 +96,7 @@ def test_no_segment_is_written_over_that_an_older_checkpoint_needs(tmp_path: Pat
     kept = [segment for path in (run / "checkpoints").iterdir() for segment in segments(path)]
     assert len({segment["sha256"] for segment in kept}) > 3
     for segment in kept:
-        content = (run / "replay" / segment["file"]).read_bytes()
+        content = (run / "replay" / "learner-0" / segment["file"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == segment["sha256"]
 
 

@@ -117,6 +117,8 @@ class Role:
 
     Args:
         description: for the drawing.
+        entry: works until it is asked to stop; of a role that can run in the driver's process, it returns one that
+            takes turns (`runtime.inline.InlineRole`).
         edges: for each process, names of its edges by parameter of `entry`; a tuple of names gives a list of edges.
         max_restarts: how often each may be restarted.
         deadline_s: seconds without a heartbeat after which a process counts as hung.
@@ -131,7 +133,7 @@ class Role:
 
     name: str
     description: str
-    entry: Callable[..., None]
+    entry: Callable[..., Any]
     plans: Sequence[Any]
     edges: Sequence[Wiring]
     max_restarts: int

@@ -53,6 +53,35 @@ class RolePlan:
         return self.deadline_s if has_beaten else max(self.deadline_s, self.startup_timeout_s)
 
 
+class RunningRoles(Protocol):
+    """What a driver needs of whoever runs the roles: `Supervision`, or `inline.InlineSupervisor`."""
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether roles run in this process: then they work only while the driver polls them."""
+
+    @property
+    def all_ended(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def poll(self, patience_s: float) -> list[Received]: ...
+
+    def request_snapshot(self) -> int: ...
+
+    def snapshot_done(self) -> None: ...
+
+    def flush(self, *, writing: bool = False, weights: bool = False) -> list[Received]:
+        """Returns at once what roles in this process would send later: their metrics, with `writing` also records of
+        segments, when these are on disk, and with `weights` their weights. Other roles send metrics by themselves."""
+
+    def has_ended(self, role: int) -> bool: ...
+
+    def stop(self, patience_s: float) -> list[Received]: ...
+
+    def kill(self) -> None: ...
+
+
 class ProcessHandle(Protocol):
     """One incarnation of a role: its process, from one start to its end."""
 
@@ -97,6 +126,8 @@ class SupervisedRole:
 
 class Supervision(ABC):
     """Supervises roles in `poll`, which the owner calls often."""
+
+    is_inline = False
 
     def __init__(self, plans: Sequence[RolePlan]) -> None:
         self.places = [SupervisedRole(plan, number) for number, plan in enumerate(plans)]
@@ -155,6 +186,9 @@ class Supervision(ABC):
     def snapshot_done(self) -> None:
         """Withdraws the request for a snapshot."""
         self.tell(stopping=self.stopping, snapshot=0)
+
+    def flush(self, *, writing: bool = False, weights: bool = False) -> list[Received]:
+        return []
 
     def has_ended(self, role: int) -> bool:
         """Whether this role has ended and will not be restarted."""

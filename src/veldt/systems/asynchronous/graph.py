@@ -104,7 +104,7 @@ def run_asynchronous_learner(
 ) -> None:
     """Entry point of the role: samples and learns until it is asked to stop."""
     may_have_children()
-    _AsynchronousLearner(control, plan, rate_limiter, store, weights).run()
+    _AsynchronousLearner(control, plan.placed(control.peers), rate_limiter, store, weights).run()
 
 
 class _AsynchronousLearner(IndependentSamplerLearner):

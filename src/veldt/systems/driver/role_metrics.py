@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -87,10 +86,3 @@ class RoleMetrics:
             for stage in _ACTOR_STAGES:
                 row[f"actors/{stage}_share"] = float(np.sum([one[stage] for one in seconds]) / total)
         return row
-
-    def counters(self) -> dict[str, Any]:
-        """Returns its state for a checkpoint."""
-        return {"role_restarts": self.role_restarts}
-
-    def load(self, counters: Mapping[str, Any]) -> None:
-        self.role_restarts = counters["role_restarts"]

@@ -89,7 +89,7 @@ class Model(LearnerRole):
         self._pools = predictors, trainers
         self._progressed = set[WorkerPool]()  # those that made progress
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
-        saved = None if checkpoint is None else checkpoint.meta["units"].get(str(plan.rank))
+        saved = None if checkpoint is None else checkpoint.meta["learners"].get(str(plan.rank))
         self._tuning = ThreadTuning(
             control, plan.config, self._server, self._intake, predictors, trainers, saved
         )

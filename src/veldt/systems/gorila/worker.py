@@ -36,7 +36,7 @@ def run_gorila_worker(
 ) -> None:
     """Entry point: samples and learns until it is asked to stop. The edges are those to all shards, and from them."""
     may_have_children()
-    _GorilaWorker(control, plan, rate_limiter, gradients, parts).run()
+    _GorilaWorker(control, plan.placed(control.peers), rate_limiter, gradients, parts).run()
 
 
 class _GorilaWorker(IndependentSamplerLearner):

@@ -155,4 +155,4 @@ def sampler_learner_deadline_s(config: TrainConfig) -> float:
 
 
 def incarnations_of(checkpoint: Checkpoint | None) -> dict[str, int]:
-    return checkpoint.meta["lives"] if checkpoint else {}
+    return checkpoint.meta["incarnations"] if checkpoint else {}

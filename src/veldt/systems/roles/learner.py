@@ -147,7 +147,8 @@ class LearnerRole(ABC):
         lag_N = self._learner.version - version_N
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
-        self._metrics.add(loss.metrics, lag_N, rate)
+        lag = float(lag_N.mean()), float(lag_N.min()), float(lag_N.max())
+        self._metrics.add(loss.metrics, lag, rate)
         self._rate_limiter.updates_L[self._plan.rank] += 1
         return loss
 

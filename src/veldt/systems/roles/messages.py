@@ -65,8 +65,8 @@ class LearnerMetrics(RoleMessage, kind="learner-metrics"):
     Args:
         count: number of these updates.
         sums: sums over them, by metric.
-        lag_sum: the sum of each update's mean policy lag; `lag_min` and `lag_max` are over all rows.
-        learning_rate: of the last one.
+        lag_sum: the sum of each update's mean policy lag; `lag_min` and `lag_max` are over all rows, None without any.
+        learning_rate: of the last phase or update.
         updates: of the parameters, by all learners, so far.
         seconds: of this incarnation, by stage.
         source: metrics of where batches come from, and of the exchange with other learners.
@@ -75,8 +75,8 @@ class LearnerMetrics(RoleMessage, kind="learner-metrics"):
     count: int
     sums: Mapping[str, float]
     lag_sum: float
-    lag_min: float
-    lag_max: float
+    lag_min: float | None
+    lag_max: float | None
     learning_rate: float
     updates: int
     seconds: Mapping[str, float]
@@ -102,7 +102,7 @@ class SnapshotPart(RoleMessage, kind="snapshot-part"):
         updates: of a learner: updates of its own at the moment of the snapshot.
         steps: of a learner that acts: env steps of its own at that moment.
         state: of a learner: further state, as JSON values.
-        segments: by part of the replay buffer, the records of the segments on disk that it consists of.
+        replay: the part of the replay buffer whose rows are still being written; `WrittenSegments` follows.
     """
 
     number: int
@@ -111,4 +111,20 @@ class SnapshotPart(RoleMessage, kind="snapshot-part"):
     updates: int | None = None
     steps: int | None = None
     state: Mapping[str, Any] | None = None
-    segments: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    replay: str | None = None
+
+
+@dataclass(frozen=True)
+class WrittenSegments(RoleMessage, kind="segments"):
+    """The rows of part `replay` of the replay buffer in snapshot `number` are on disk: the records of all segments."""
+
+    number: int
+    replay: str
+    segments: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class CurrentWeights(RoleMessage, kind="weights"):
+    """A learner's weights between two phases, fp32 by name."""
+
+    weights: Mapping[str, np.ndarray]
