@@ -113,7 +113,7 @@ class RunConfig:
     """Steps between evaluations; there is one at the end of a run of at least as many; 0: never. Training pauses for
     it, or an evaluator process plays beside training: then an evaluation is skipped while another one is running."""
     evaluate_steps: Annotated[int, Unit("steps")] = 125_000
-    """Steps of an evaluation: the whole episodes in them count, as in `veldt evaluate --protocol atari`."""
+    """Steps of an evaluation: the whole episodes in them count, as in `veldt evaluate RUN --protocol atari`."""
 
     def __post_init__(self) -> None:
         check_values(self)
