@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veldt.config.train_config import ALGORITHMS, SYSTEMS
+from generate.known import ALGORITHM_SETTINGS, SYSTEM_SETTINGS
 from veldt.recipes import cell
 
 FILE = Path(__file__).parents[1] / "images" / "axes.svg"
@@ -16,23 +16,29 @@ _RECIPE, _PAIR, _REFUSED = ("#1d6f6a", "#ffffff", 600), ("#cfe8e4", "#1d5f5b", 4
 
 def drawn() -> str:
     """Returns the picture as SVG. Its background is its own, so that it reads on light and dark pages."""
-    width = _LEFT + len(SYSTEMS) * (_WIDTH + _GAP) + 14
-    height = _TOP + len(ALGORITHMS) * (_HEIGHT + _GAP) + 46
+    width = _LEFT + len(SYSTEM_SETTINGS) * (_WIDTH + _GAP) + 14
+    height = _TOP + len(ALGORITHM_SETTINGS) * (_HEIGHT + _GAP) + 46
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'role="img" font-family="system-ui, sans-serif" font-size="15">',
         "<title>Algorithms by systems: which pairs run, and the recipe of each</title>",
         f'<rect width="{width}" height="{height}" rx="10" fill="#ffffff"/>',
-        _text(_LEFT + len(SYSTEMS) * (_WIDTH + _GAP) / 2, 34, "system: where the work happens", _INK, 600),
+        _text(
+            _LEFT + len(SYSTEM_SETTINGS) * (_WIDTH + _GAP) / 2,
+            34,
+            "system: where the work happens",
+            _INK,
+            600,
+        ),
         _text(_LEFT - 10, 62, "algorithm:", _INK, 600, "end"),
         _text(_LEFT - 10, 80, "what is learned", _INK, 600, "end"),
     ]
-    for column, system in enumerate(SYSTEMS):
+    for column, system in enumerate(SYSTEM_SETTINGS):
         parts.append(_text(_LEFT + column * (_WIDTH + _GAP) + _WIDTH / 2, _TOP - 16, system, _INK))
-    for row, algorithm in enumerate(ALGORITHMS):
+    for row, algorithm in enumerate(ALGORITHM_SETTINGS):
         y = _TOP + row * (_HEIGHT + _GAP)
         parts.append(_text(_LEFT - 14, y + _HEIGHT / 2 + 5, algorithm, _INK, anchor="end"))
-        for column, system in enumerate(SYSTEMS):
+        for column, system in enumerate(SYSTEM_SETTINGS):
             name = cell(algorithm, system)
             fill, colour, weight = {"yes": _PAIR, "-": _REFUSED}.get(name, _RECIPE)
             x = _LEFT + column * (_WIDTH + _GAP)

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from generate.figures import FIGURES
+from generate.known import ALGORITHM_SETTINGS, SYSTEM_SETTINGS
 from generate.parts import Parts, table
-from veldt.config.train_config import ALGORITHMS, SYSTEMS
 from veldt.recipes import RECIPES, Recipe, cell, reasons
 from veldt.setting_metadata import flag
 
@@ -57,11 +57,11 @@ def recipes() -> str:
 
 def matrix() -> str:
     rows = []
-    for algorithm in ALGORITHMS:
-        names = [cell(algorithm, system).split(", ") for system in SYSTEMS]
+    for algorithm in ALGORITHM_SETTINGS:
+        names = [cell(algorithm, system).split(", ") for system in SYSTEM_SETTINGS]
         rows.append([algorithm, *(", ".join(link(name) for name in each) for each in names)])
     why = "\n".join(textwrap.fill(f"* {reason}", 120, subsequent_indent="  ") for reason in reasons())
-    return f"{table(['', *SYSTEMS], rows)}\n\nWhy the others cannot:\n\n{why}"
+    return f"{table(['', *SYSTEM_SETTINGS], rows)}\n\nWhy the others cannot:\n\n{why}"
 
 
 def link(name: str, folder: str = "") -> str:

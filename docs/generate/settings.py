@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from generate.known import ALGORITHM_SETTINGS, SYSTEM_SETTINGS
 from generate.parts import Parts, table
 from veldt.cli.arguments import Setting, settings_of
-from veldt.config.train_config import ALGORITHMS, SYSTEMS, NetworkConfig, RunConfig
+from veldt.config.train_config import NetworkConfig, RunConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit
@@ -75,11 +76,11 @@ def general() -> str:
 
 
 def algorithms() -> str:
-    return _by_class({name: cls for name, (cls, _) in ALGORITHMS.items()})
+    return _by_class(ALGORITHM_SETTINGS)
 
 
 def systems() -> str:
-    return _by_class(dict(SYSTEMS))
+    return _by_class(SYSTEM_SETTINGS)
 
 
 def _by_class(named: dict[str, type[Any]]) -> str:

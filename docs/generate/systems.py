@@ -7,25 +7,25 @@ from functools import partial
 from pathlib import Path
 
 from generate.figures import FIGURES
+from generate.known import ALGORITHM_SETTINGS, SYSTEM_SETTINGS
 from generate.parts import Parts, table
 from generate.recipes import link
 from generate.settings import settings_table
-from veldt.config.train_config import ALGORITHMS, SYSTEMS, System
 from veldt.recipes import RECIPES, cell
 
 PAGES = Path(__file__).parents[1] / "systems"
 
 
-def settings(system: System) -> str:
-    cls = SYSTEMS[system]
+def settings(system: str) -> str:
+    cls = SYSTEM_SETTINGS[system]
     return settings_table(cls, [field.name for field in dataclasses.fields(cls)])
 
 
-def algorithms(system: System) -> str:
+def algorithms(system: str) -> str:
     """Returns a table of the algorithms that run in the system, with the recipe that each runs as."""
     first = next(name for name, recipe in RECIPES.items() if recipe.system == system)
     rows = []
-    for algorithm in ALGORITHMS:
+    for algorithm in ALGORITHM_SETTINGS:
         found = cell(algorithm, system)
         if found == "-":
             continue
@@ -43,5 +43,5 @@ def pages() -> dict[Path, Parts]:
             "settings": partial(settings, system),
             "algorithms": partial(algorithms, system),
         }
-        for system in SYSTEMS
+        for system in SYSTEM_SETTINGS
     }
