@@ -104,7 +104,9 @@ def _by_class(named: dict[str, type[Any]]) -> str:
         text = f"### {title}\n\n{inspect.getdoc(cls)}"
         if also := [titles[base] for base in above if base in titles]:
             text += f" It also has every setting of {', '.join(f'`{name}`' for name in also)}."
-        texts.append(f"{text}\n\n{settings_table(cls, own)}" if own else text)
+        texts.append(
+            f"{text}\n\n{settings_table(cls, own)}" if own else f"{text} It has only shared settings."
+        )
     return "\n\n".join(texts)
 
 

@@ -63,7 +63,7 @@ class NetworkConfig:
     network: str = "auto"
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
-    """Sizes of the MLP's layers (auto: for vectors). Only for a network that has an MLP."""
+    """Sizes of the MLP's layers. Only for a network that has an MLP: with auto, that of vectors."""
     layer_norm: bool = False
     """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
