@@ -51,7 +51,7 @@ def command(*words: str, cwd: Path, path: Path | None = None, home: Path | None 
 
 @pytest.mark.parametrize(("page", "example"), [("plugins.md", "qr_dqn.py")])
 def test_the_page_shows_the_example_as_it_is(page: str, example: str) -> None:
-    assert f"```python\n{(EXAMPLES / example).read_text()}```" in (DOCS / page).read_text()
+    assert f'```python title="{example}"\n{(EXAMPLES / example).read_text()}```' in (DOCS / page).read_text()
 
 
 def test_it_is_short() -> None:
