@@ -18,6 +18,7 @@ from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import read_manifest
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.segments import SegmentStore
+from veldt.systems.roles.sampler_learner import SamplerLearner
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
     "env": "environments:scripted",
@@ -113,3 +114,27 @@ def test_what_fails_beside_is_raised_once_where_it_is_looked_at() -> None:
     writer.start(lambda: None)
     writer.finish()
     writer.check()
+
+
+def test_rows_that_are_being_written_when_a_run_fails_become_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure is none of an env: no further checkpoint is taken, and the one on its way is finished."""
+    write, run_phase, steps = SegmentStore.write, SamplerLearner.run_phase, []
+
+    def slow(self: SegmentStore, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        time.sleep(0.5)
+        return write(self, arrays)
+
+    def fails(self: SamplerLearner, done: int, *arguments: Any) -> Any:
+        steps.append(done)
+        if done > 50:
+            raise RuntimeError("a mistake in the user's network")
+        return run_phase(self, done, *arguments)
+
+    monkeypatch.setattr(SegmentStore, "write", slow)
+    monkeypatch.setattr(SamplerLearner, "run_phase", fails)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        trained(tmp_path / "run", checkpoint_every=50)
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    assert int(newest.name.removeprefix("step-")) == steps[-1] and segments(newest)

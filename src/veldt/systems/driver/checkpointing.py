@@ -120,9 +120,12 @@ class Checkpointing:
         self._writer.finish()
 
     def finish_after_failure(self, note: Callable[[str], None]) -> None:
-        """Waits for the end of the current write: a checkpoint that could not be written only leads to a note."""
+        """Finishes writing what is on its way; a checkpoint that could not be written only leads to a note."""
         try:
             self._writer.finish()
+            if self._captured is not None:
+                self.advance()
+                self._writer.finish()
         except VeldtError as error:
             note(f"a checkpoint was not written: {error}")
 

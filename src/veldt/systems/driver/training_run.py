@@ -13,38 +13,27 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
-from veldt.config.system_settings import ActorsConfig
 from veldt.errors import EnvError, RoleError, VeldtError
-from veldt.evaluation.evaluator import Evaluation
 from veldt.exchange.graph import Graph
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
 from veldt.runs.own_names import OF_RENDEZVOUS
-from veldt.runtime.role_messages import Ended, Failed, Note, Received, Restarted, RoleMessage, Started
+from veldt.runtime.role_messages import Received
 from veldt.runtime.supervision import RunningRoles
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing, Parts, RunState
 from veldt.systems.driver.evaluating import Evaluating
+from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.driver.monitor import Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
 from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.messages import (
-    ActorMetrics,
-    CurrentWeights,
-    FinishedEpisodes,
-    FinishedEvaluation,
-    LearnerMetrics,
-    SnapshotPart,
-    WrittenSegments,
-)
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
 
@@ -95,7 +84,6 @@ class TrainingRun:
             self._rate_limiter.max_steps = config.run.steps
             roles = [(role, index) for role in graph.roles for index in range(len(role.plans))]
             self._names = [role.named(index) for role, index in roles]
-            self._resumes_from = [role.resumes_from for role, _ in roles]
             self._incarnations = {
                 name: int(meta.get("incarnations", {}).get(name, 0)) for name in self._names
             }
@@ -111,8 +99,6 @@ class TrainingRun:
                 meta.get("monitor"),
             )
             self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
-            self._scored_envs = run_plan.algorithm().scored_envs(config.envs.num_envs)
-            self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
             evaluated_at = int(meta.get("evaluated_at", 0))
             self._evaluating = Evaluating(run_plan, directory, self._monitor, self._clock, evaluated_at)
             self._checkpointing = Checkpointing(
@@ -123,6 +109,18 @@ class TrainingRun:
                 config.run.keep_checkpoints,
                 self._state,
                 checkpoint.step if checkpoint else None,
+            )
+            self._messages = MessageHandler(
+                run_plan.config,
+                roles,
+                self._incarnations,
+                self._rate_limiter,
+                self._monitor,
+                self._metrics,
+                self._scores,
+                run_plan.algorithm().scored_envs(config.envs.num_envs),
+                self._evaluating,
+                self._checkpointing,
             )
             self._requested_at = self._monitor.steps  # the step of the last regular checkpoint
             if checkpoint:
@@ -179,7 +177,7 @@ class TrainingRun:
             self._save_after_failure(error)
             raise
         except Exception:
-            self._checkpointing.finish_after_failure(self._monitor.note)
+            self._finish_after_failure()
             raise
         finally:
             try:
@@ -219,64 +217,7 @@ class TrainingRun:
         self._handle(self._roles.poll(_POLL_S))
 
     def _handle(self, messages: list[Received]) -> None:
-        self._monitor.count_steps(self._rate_limiter.steps - self._monitor.steps)
-        for (role, about), several in groupby(messages, _source_of_notes):
-            if about is None:
-                for received in several:
-                    self._handle_one(role, received.message)
-            else:
-                texts = [one.message.text for one in several if isinstance(one.message, Note)]
-                self._monitor.notes(texts, about)
-
-    def _handle_one(self, role: int, message: RoleMessage) -> None:
-        match message:
-            case FinishedEpisodes():
-                self._record_episodes(message)
-            case ActorMetrics():
-                self._metrics.actor(role, message)
-                self._monitor.count_resets(self._metrics.new_reset_steps(), self._metrics.env_restarts)
-            case LearnerMetrics():
-                self._metrics.learner(role, message)
-                lags = [lag for lag in (message.lag_min, message.lag_max) if lag is not None]
-                self._monitor.record_updates(message.sums, message.lag_sum, message.count, lags)
-                self._monitor.check_finite()
-            case FinishedEvaluation():
-                self._evaluating.evaluated_at = message.step
-                result = Evaluation(list(message.scores), list(message.lengths))
-                self._monitor.record_evaluation(result, self._config.run.evaluate_steps)
-            case SnapshotPart() | WrittenSegments():
-                self._checkpointing.add(role, message)
-            case CurrentWeights():
-                self._evaluating.play(message.weights, self._stop)
-            case Restarted():
-                self._record_restart(role, message)
-            case Started() | Ended() | Failed():
-                pass  # supervision has handled it
-            case _:
-                raise VeldtError(
-                    f"the {self._names[role]} sent a message of kind '{message.kind}', which no driver handles: send "
-                    "one of those in veldt.systems.roles.messages"
-                )
-
-    def _record_restart(self, role: int, message: Restarted) -> None:
-        name = self._names[role]
-        self._incarnations[name] += 1
-        self._metrics.role_restarts += 1
-        text = f"the {name} {message.why}, and was started again"
-        if resumes_from := self._resumes_from[role]:
-            text += f" from {resumes_from.format(step=self._checkpointing.saved_step or 0)}"
-        self._monitor.note(text, "restart")
-        self._checkpointing.lost(role)
-
-    def _record_episodes(self, message: FinishedEpisodes) -> None:
-        counted = []
-        envs = self._config.envs.num_envs
-        for game, seed in zip(message.episodes, message.seeds, strict=True):
-            self._monitor.record_episode(game, seed)
-            is_evaluators = game.env_index >= envs
-            if is_evaluators or (not self._has_evaluator and game.env_index in self._scored_envs):
-                counted.append(game)
-        self._scores.record(counted)
+        self._messages.handle(messages)
 
     def _log(self, *, force: bool) -> None:
         if not force and not self._monitor.is_due:
@@ -288,6 +229,7 @@ class TrainingRun:
     def _evaluate_between_phases(self) -> None:
         """Pauses training, since the only role works in this process; its state is not touched."""
         self._handle(self._roles.flush(weights=True))
+        self._evaluating.play(self._messages.take_weights(), self._stop)
 
     def _advance_checkpoint(self) -> None:
         """Starts a checkpoint that is due, and writes one that has all its parts."""
@@ -373,17 +315,23 @@ class TrainingRun:
         self._checkpointing.advance()
         self._checkpointing.finish()
 
+    def _finish_after_failure(self) -> None:
+        """Finishes the checkpoint that was being written; one that cannot be written only leads to a note."""
+        checkpointing = self._checkpointing
+        if self._roles.is_inline and checkpointing.is_captured:
+            with contextlib.suppress(VeldtError):  # the failure itself may come again
+                self._handle(self._roles.flush(writing=True))
+        checkpointing.finish_after_failure(self._monitor.note)
+
     def _save_after_failure(self, error: VeldtError) -> None:
         """Writes a last checkpoint after a failure, if the roles that have parts in it are still running."""
         checkpointing = self._checkpointing
-        checkpointing.finish_after_failure(self._monitor.note)
+        self._finish_after_failure()
         try:
             if not self._roles.all_ended:
                 if self._monitor.steps == checkpointing.saved_step:
                     return
                 self._rate_limiter.max_steps = 0
-                if self._roles.is_inline and checkpointing.is_requested:
-                    self._finish_writing()
                 checkpointing.request()
                 self._await_parts()
             if checkpointing.is_whole:
@@ -398,9 +346,3 @@ class TrainingRun:
                 break
             with contextlib.suppress(RoleError):  # the cause that ended one actor soon ends another
                 self._poll()
-
-
-def _source_of_notes(received: Received) -> tuple[int, str | None]:
-    """Returns the role and what its note is about; None for other messages."""
-    message = received.message
-    return received.role, message.about if isinstance(message, Note) else None

@@ -150,10 +150,10 @@ class SamplerLearnerRole(ABC):
 
     def flush(self, *, writing: bool = False, weights: bool = False) -> None:
         """Sends what it would send later; see `supervision.RunningRoles`."""
-        self._send_metrics()
         if writing:
             self._finish_writing()
             self._send_segments()
+        self._send_metrics()
         if weights:
             self._control.send(CurrentWeights(self._unit.learner.weights()))
 

@@ -91,7 +91,6 @@ def synchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoi
 def _one_learner(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None) -> Graph:
     """Returns the graph of one role, which runs in the driver's process; the driver evaluates between phases."""
     config = run_plan.config
-    rows = run_plan.algorithm().update_rows(config.phase_width)
     plan = SynchronousPlan(
         run_plan=run_plan, rank=0, run=run, rendezvous_file=rendezvous_file(run), checkpoint=checkpoint
     )
@@ -105,7 +104,7 @@ def _one_learner(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | N
         deadline_s=sampler_learner_deadline_s(config),
         num_checkpointed=1,
     )
-    counts = Edge("learner", "learner", "counts of steps and updates", RateLimiterSpec.free(1, 1, rows))
+    counts = Edge("learner", "learner", "counts of steps and updates", RateLimiterSpec.free(1, 1, 0))
     return Graph((learner,), {"rate_limiter": counts})
 
 
