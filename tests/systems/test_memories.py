@@ -251,7 +251,7 @@ def test_what_was_learned_before_a_failure_is_not_lost(tmp_path: Path) -> None:
     train("whole", [])
     failed, whole = newest(tmp_path / "failed"), newest(tmp_path / "whole")
     assert failed.step == whole.step
-    for group in ("weights", "envs"):
+    for group in ("weights", "envs-0"):
         for name, array in whole.groups[group].items():
             np.testing.assert_array_equal(failed.groups[group][name], array)
-    assert whole.groups["envs"]["memory"].any()
+    assert whole.groups["envs-0"]["memory"].any()
