@@ -65,7 +65,7 @@ def push(control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, *ed
     parameters: FlatParameters = plan.run_plan.network()[1]
     optimiser = ServerOptimiser(parameters, edges, settings, control, plan.rank)
     optimiser.begin()
-    loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
+    loss = Loss(torch.tensor(1.0), {"train/grad_norm": torch.tensor(1.0)})
     parameters.gradient.normal_(std=1e-3)
     while not control.stopping:
         control.heartbeat()

@@ -44,4 +44,4 @@ def test_a_cue_is_recalled_with_an_lstm_only(algorithm: str, tmp_path: Path) -> 
     result = veldt.evaluate(veldt.load(run.path, env=Recall), episodes=40, seed=3, greedy=True)
     assert result.mean == 1.0
     without = train(algorithm, 0, tmp_path / "none", int(run.summary["steps"]))
-    assert 0.3 < without.summary["return_mean_100"] < 0.7
+    assert 0.3 < without.summary["ep_return_mean"] < 0.7

@@ -26,7 +26,7 @@ from pathlib import Path
 from veldt.tracking.metrics import MetricsLog
 log = MetricsLog(Path(sys.argv[1]))
 for step in range(100):
-    log.append({"step": step, "loss/total": 0.5})
+    log.append({"step": step, "train/loss": 0.5})
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -34,7 +34,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def write_rows(directory: Path, steps: list[int], resume_step: int | None = None) -> None:
     log = MetricsLog(directory, resume_step)
     for step in steps:
-        log.append({"step": step, "return_mean": float(step), "note": "text", "absent": None})
+        log.append(
+            {"step": step, "rollout/interval_return_mean": float(step), "note": "text", "absent": None}
+        )
     log.close()
 
 
@@ -46,8 +48,13 @@ def scalars(directory: Path, tag: str) -> list[tuple[int, float]]:
 
 def test_rows_come_back_and_tensorboard_has_them(tmp_path: Path) -> None:
     write_rows(tmp_path, [10, 20, 30])
-    assert read_metrics(tmp_path)[1] == {"step": 20, "return_mean": 20.0, "note": "text", "absent": None}
-    assert scalars(tmp_path, "return_mean") == [(10, 10.0), (20, 20.0), (30, 30.0)]
+    assert read_metrics(tmp_path)[1] == {
+        "step": 20,
+        "rollout/interval_return_mean": 20.0,
+        "note": "text",
+        "absent": None,
+    }
+    assert scalars(tmp_path, "rollout/interval_return_mean") == [(10, 10.0), (20, 20.0), (30, 30.0)]
 
 
 def test_values_that_are_not_finite_are_strict_json(tmp_path: Path) -> None:
@@ -80,7 +87,9 @@ def test_kill_9_loses_no_row(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_left_out_and_not_written_onto(tmp_path: Path, cut: int) -> None:
     write_rows(tmp_path, [10, 20])
     path = tmp_path / "metrics.jsonl"
-    path.write_bytes(path.read_bytes()[:-1] + b'\n{"step": 30, "return_mean": 30.0, "x": 1}'[:cut])
+    path.write_bytes(
+        path.read_bytes()[:-1] + b'\n{"step": 30, "rollout/interval_return_mean": 30.0, "x": 1}'[:cut]
+    )
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20]
     write_rows(tmp_path, [40])
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20, 40]
@@ -91,7 +100,7 @@ def test_a_resume_takes_back_what_came_after_the_checkpoint(tmp_path: Path) -> N
     write_rows(tmp_path, [25, 35], resume_step=20)
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20, 25, 35]
     # TensorBoard hides what its first file says beyond step 20.
-    assert [step for step, _ in scalars(tmp_path, "return_mean")] == [10, 20, 25, 35]
+    assert [step for step, _ in scalars(tmp_path, "rollout/interval_return_mean")] == [10, 20, 25, 35]
 
 
 def test_a_full_disk_is_explained_and_tears_no_line(

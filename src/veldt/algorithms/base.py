@@ -26,7 +26,8 @@ BuildTorso = Callable[..., nn.Module]
 class Loss(NamedTuple):
     """The result of a loss computation: the loss to minimise, metrics to log and the rows' new raw priorities [N].
 
-    Metrics and priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked.
+    A metric [] is logged as `train/NAME`, unless its name has a prefix (`tracking/metric_names.py`). Metrics and
+    priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked.
     """
 
     total: Tensor
@@ -178,5 +179,5 @@ class OffPolicy(Algorithm):
         """
 
     def exploration(self, steps: int) -> dict[str, float]:
-        """Metrics about exploration to log, after `steps` of training."""
+        """Metrics about exploration to log, after `steps` of training, with names as in `Loss`."""
         return {}

@@ -128,10 +128,9 @@ class DDPG(ReplayAlgorithm):
         actor_loss = -(action_ND * slope_ND).sum(-1).mean()
         loss = critic_loss + actor_loss
         metrics = {
-            "loss/total": loss.detach(),
-            "loss/critic": critic_loss.detach(),
-            "q/mean": q_N.detach().mean(),
-            "q/policy": value_N.detach().mean(),
+            "train/critic_loss": critic_loss.detach(),
+            "train/q_mean": q_N.detach().mean(),
+            "train/policy_q_mean": value_N.detach().mean(),
         }
         return Loss(loss, metrics, error_N.detach().abs())
 

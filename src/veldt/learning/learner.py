@@ -15,6 +15,7 @@ from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
 from veldt.networks.flat import FlatParameters
+from veldt.tracking.metric_names import with_prefix
 
 
 class Learner:
@@ -74,7 +75,9 @@ class Learner:
         self._parameters.backward(loss.total)
         gradient_P = self._parameters.gradient
         self._edge.reduce(gradient_P, loss.rows)
-        loss.metrics["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
+        norm = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
+        metrics = {with_prefix(name): value for name, value in loss.metrics.items()}
+        loss = loss._replace(metrics=metrics | {"train/loss": loss.total.detach(), "train/grad_norm": norm})
         self._optimiser.apply(gradient_P, learning_rate, loss)
         self._updates += 1
         # If the gradient is sent to a parameter server, the version may not have changed yet.

@@ -16,6 +16,7 @@ from veldt.evaluation.evaluator import Evaluation
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
+from veldt.tracking.metric_names import with_prefix
 from veldt.tracking.metrics import MetricsLog
 from veldt.tracking.progress import Progress
 from veldt.tracking.stage_clock import StageClock
@@ -52,6 +53,7 @@ class Monitor:
         self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
+        self._interval_updates = 0 if counters == {} else None
         self._interval_episodes: list[Episode] = []
         self._stages_logged = self._stage_seconds()
         self._metrics: dict[str, Tensor | float] = {}
@@ -116,15 +118,15 @@ class Monitor:
         now = time.perf_counter()
         if not force and now - self._logged_at < self._config.run.log_every:
             return
-        row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
+        row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}
         count = max(1, self._update_count)
         row |= {name: float(value) / count for name, value in self._metrics.items()}
-        row |= {**experience, **self._evaluation}
+        row |= {with_prefix(name): value for name, value in experience.items()} | self._evaluation
         self._metrics_log.append(row)
         self.check_finite(row)
-        self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
+        self._progress.update(row | self._shares() | {"eta_seconds": self._eta(row["time/steps_per_second"])})
         self._logged_at = self._interval_began = now
-        self._interval_steps, self._interval_episodes = self.steps, []
+        self._interval_steps, self._interval_episodes, self._interval_updates = self.steps, [], updates
         self._metrics, self._update_count = {}, 0
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
@@ -141,14 +143,15 @@ class Monitor:
             kind="evaluation",
         )
         self._evaluation = {
-            "evaluation/return_mean": float(scores.mean()),
-            "evaluation/return_std": float(scores.std()),
-            "evaluation/games": float(len(scores)),
+            "eval/ep_return_mean": float(scores.mean()),
+            "eval/ep_return_std": float(scores.std()),
+            "eval/ep_length_mean": float(np.mean(result.lengths)),
+            "eval/episodes": float(len(scores)),
         }
 
     def check_finite(self, metrics: Mapping[str, Any] | None = None) -> None:
         """Raises VeldtError if training has diverged: neither further training nor a checkpoint would be of use."""
-        loss = float((metrics or self._metrics).get("loss/total", 0.0))
+        loss = float((metrics or self._metrics).get("train/loss", 0.0))
         if not math.isfinite(loss):
             raise diverged(f"the loss is {loss} at step {self.steps:,}")
 
@@ -198,9 +201,9 @@ class Monitor:
             "steps": self.steps,
             "frames": self.steps * self._frames_per_step,
             "seconds": seconds,
-            "sps": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
+            "steps_per_second": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
             "episodes": self._scores.num_episodes,
-            "return_mean_100": self._scores.mean_return,
+            "ep_return_mean": self._scores.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
             "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
             "seconds_per_stage": self._stage_seconds(),
@@ -213,26 +216,32 @@ class Monitor:
         self._episodes.close()
         self._progress.close()
 
-    def _row(self, now: float) -> dict[str, Any]:
+    def _row(self, now: float, updates: int) -> dict[str, Any]:
         stages = self._interval_stages()
-        training = now - self._interval_began - stages["seconds/evaluate"]
-        sps = (self.steps - self._interval_steps) / max(training, 1e-9)
-        episodes = self._interval_episodes
+        training = max(now - self._interval_began - stages["time/evaluate_seconds"], 1e-9)
+        sps = (self.steps - self._interval_steps) / training
+        # The first row after a resume has no earlier count of updates.
+        before, episodes = self._interval_updates, self._interval_episodes
         return {
             "step": self.steps,
             "frames": self.steps * self._frames_per_step,
             "seconds": self.seconds,
-            "sps": sps,
-            "fps": sps * self._frames_per_step,
-            "episodes": self._scores.num_episodes,
-            "return_mean_100": self._scores.mean_return,
-            "return_mean": float(np.mean([game.episode_return for game in episodes])) if episodes else None,
-            "length_mean": float(np.mean([game.length for game in episodes])) if episodes else None,
-            "policy_lag_mean": self._interval_lag / max(self._update_count, 1),
-            "policy_lag_min": min(self._interval_lags, default=None),
-            "policy_lag_max": max(self._interval_lags, default=None),
-            "reset_steps": self._reset_steps,
-            "env_restarts": self._restarts + self._restarts_here,
+            "time/steps_per_second": sps,
+            "time/frames_per_second": sps * self._frames_per_step,
+            "time/updates_per_second": None if before is None else (updates - before) / training,
+            "rollout/episodes": self._scores.num_episodes,
+            "rollout/ep_return_mean": self._scores.mean_return,
+            "rollout/interval_return_mean": float(np.mean([game.episode_return for game in episodes]))
+            if episodes
+            else None,
+            "rollout/interval_length_mean": float(np.mean([game.length for game in episodes]))
+            if episodes
+            else None,
+            "train/policy_lag_mean": self._interval_lag / max(self._update_count, 1),
+            "train/policy_lag_min": min(self._interval_lags, default=None),
+            "train/policy_lag_max": max(self._interval_lags, default=None),
+            "rollout/reset_steps": self._reset_steps,
+            "system/env_restarts": self._restarts + self._restarts_here,
             **stages,
         }
 
@@ -249,7 +258,7 @@ class Monitor:
         now, before = self._stage_seconds(), self._stages_logged
         self._stages_logged = now
         # (Another process may report its time late and in large amounts.)
-        return {f"seconds/{stage}": max(0.0, now[stage] - before[stage]) for stage in STAGES}
+        return {f"time/{stage}_seconds": max(0.0, now[stage] - before[stage]) for stage in STAGES}
 
     def _shares(self) -> dict[str, float]:
         seconds = self._stage_seconds()
