@@ -69,7 +69,7 @@ def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
                 points = [
                     (row["step"], row["rollout/ep_return_mean"])
                     for row in rows
-                    if row["rollout/ep_return_mean"] is not None
+                    if "rollout/ep_return_mean" in row
                 ]
                 axes.plot(
                     *zip(*points, strict=True),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from veldt.agent import Agent
     from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
     from veldt.errors import CheckpointError, EnvError, NetworkError, UsageError, VeldtError
+    from veldt.tracking.loggers.logger import Logger
 
     __version__: str
 
@@ -23,6 +24,7 @@ openmp.limit_spinning()
 
 _HOME = {
     "Agent": "veldt.agent",
+    "Logger": "veldt.tracking.loggers.logger",
     **dict.fromkeys(
         ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
     ),
@@ -34,6 +36,7 @@ __all__ = [
     "Agent",
     "CheckpointError",
     "EnvError",
+    "Logger",
     "NetworkError",
     "Run",
     "UsageError",

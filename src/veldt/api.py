@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,15 @@ from typing import Any
 import torch
 
 from veldt.agent import Agent, make_network
-from veldt.config.run_code import Choice, Env, Network, admit, remember_code
+from veldt.config.run_code import (
+    Choice,
+    Env,
+    Network,
+    admit,
+    admit_functions,
+    remember_code,
+    remember_functions,
+)
 from veldt.config.train_config import RESUMABLE, TrainConfig, from_dict, to_dict
 from veldt.config.warnings import warnings_about
 from veldt.envs.arrangement import probe_spec
@@ -43,9 +51,14 @@ from veldt.runs.new_run import new_run, run_name
 from veldt.runs.own_files import refuse_links
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, flush_denormals
-from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.driver.distributed_run import Supervised
+from veldt.systems.driver.outcome import Outcome
+from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import graph_of, run_system, runtime
+from veldt.tracking.loggers.choice import load_loggers, opened_loggers, own_loggers
+from veldt.tracking.loggers.logger import Logger
 from veldt.tracking.progress import Progress, Silent
+from veldt.tracking.recording import Recording
 from veldt.user_code.import_path import name_of
 
 PROTOCOLS = ("games", "atari", "human-starts")
@@ -76,6 +89,7 @@ def train(
     run_dir: str | Path | None = None,
     cluster: str | None = None,
     quiet: bool = False,
+    loggers: Sequence[Logger] = (),
     **settings: Any,
 ) -> Run:
     """Trains until all steps are done or the target return is reached.
@@ -91,6 +105,8 @@ def train(
         cluster: where the processes of a distributed recipe run: "local" starts Ray on this machine, "HOST:PORT" joins
             a Ray cluster; by default they run on this machine without Ray. It is not stored in the run's settings.
         quiet: shows no progress.
+        loggers: loggers of your own, besides those that the setting `log` names. The run does not record them: give
+            them again to `resume`.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
 
     Returns:
@@ -113,7 +129,9 @@ def train(
             f"network is {user_network!r}: it must be a name, 'module:function' or a callable from a shape"
         )
     refuse_unread(settings, config, source, user_network is not None or is_own(config.network.network))
-    return train_config(config, source, user_network, run_dir, quiet, given=settings, cluster=cluster)
+    return train_config(
+        config, source, user_network, run_dir, quiet, given=settings, cluster=cluster, loggers=loggers
+    )
 
 
 @flush_denormals()
@@ -126,12 +144,13 @@ def train_config(
     *,
     given: Mapping[str, Any] | None = None,
     cluster: str | None = None,
+    loggers: Sequence[Logger] = (),
 ) -> Run:
     """Trains with a complete configuration.
 
     Args:
         source, network: the env and the network, if the configuration does not name them.
-        run_dir, quiet, cluster: as for `train`.
+        run_dir, quiet, cluster, loggers: as for `train`.
         given: settings by name that come from the user and not from the recipe; the run records them as such.
 
     Raises:
@@ -145,6 +164,7 @@ def train_config(
     refuse_unread_share(given, run_plan.config)
     if not config.in_one_process:
         graph_of(run_plan)  # raises for incompatible parts before anything is written
+    functions = load_loggers(config.run.log)
     resolved, recorded = to_dict(run_plan.config), dict(given)
     if network is not None:
         recorded["network"] = resolved["network"]["network"] = name_of(network)
@@ -162,8 +182,8 @@ def train_config(
             warnings = warnings_about(run_plan.config, given, on_cluster=cluster is not None)
             for decision in (*run_plan.decisions, *warnings):
                 progress.note(decision)
-            _remember(source, network or config.network.network, progress)
-            outcome = run_system(run_plan, directory, progress, None, supervised)
+            _remember(source, network or config.network.network, functions, progress)
+            outcome = _run(run_plan, directory, progress, functions, loggers, None, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -176,6 +196,7 @@ def resume(
     trust: bool = False,
     cluster: str | None = None,
     quiet: bool = False,
+    loggers: Sequence[Logger] = (),
     **settings: Any,
 ) -> Run:
     """Continues a run from its newest complete checkpoint; on the CPU bit-identical to a run that never stopped.
@@ -184,9 +205,9 @@ def resume(
         run: the run directory.
         env, network, trust: as for `load`; code that is used here counts as trusted from now on.
         cluster: as for `train`, independent of where the run was trained before.
-        quiet: shows no progress.
+        quiet, loggers: as for `train`.
         settings: changes to how long the run trains (`steps`, `until`), what it records (`checkpoint_every`,
-            `keep_checkpoints`, `checkpoint_replay`, `log_every`) and how it evaluates (`evaluate_every`,
+            `keep_checkpoints`, `checkpoint_replay`, `log_every`, `log`) and how it evaluates (`evaluate_every`,
             `evaluate_steps`).
 
     Returns:
@@ -218,13 +239,16 @@ def resume(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
+        if not trust and "log" not in settings:
+            admit_functions(directory.path, "logger", own_loggers(config.run.log))
+        functions = load_loggers(config.run.log)
         run_plan = make_run_plan(chosen.config, chosen.source, chosen.network)
         with runtime(config, cluster) as supervised, _progress(run_plan.config, quiet) as progress:
             directory.change_config("run", settings)  # the next resume reads them
             for note in notes:
                 progress.note(note)
-            _remember(chosen.source, chosen.network or chosen.config.network.network, progress)
-            outcome = run_system(run_plan, directory, progress, checkpoint, supervised)
+            _remember(chosen.source, chosen.network or chosen.config.network.network, functions, progress)
+            outcome = _run(run_plan, directory, progress, functions, loggers, checkpoint, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -397,9 +421,33 @@ def drawn(config: TrainConfig) -> list[str]:
     return list(run_plan.decisions) if config.in_one_process else graph_of(run_plan).drawn()
 
 
-def _remember(source: EnvSource, network: Network, progress: Progress) -> None:
-    if (note := remember_code(source, network)) is not None:
-        progress.note(note)
+def _run(
+    run_plan: RunPlan,
+    directory: RunDirectory,
+    progress: Progress,
+    functions: Mapping[str, Callable[[Path], Logger]],
+    instances: Sequence[Logger],
+    checkpoint: Checkpoint | None,
+    supervised: Supervised,
+) -> Outcome:
+    """Trains by a run plan, with the loggers that it names (the user's are the `functions`) and with `instances`."""
+    config = directory.read_config()
+    with opened_loggers(
+        run_plan.config.run.log,
+        directory.path,
+        config["id"],
+        config["resolved"],
+        functions,
+        instances,
+        progress.note,
+    ) as loggers:
+        return run_system(run_plan, directory, Recording(progress, loggers), checkpoint, supervised)
+
+
+def _remember(source: EnvSource, network: Network, functions: Iterable[str], progress: Progress) -> None:
+    for note in (remember_code(source, network), remember_functions("logger", functions)):
+        if note is not None:
+            progress.note(note)
 
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:

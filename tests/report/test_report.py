@@ -18,7 +18,7 @@ from veldt.report.data import RunData, envelope, smoothed
 from veldt.report.groups import grouped
 from veldt.report.state import state_of
 from veldt.runs.directory import RunDirectory
-from veldt.tracking.metrics import MetricsLog
+from veldt.tracking.loggers.metrics_file import MetricsFile
 
 VOID = {"meta", "path", "use", "br"}
 
@@ -68,7 +68,7 @@ def make_run(
     settings["run"] = {"steps": 60_000, "until": settings.pop("until", None)} | run_settings
     run = RunDirectory.create(root, name)
     run.write_config(given, settings, ["veldt", "train", "it's"], {"veldt": "0.1"})
-    log = MetricsLog(run.path)
+    log = MetricsFile(run.path)
     for i in range(1, rows + 1):
         row = {
             "step": 1000 * i,
@@ -78,7 +78,6 @@ def make_run(
             "rollout/episodes": 5 * i,
         }
         row |= {
-            "rollout/ep_return_mean": None if i < 3 else float(i),
             "rollout/interval_return_mean": i + 0.5,
             "rollout/interval_length_mean": float(i),
         }
@@ -88,7 +87,9 @@ def make_run(
             "time/simulate_seconds": 0.3,
             "time/train_seconds": 0.1,
         }
-        log.append({**row, "train/policy_lag_mean": float("nan") if i == 5 else 0.5})
+        if i >= 3:
+            row["rollout/ep_return_mean"] = float(i)
+        log.log(int(row.pop("step")), {**row, "train/policy_lag_mean": float("nan") if i == 5 else 0.5})
     log.close()
     if finished:
         summary = {
@@ -137,9 +138,9 @@ def test_a_finished_run(tmp_path: Path) -> None:
 def test_actors_have_a_bar_of_their_own(tmp_path: Path) -> None:
     run = make_run(tmp_path, "mine")
     assert "The actors'" not in report(tmp_path, run).text
-    log = MetricsLog(run.path)
+    log = MetricsFile(run.path)
     shares = {"simulate": 0.625, "infer": 0.25, "replay": 0.0, "wait": 0.125}
-    log.append({"step": 60_000, **{f"time/actor_{stage}_share": share for stage, share in shares.items()}})
+    log.log(60_000, {f"time/actor_{stage}_share": share for stage, share in shares.items()})
     log.close()
     text = report(tmp_path, run).text
     assert "The learner's\nsimulate\n72%, 18s" in text

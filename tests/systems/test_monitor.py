@@ -11,14 +11,17 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.directory import RunDirectory
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
+from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
 
 def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -> None:
     config = with_settings(find("impala").config("CartPole-v1"), {"log_every": 0.0})
     directory = RunDirectory.create(tmp_path, "run")
-    monitor = Monitor(config, directory, ReturnTracker(), StageClock(), Progress("", 100), 1, None)
+    recording = Recording(Progress("", 100), LoggerGroup(directory.path))
+    monitor = Monitor(config, directory, ReturnTracker(), StageClock(), recording, 1, None)
     monitor.record_update({"train/loss": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
     monitor.record_update({"train/loss": 3.0}, 12.0, 1, (9.0, 14.0))
     monitor.log(0.1, 3, {})
@@ -26,8 +29,9 @@ def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -
     monitor.log(0.1, 4, {})
     monitor.log(0.1, 4, {})
     monitor.close()
+    recording.loggers.close()
     lags = [
-        [row[f"train/policy_lag_{name}"] for name in ("min", "mean", "max")]
+        [row.get(f"train/policy_lag_{name}") for name in ("min", "mean", "max")]
         for row in metrics(directory.path)
     ]
     assert lags == [[1.0, 5.0, 14.0], [4.0, 4.0, 4.0], [None, 0.0, None]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import runpy
@@ -27,10 +28,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "dqn": {"env": "CartPole-v1", **OFF_POLICY},
     "c51": {"env": "CartPole-v1", **OFF_POLICY, "replay": "prioritised"},
     "rainbow": {"env": "CartPole-v1", **OFF_POLICY},
-    "ddpg": {"env": "Pendulum-v1", **OFF_POLICY},
+    "ddpg": {"env": "Pendulum-v1", "num_envs": 2, **OFF_POLICY},
 }
 
 
+@functools.cache
 def literals() -> set[str]:
     """The string literals of veldt's code that look like names of metrics."""
     name = re.compile(rf"(?:{'|'.join(PREFIXES)})/\w+")

@@ -8,7 +8,7 @@ on this machine (`trusted`). A callable, which a run cannot store, must be passe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from veldt.envs.source import EnvSource, imported_module, resolve
 from veldt.errors import UsageError
 from veldt.networks.build import TorsoFactory, is_own
 from veldt.user_code.import_path import can_be_loaded, name_of, no_module
-from veldt.user_code.trusted import Code, find_code, is_remembered, remember
+from veldt.user_code.trusted import Code, Kind, find_code, is_remembered, remember
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | TorsoFactory
-_WORDS = {"env": "environment", "network": "network"}
+_WORDS: Mapping[Kind, str] = {"env": "environment", "network": "network", "logger": "logger"}
+_SETTINGS: Mapping[Kind, str] = {"env": "env", "network": "network", "logger": "log"}
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: 
         config = dataclasses.replace(config, env=env, env_kwargs={})
     if isinstance(network, str):
         config = dataclasses.replace(config, network=dataclasses.replace(config.network, network=network))
-    names = {}
+    names: dict[Kind, str] = {}
     if env is None and imported_module(config.env, config.env_kwargs) is not None:
         names["env"] = config.env
     if policy and network is None and is_own(config.network.network):
@@ -98,7 +99,27 @@ def remember_code(source: EnvSource, network: Network) -> str | None:
     return remember(code for code in codes if code is not None)
 
 
-def _refuse_missing(names: dict[str, str], call: str) -> None:
+def admit_functions(run: Path, kind: Kind, names: Iterable[str]) -> None:
+    """Checks functions that a run's configuration names as "module:function".
+
+    Raises:
+        UsageError: one does not exist, or is code that the user has not trained with.
+    """
+    codes = []
+    for name in names:
+        if (code := find_code(kind, name, {})) is None:
+            raise no_module(name, _WORDS[kind])
+        codes.append(code)
+    _refuse_foreign(run, codes)
+
+
+def remember_functions(kind: Kind, names: Iterable[str]) -> str | None:
+    """Records that the user trains with these functions; returns as `remember_code`."""
+    codes = (find_code(kind, name, {}) for name in names)
+    return remember(code for code in codes if code is not None)
+
+
+def _refuse_missing(names: Mapping[Kind, str], call: str) -> None:
     """Raises UsageError where a callable cannot be imported by its name."""
     if missing := [what for what, name in names.items() if not can_be_loaded(name)]:
         which = " and ".join(f"{_WORDS[what]} {names[what]}" for what in missing)
@@ -112,7 +133,7 @@ def _refuse_missing(names: dict[str, str], call: str) -> None:
         )
 
 
-def _found(kind: str, config: TrainConfig) -> Code:
+def _found(kind: Kind, config: TrainConfig) -> Code:
     """Returns the code that the run's configuration names. UsageError if it is not on this machine."""
     if kind == "network":
         name, module = config.network.network, None
@@ -135,8 +156,8 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
         kwargs = f" (env_kwargs {code.kwargs})" if code.kwargs != "{}" else ""
         files = " and ".join(code.files) or "no file"
         parts.append(f"the {_WORDS[code.kind]} {code.name}{kwargs}, imported from {files}")
-    flags = " ".join(f"--{code.kind} {code.name}" for code in foreign)
-    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in foreign)
+    flags = " ".join(f"--{_SETTINGS[code.kind]} {code.name}" for code in foreign)
+    arguments = ", ".join(f'{_SETTINGS[code.kind]}="{code.name}"' for code in foreign)
     raise UsageError(
         f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
         f"--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"

@@ -32,6 +32,7 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import CheckpointError, UsageError
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit, check_values, flag
+from veldt.tracking.loggers.choice import named_loggers
 
 AlgorithmConfig = A2CConfig | PPOConfig | VTraceConfig | DQNConfig | C51Config | DDPGConfig
 ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
@@ -109,6 +110,9 @@ class RunConfig:
     """Whether checkpoints include the replay buffer; with none, a resumed run fills it again."""
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
+    log: str = "tensorboard"
+    """What gets the metrics, besides metrics.jsonl: tensorboard, wandb, trackio, mlflow (several with commas between
+    them), none, or a logger of your own as module:function, which is called with the run's directory."""
     evaluate_every: Annotated[int, Unit("steps")] = 0
     """Steps between evaluations; there is one at the end of a run of at least as many; 0: never. Training pauses for
     it, or an evaluator process plays beside training: then an evaluation is skipped while another one is running."""
@@ -130,6 +134,7 @@ class RunConfig:
             raise UsageError(f"--threads is {self.threads}: it must be 0 (automatic) or more")
         if self.log_every < 0:
             raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
+        named_loggers(self.log)
 
 
 # Settings that may change when a run is resumed: its length and how it is recorded.
@@ -140,6 +145,7 @@ RESUMABLE = (
     "keep_checkpoints",
     "checkpoint_replay",
     "log_every",
+    "log",
     "evaluate_every",
     "evaluate_steps",
 )

@@ -28,7 +28,7 @@ from veldt.systems.impala.graph import impala
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.synchronous.one_learner import Synchronous
 from veldt.systems.synchronous.several_learners import several_learners
-from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
 
 _GRAPHS: Mapping[System, Callable[..., Graph]] = {
     "synchronous": several_learners,
@@ -83,7 +83,7 @@ def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
 def run_system(
     run_plan: RunPlan,
     directory: RunDirectory,
-    progress: Progress,
+    recording: Recording,
     checkpoint: Checkpoint | None,
     supervised: Supervised,
 ) -> Outcome:
@@ -92,13 +92,13 @@ def run_system(
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> DistributedRun:
         return DistributedRun(
-            _GRAPHS[config.system], run_plan, directory, progress, checkpoint, supervised, lost
+            _GRAPHS[config.system], run_plan, directory, recording, checkpoint, supervised, lost
         )
 
     try:
         with training_in(str(directory.path)):
             if config.in_one_process:
-                return Synchronous(run_plan, directory, progress, checkpoint).run()
+                return Synchronous(run_plan, directory, recording, checkpoint).run()
             if config.system == "synchronous":
                 return run_restarting(begin, checkpoint, directory.path, config.roles.max_restarts)
             return begin(checkpoint).run()

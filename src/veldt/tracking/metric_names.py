@@ -80,7 +80,9 @@ _TIME = (
     ),
     Metric("time/frames_per_second", "frames / s", "The same in frames: × frame skip."),
     Metric(
-        "time/updates_per_second", "updates / s", "The same in updates; null in the first row after a resume."
+        "time/updates_per_second",
+        "updates / s",
+        "The same in updates; absent in the first row after a resume.",
     ),
     _stage(
         "simulate",
@@ -131,18 +133,18 @@ _ROLLOUT = (
         "rollout/ep_return_mean",
         "reward",
         "Mean return of the last 100 finished episodes (of all, while there are fewer), in the order in which "
-        "they finished; null until the first has finished. A return is the sum of raw rewards of a whole episode: "
+        "they finished; absent until the first has finished. A return is the sum of raw rewards of a whole episode: "
         "not clipped, not discounted, not normalised. `--until` refers to this mean.",
     ),
     Metric(
         "rollout/interval_return_mean",
         "reward",
-        "Mean return of the episodes that finished in this interval; null if none did.",
+        "Mean return of the episodes that finished in this interval; absent if none did.",
     ),
     Metric(
         "rollout/interval_length_mean",
         "agent steps",
-        "Mean length of the episodes that finished in this interval; null if none did.",
+        "Mean length of the episodes that finished in this interval; absent if none did.",
     ),
     Metric(
         "rollout/episodes",

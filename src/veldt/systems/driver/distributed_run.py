@@ -41,7 +41,7 @@ from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signal
 from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.episode_messages import episodes_of_message
-from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
 _POLL_S = 0.1
@@ -74,7 +74,7 @@ class DistributedRun:
         make_graph: MakeGraph,
         run_plan: RunPlan,
         directory: RunDirectory,
-        progress: Progress,
+        recording: Recording,
         checkpoint: Checkpoint | None,
         supervised: Supervised = start_local,
         lost: RestartHistory | None = None,
@@ -94,7 +94,7 @@ class DistributedRun:
         self._clock = StageClock()
         frames = run_plan.spec.frames_per_step
         counters = meta.get("monitor")
-        self._monitor = Monitor(config, directory, self._scores, self._clock, progress, frames, counters)
+        self._monitor = Monitor(config, directory, self._scores, self._clock, recording, frames, counters)
         self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
         self._scored_envs = run_plan.algorithm().scored_envs(config.envs.num_envs)
         self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0

@@ -17,8 +17,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
 from veldt.tracking.metric_names import with_prefix
-from veldt.tracking.metrics import MetricsLog
-from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 from veldt.tracking.stages import STAGES
 
@@ -34,12 +33,13 @@ class Monitor:
         directory: RunDirectory,
         scores: ReturnTracker,
         clock: StageClock,
-        progress: Progress,
+        recording: Recording,
         frames_per_step: int,
         counters: Mapping[str, Any] | None,
     ) -> None:
         self._config, self._directory, self._scores, self._clock = config, directory, scores, clock
-        self._progress, self._frames_per_step = progress, frames_per_step
+        self._progress, self._loggers = recording.progress, recording.loggers
+        self._frames_per_step = frames_per_step
         counters = counters or {}
         self.steps = int(counters.get("steps", 0))
         self._seconds_before = float(counters.get("seconds", 0.0))
@@ -47,8 +47,8 @@ class Monitor:
         self._restarts = int(counters.get("env_restarts", 0))
         self.solved_at_seconds: float | None = counters.get("solved_at_seconds")
         clock.seconds.update(counters.get("stages", {}))
-        resume_step = self.steps if counters else None
-        self._metrics_log = MetricsLog(directory.path, resume_step, on_warning=self.note)
+        if counters:
+            self._loggers.rewind(self.steps)
         position = tuple(counters["episode_log"]) if counters else None
         self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
@@ -122,7 +122,7 @@ class Monitor:
         count = max(1, self._update_count)
         row |= {name: float(value) / count for name, value in self._metrics.items()}
         row |= {with_prefix(name): value for name, value in experience.items()} | self._evaluation
-        self._metrics_log.append(row)
+        self._log_row(row)
         self.check_finite(row)
         self._progress.update(row | self._shares() | {"eta_seconds": self._eta(row["time/steps_per_second"])})
         self._logged_at = self._interval_began = now
@@ -130,6 +130,13 @@ class Monitor:
         self._metrics, self._update_count = {}, 0
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
+
+    def _log_row(self, row: Mapping[str, float | None]) -> None:
+        """Hands the measured metrics of a row to the loggers, and shows what these report."""
+        metrics = {name: value for name, value in row.items() if value is not None and name != "step"}
+        self._loggers.log(self.steps, metrics)
+        for text in self._loggers.take_problems():
+            self.note(text, "logger")
 
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
         """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
@@ -212,7 +219,6 @@ class Monitor:
         return summary
 
     def close(self) -> None:
-        self._metrics_log.close()
         self._episodes.close()
         self._progress.close()
 

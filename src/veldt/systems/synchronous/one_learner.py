@@ -25,7 +25,7 @@ from veldt.systems.driver.monitor import Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.sampler_learner import SamplerLearner, WorkerRank
-from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
 T = TypeVar("T")
@@ -35,13 +35,13 @@ class Synchronous:
     """A run of one sampler-learner in this process, from the start or resumed from `checkpoint`."""
 
     def __init__(
-        self, run_plan: RunPlan, directory: RunDirectory, progress: Progress, checkpoint: Checkpoint | None
+        self, run_plan: RunPlan, directory: RunDirectory, recording: Recording, checkpoint: Checkpoint | None
     ) -> None:
         self._config = config = run_plan.config
         self._run_plan, self._directory = run_plan, directory
         self._clock = StageClock()
         with_replay = config.run.checkpoint_replay == "full"
-        self._note: Callable[[str], None] = progress.note  # until the monitor exists
+        self._note: Callable[[str], None] = recording.progress.note  # until the monitor exists
         self._unit = unit = SamplerLearner(
             run_plan,
             WorkerRank(config.run.seed),
@@ -54,7 +54,9 @@ class Synchronous:
             # From here on the run's records are truncated to the checkpoint's position, and appended to.
             counters = checkpoint.meta["monitor"] if checkpoint else None
             frames = run_plan.spec.frames_per_step
-            self._monitor = Monitor(config, directory, unit.episodes, self._clock, progress, frames, counters)
+            self._monitor = Monitor(
+                config, directory, unit.episodes, self._clock, recording, frames, counters
+            )
             self._note = self._monitor.note
             if checkpoint:
                 self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
