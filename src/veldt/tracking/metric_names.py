@@ -236,7 +236,7 @@ _TRAIN = (
     Metric(
         "train/policy_lag_min",
         "updates",
-        "Minimum of the policy lag over all rows learned from in this interval; null where only the mean is "
+        "Minimum of the policy lag over all rows learned from in this interval; absent where only the mean is "
         "known.",
         _SEVERAL,
     ),
