@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from veldt.config.train_config import ALGORITHMS, SYSTEMS
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.config.system_registry import SYSTEMS
 from veldt.recipes import RECIPES, Recipe, cell, reasons
 from veldt.setting_metadata import flag
 

@@ -13,8 +13,12 @@ from veldt import openmp
 
 if TYPE_CHECKING:
     from veldt.agent import Agent
+    from veldt.algorithms.registry import register_algorithm
     from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
-    from veldt.errors import CheckpointError, EnvError, NetworkError, UsageError, VeldtError
+    from veldt.config.system_registry import register_system
+    from veldt.errors import CheckpointError, EnvError, NetworkError, PluginError, UsageError, VeldtError
+    from veldt.recipes import Recipe, Sourced, register_recipe
+    from veldt.tracking.callback import Callback, CallbackContext
     from veldt.tracking.loggers.logger import Logger
 
     __version__: str
@@ -24,27 +28,40 @@ openmp.limit_spinning()
 
 _HOME = {
     "Agent": "veldt.agent",
+    **dict.fromkeys(("Callback", "CallbackContext"), "veldt.tracking.callback"),
     "Logger": "veldt.tracking.loggers.logger",
     **dict.fromkeys(
         ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
     ),
     **dict.fromkeys(
-        ("CheckpointError", "NetworkError", "EnvError", "UsageError", "VeldtError"), "veldt.errors"
+        ("CheckpointError", "NetworkError", "EnvError", "PluginError", "UsageError", "VeldtError"),
+        "veldt.errors",
     ),
+    "register_algorithm": "veldt.algorithms.registry",
+    "register_system": "veldt.config.system_registry",
+    **dict.fromkeys(("Recipe", "Sourced", "register_recipe"), "veldt.recipes"),
 }
 __all__ = [
     "Agent",
+    "Callback",
+    "CallbackContext",
     "CheckpointError",
     "EnvError",
     "Logger",
     "NetworkError",
+    "PluginError",
+    "Recipe",
     "Run",
+    "Sourced",
     "UsageError",
     "VeldtError",
     "evaluate",
     "list_recipes",
     "load",
     "record_starts",
+    "register_algorithm",
+    "register_recipe",
+    "register_system",
     "resume",
     "train",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from veldt.agent import Agent, make_network
+from veldt.config.plugins import read_run_config
 from veldt.config.run_code import (
     Choice,
     Env,
@@ -21,7 +22,7 @@ from veldt.config.run_code import (
     remember_code,
     remember_functions,
 )
-from veldt.config.train_config import RESUMABLE, TrainConfig, from_dict, to_dict
+from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
 from veldt.config.warnings import warnings_about
 from veldt.envs.arrangement import probe_spec
 from veldt.envs.source import EnvSource, resolve
@@ -33,7 +34,7 @@ from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.learning.learner import load_weights
 from veldt.networks.build import TorsoFactory, is_own
 from veldt.networks.precision import apply_precision
-from veldt.recipes import RECIPES, find
+from veldt.recipes import RECIPES, find, plugins_of
 from veldt.recipes.overrides import (
     by_section,
     refuse_unread,
@@ -51,15 +52,15 @@ from veldt.runs.new_run import new_run, run_name
 from veldt.runs.own_files import refuse_links
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, flush_denormals
-from veldt.systems.driver.distributed_run import Supervised
-from veldt.systems.driver.outcome import Outcome
-from veldt.systems.planning.run_plan import RunPlan, make_run_plan
+from veldt.systems.planning.run_plan import make_run_plan
 from veldt.systems.run import graph_of, run_system, runtime
-from veldt.tracking.loggers.choice import load_loggers, opened_loggers, own_loggers
+from veldt.tracking.callback import Callback
+from veldt.tracking.loggers.choice import own_loggers
 from veldt.tracking.loggers.logger import Logger
 from veldt.tracking.progress import Progress, Silent
-from veldt.tracking.recording import Recording
+from veldt.tracking.recording import RecordingPlan, named_callbacks
 from veldt.user_code.import_path import name_of
+from veldt.user_code.trusted import Kind
 
 PROTOCOLS = ("games", "atari", "human-starts")
 
@@ -69,8 +70,8 @@ class Run:
     """The result of a training run that has stopped.
 
     `path` is the run directory. `reason` is why the run stopped: "steps" (all steps are done), "until" (the target
-    return was reached) or "interrupted". `until` is the target return (None: no target); check `reason` to see whether
-    it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
+    return was reached), "callback" (one asked to stop) or "interrupted". `until` is the target return (None: no
+    target); check `reason` to see whether it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
     """
 
     path: Path
@@ -90,6 +91,7 @@ def train(
     cluster: str | None = None,
     quiet: bool = False,
     loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Run:
     """Trains until all steps are done or the target return is reached.
@@ -105,8 +107,8 @@ def train(
         cluster: where the processes of a distributed recipe run: "local" starts Ray on this machine, "HOST:PORT" joins
             a Ray cluster; by default they run on this machine without Ray. It is not stored in the run's settings.
         quiet: shows no progress.
-        loggers: loggers of your own, besides those that the setting `log` names. The run does not record them: give
-            them again to `resume`.
+        loggers, callbacks: objects of your own, besides those that the settings `log` and `callback` name. The run does
+            not record them: give them again to `resume`.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
 
     Returns:
@@ -130,7 +132,15 @@ def train(
         )
     refuse_unread(settings, config, source, user_network is not None or is_own(config.network.network))
     return train_config(
-        config, source, user_network, run_dir, quiet, given=settings, cluster=cluster, loggers=loggers
+        config,
+        source,
+        user_network,
+        run_dir,
+        quiet,
+        given=settings,
+        cluster=cluster,
+        loggers=loggers,
+        callbacks=callbacks,
     )
 
 
@@ -145,18 +155,20 @@ def train_config(
     given: Mapping[str, Any] | None = None,
     cluster: str | None = None,
     loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Trains with a complete configuration.
 
     Args:
         source, network: the env and the network, if the configuration does not name them.
-        run_dir, quiet, cluster, loggers: as for `train`.
+        run_dir, quiet, cluster, loggers, callbacks: as for `train`.
         given: settings by name that come from the user and not from the recipe; the run records them as such.
 
     Raises:
         VeldtError: as for `train`.
     """
     source, given = source or resolve(config.env, config.env_kwargs), given or {}
+    config = dataclasses.replace(config, plugins=plugins_of(config))
     run_plan = make_run_plan(config, source, network)
     if not given.keys().isdisjoint({"hidden", "layer_norm"}):
         refuse_unread_mlp(given, config, make_network(run_plan.config, run_plan.spec, network))
@@ -164,7 +176,7 @@ def train_config(
     refuse_unread_share(given, run_plan.config)
     if not config.in_one_process:
         graph_of(run_plan)  # raises for incompatible parts before anything is written
-    functions = load_loggers(config.run.log)
+    plan = RecordingPlan(config.run.log, config.run.callback, loggers, callbacks)
     resolved, recorded = to_dict(run_plan.config), dict(given)
     if network is not None:
         recorded["network"] = resolved["network"]["network"] = name_of(network)
@@ -182,8 +194,9 @@ def train_config(
             warnings = warnings_about(run_plan.config, given, on_cluster=cluster is not None)
             for decision in (*run_plan.decisions, *warnings):
                 progress.note(decision)
-            _remember(source, network or config.network.network, functions, progress)
-            outcome = _run(run_plan, directory, progress, functions, loggers, None, supervised)
+            _remember(source, network or config.network.network, config, progress)
+            with plan.opened(directory, progress) as recording:
+                outcome = run_system(run_plan, directory, recording, None, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -197,6 +210,7 @@ def resume(
     cluster: str | None = None,
     quiet: bool = False,
     loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Run:
     """Continues a run from its newest complete checkpoint; on the CPU bit-identical to a run that never stopped.
@@ -205,10 +219,10 @@ def resume(
         run: the run directory.
         env, network, trust: as for `load`; code that is used here counts as trusted from now on.
         cluster: as for `train`, independent of where the run was trained before.
-        quiet, loggers: as for `train`.
+        quiet, loggers, callbacks: as for `train`.
         settings: changes to how long the run trains (`steps`, `until`), what it records (`checkpoint_every`,
-            `keep_checkpoints`, `checkpoint_replay`, `log_every`, `log`) and how it evaluates (`evaluate_every`,
-            `evaluate_steps`).
+            `keep_checkpoints`, `checkpoint_replay`, `log_every`, `log`, `callback`) and how it evaluates
+            (`evaluate_every`, `evaluate_steps`).
 
     Returns:
         The run, after it has stopped again.
@@ -228,7 +242,7 @@ def resume(
     refuse_links(directory.path)
     # Take the lock first: a process that still trains this run keeps writing checkpoints.
     with directory.lock():
-        previous = from_dict(directory.read_config()["resolved"])
+        previous = read_run_config(directory.path, directory.read_config()["resolved"], trust)
         config = with_settings(previous, settings)
         notes: list[str] = []
         checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
@@ -239,16 +253,18 @@ def resume(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
-        if not trust and "log" not in settings:
-            admit_functions(directory.path, "logger", own_loggers(config.run.log))
-        functions = load_loggers(config.run.log)
+        for kind, names in _functions(config).items():
+            if not trust and {"logger": "log"}.get(kind, kind) not in settings:
+                admit_functions(directory.path, kind, names)
+        plan = RecordingPlan(config.run.log, config.run.callback, loggers, callbacks)
         run_plan = make_run_plan(chosen.config, chosen.source, chosen.network)
         with runtime(config, cluster) as supervised, _progress(run_plan.config, quiet) as progress:
             directory.change_config("run", settings)  # the next resume reads them
             for note in notes:
                 progress.note(note)
-            _remember(chosen.source, chosen.network or chosen.config.network.network, functions, progress)
-            outcome = _run(run_plan, directory, progress, functions, loggers, checkpoint, supervised)
+            _remember(chosen.source, chosen.network or chosen.config.network.network, config, progress)
+            with plan.opened(directory, progress) as recording:
+                outcome = run_system(run_plan, directory, recording, checkpoint, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -285,7 +301,8 @@ def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -
     """See `load`; `call` as for `admit`."""
     target = choose_device(device)
     directory = RunDirectory.open(Path(run))
-    chosen = admit(directory.path, from_dict(directory.read_config()["resolved"]), choice, call)
+    stored = read_run_config(directory.path, directory.read_config()["resolved"], choice.trust)
+    chosen = admit(directory.path, stored, choice, call)
     config, source = chosen.config, chosen.source
     notes: list[str] = []
     store = CheckpointStore(directory.checkpoints)
@@ -421,33 +438,17 @@ def drawn(config: TrainConfig) -> list[str]:
     return list(run_plan.decisions) if config.in_one_process else graph_of(run_plan).drawn()
 
 
-def _run(
-    run_plan: RunPlan,
-    directory: RunDirectory,
-    progress: Progress,
-    functions: Mapping[str, Callable[[Path], Logger]],
-    instances: Sequence[Logger],
-    checkpoint: Checkpoint | None,
-    supervised: Supervised,
-) -> Outcome:
-    """Trains by a run plan, with the loggers that it names (the user's are the `functions`) and with `instances`."""
-    config = directory.read_config()
-    with opened_loggers(
-        run_plan.config.run.log,
-        directory.path,
-        config["id"],
-        config["resolved"],
-        functions,
-        instances,
-        progress.note,
-    ) as loggers:
-        return run_system(run_plan, directory, Recording(progress, loggers), checkpoint, supervised)
-
-
-def _remember(source: EnvSource, network: Network, functions: Iterable[str], progress: Progress) -> None:
-    for note in (remember_code(source, network), remember_functions("logger", functions)):
+def _remember(source: EnvSource, network: Network, config: TrainConfig, progress: Progress) -> None:
+    notes = [remember_code(source, network, config.plugins)]
+    notes += [remember_functions(kind, names) for kind, names in _functions(config).items()]
+    for note in notes:
         if note is not None:
             progress.note(note)
+
+
+def _functions(config: TrainConfig) -> dict[Kind, list[str]]:
+    """Returns the names of the user's functions that make loggers and callbacks."""
+    return {"logger": own_loggers(config.run.log), "callback": named_callbacks(config.run.callback)}
 
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:

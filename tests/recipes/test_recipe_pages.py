@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from veldt.config.train_config import SYSTEMS
+from veldt.config.system_registry import SYSTEMS
 from veldt.recipes import RECIPES
 
 DOCS = Path(__file__).parents[2] / "docs"

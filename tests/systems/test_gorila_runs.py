@@ -68,7 +68,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_
     assert again.summary["steps"] >= 5000 and (after.groups["server"]["version"] > version_S).all()
     assert "the replay buffer is empty" not in " ".join(events(run.path, "resume"))
     assert float(after.groups["optimiser"]["count"]) == after.groups["server"]["version"].max()
-    assert learning(run.path)[-1]["policy_lag_mean"] < sum(after.meta["rate_limiter"]["updates"])
+    assert learning(run.path)[-1]["train/policy_lag_mean"] < sum(after.meta["rate_limiter"]["updates"])
 
 
 def test_a_resumed_server_begins_with_the_checkpoints_parameters_and_state(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.directory import RunDirectory
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
+from veldt.tracking.callback import CallbackContext, CallbackGroup
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.progress import Progress
 from veldt.tracking.recording import Recording
@@ -20,7 +21,9 @@ from veldt.tracking.stage_clock import StageClock
 def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -> None:
     config = with_settings(find("impala").config("CartPole-v1"), {"log_every": 0.0})
     directory = RunDirectory.create(tmp_path, "run")
-    recording = Recording(Progress("", 100), LoggerGroup(directory.path))
+    loggers = LoggerGroup(directory.path)
+    callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
+    recording = Recording(Progress("", 100), loggers, callbacks)
     monitor = Monitor(config, directory, ReturnTracker(), StageClock(), recording, 1, None)
     monitor.record_update({"train/loss": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
     monitor.record_update({"train/loss": 3.0}, 12.0, 1, (9.0, 14.0))
@@ -29,7 +32,7 @@ def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -
     monitor.log(0.1, 4, {})
     monitor.log(0.1, 4, {})
     monitor.close()
-    recording.loggers.close()
+    loggers.close()
     lags = [
         [row.get(f"train/policy_lag_{name}") for name in ("min", "mean", "max")]
         for row in metrics(directory.path)

@@ -141,6 +141,7 @@ def _outcome(run: Run) -> str:
     because = {
         "until": "reached its score",
         "steps": steps,
+        "callback": f"was stopped by a callback; `veldt resume {run.path}` goes on",
         "interrupted": f"was interrupted and saved; `veldt resume {run.path}` goes on",
     }[run.reason]
     return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}"

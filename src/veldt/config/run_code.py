@@ -24,8 +24,13 @@ from veldt.user_code.trusted import Code, Kind, find_code, is_remembered, rememb
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Network = str | TorsoFactory
-_WORDS: Mapping[Kind, str] = {"env": "environment", "network": "network", "logger": "logger"}
-_SETTINGS: Mapping[Kind, str] = {"env": "env", "network": "network", "logger": "log"}
+_WORDS: Mapping[Kind, str] = {
+    "env": "environment",
+    "network": "network",
+    "logger": "logger",
+    "callback": "callback",
+}
+_SETTINGS: Mapping[Kind, str] = {"env": "env", "network": "network", "logger": "log", "callback": "callback"}
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,9 @@ def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: 
     return Admitted(config, source, None if isinstance(network, str) else network)
 
 
-def remember_code(source: EnvSource, network: Network) -> str | None:
+def remember_code(source: EnvSource, network: Network, plugins: Iterable[str]) -> str | None:
     """Records that the user trains with this code. Returns a sentence to show where that fails, else None."""
-    codes = []
+    codes = [find_code("plugin", module, {}, module) for module in plugins if module != "__main__"]
     module = imported_module(source.name, source.kwargs)
     if module is not None and can_be_loaded(source.name):
         codes.append(find_code("env", source.name, source.kwargs, module))

@@ -17,12 +17,12 @@ from typing import Any, Literal
 from veldt.user_code.import_path import split_name
 from veldt.user_code.module_files import find_module
 
-Kind = Literal["env", "network", "logger"]
+Kind = Literal["env", "network", "plugin", "logger", "callback"]
 
 
 @dataclass(frozen=True)
 class Code:
-    """A function that is imported by name, with its keyword arguments; `files` as in `ModuleFiles`."""
+    """A function, or a plug-in's module, that is imported by name; `files` as in `ModuleFiles`."""
 
     kind: Kind
     name: str

@@ -295,6 +295,7 @@ class DistributedRun:
             check_finite(step, groups)
             self._store.save(step, groups, meta, score=score)
             self._saved_step = step
+            self._monitor.checkpoint_saved(step)
         finally:  # also removes the files of a checkpoint that did not fit on the disk
             remove_unneeded(self._directory.replay, self._store.newest_meta(), meta["shards"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,14 @@ class Monitor:
         )
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
+        self._saved: deque[int] = deque()  # steps of checkpoints that no callback knows yet
+        self._callbacks = recording.callbacks
+        self._callbacks.start(self.steps)
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why a callback has asked to stop the run, or None."""
+        return self._callbacks.context.stop_reason
 
     @property
     def seconds(self) -> float:
@@ -76,6 +85,8 @@ class Monitor:
         self.steps += steps
         self._reset_steps += reset_steps
         self._restarts_here = restarts
+        if steps:
+            self._callbacks.call("on_rollout", self.steps)
 
     def record_episode(self, game: Episode, seed: int) -> None:
         """Records a finished episode; `seed` is the one its reset was given."""
@@ -110,11 +121,22 @@ class Monitor:
         self._interval_lags += lag_range or ()
         for name, value in metrics.items():
             self._metrics[name] = self._metrics[name] + value if name in self._metrics else value
+        self._callbacks.call("on_update", self.steps)
+
+    def checkpoint_saved(self, step: int) -> None:
+        """Notes that the checkpoint of `step` is on disk; may be called in the thread that has written it."""
+        self._saved.append(step)
+
+    def _announce_checkpoints(self) -> None:
+        while self._saved:
+            self._saved.popleft()
+            self._callbacks.call("on_checkpoint", self.steps)
 
     def log(
         self, learning_rate: float, updates: int, experience: Mapping[str, float], *, force: bool = False
     ) -> None:
         """Writes a row if the interval is over, and refreshes the display. `experience` are further metrics."""
+        self._announce_checkpoints()
         now = time.perf_counter()
         if not force and now - self._logged_at < self._config.run.log_every:
             return
@@ -134,7 +156,8 @@ class Monitor:
     def _log_row(self, row: Mapping[str, float | None]) -> None:
         """Hands the measured metrics of a row to the loggers, and shows what these report."""
         metrics = {name: value for name, value in row.items() if value is not None and name != "step"}
-        self._loggers.log(self.steps, metrics)
+        self._callbacks.call("on_log", self.steps, metrics)
+        self._loggers.log(self.steps, metrics | self._callbacks.context.take_added())
         for text in self._loggers.take_problems():
             self.note(text, "logger")
 
@@ -155,6 +178,8 @@ class Monitor:
             "eval/ep_length_mean": float(np.mean(result.lengths)),
             "eval/episodes": float(len(scores)),
         }
+        known = self._callbacks.context.metrics
+        self._callbacks.call("on_evaluation", self.steps, {**known, **self._evaluation})
 
     def check_finite(self, metrics: Mapping[str, Any] | None = None) -> None:
         """Raises VeldtError if training has diverged: neither further training nor a checkpoint would be of use."""
@@ -195,6 +220,8 @@ class Monitor:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """Writes and returns the run's headline metrics; `reason` is why it stopped (see `Outcome`)."""
+        self._announce_checkpoints()
+        self._callbacks.context.reason = reason
         config, seconds = self._config, self.seconds
         summary = {
             "recipe": config.recipe,

@@ -184,5 +184,6 @@ class Synchronous:
             if self._unit.archive is not None and content.rows is not None:
                 meta["replay"] = self._unit.archive.write(content.rows)
             self._store.save(step, content.groups, meta, score=score)
+            self._monitor.checkpoint_saved(step)
         finally:  # also removes the files of a checkpoint that did not fit on the disk
             SegmentStore(self._directory.replay).keep(needed_segments(self._store.newest_meta()))
