@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -95,6 +95,68 @@ def test_wandb_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     with opened("wandb", tmp_path) as loggers:
         loggers.log_video(20, tmp_path / "a.mp4")
     assert runs[-1].rows == [{"step": 20, "video": f"mp4 {tmp_path / 'a.mp4'}"}]
+
+
+class FakeClient:
+    """mlflow's client, with the runs of all clients."""
+
+    runs: ClassVar[list[SimpleNamespace]] = []
+
+    def get_experiment_by_name(self, name: str) -> SimpleNamespace | None:
+        assert name == "veldt"
+        return SimpleNamespace(experiment_id="1") if self.runs else None
+
+    def create_experiment(self, name: str) -> str:
+        return "1"
+
+    def search_runs(self, experiments: list[str], query: str, max_results: int) -> list[SimpleNamespace]:
+        assert experiments == ["1"] and max_results == 1
+        return [run for run in self.runs if query == f"tags.`veldt.run_id` = '{run.tags['veldt.run_id']}'"]
+
+    def create_run(self, experiment: str, run_name: str, tags: dict[str, str]) -> SimpleNamespace:
+        data, info = SimpleNamespace(params={}), SimpleNamespace(run_id="7", run_name=run_name)
+        self.runs.append(SimpleNamespace(tags=tags, data=data, info=info, metrics=[], status=""))
+        return self.runs[-1]
+
+    def update_run(self, run_id: str, status: str) -> None:
+        self.runs[0].status = status
+
+    def log_batch(self, run_id: str, metrics: Any = (), params: Any = ()) -> None:
+        run = self.runs[0]
+        run.metrics += [(name, value, step) for name, value, _, step in metrics]
+        assert not run.data.params.keys() & {name for name, _ in params}, "a parameter cannot change"
+        run.data.params |= dict(params)
+
+    def set_terminated(self, run_id: str) -> None:
+        self.runs[0].status = "FINISHED"
+
+
+def test_mlflow_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeClient, "runs", [])
+    kinds = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "mlflow.entities", kinds)
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", SimpleNamespace(MlflowClient=FakeClient))
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+    log_twice("mlflow", tmp_path)
+    (run,) = FakeClient.runs
+    assert run.metrics == [(name, value, step) for step, row in ROWS for name, value in row.items()]
+    assert run.data.params["network.hidden"] == "[64, 64]" and run.status == "FINISHED"
+
+
+def test_trackio_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, Any]] = []
+    rows: list[tuple[int, dict[str, float]]] = []
+
+    def init(**values: Any) -> SimpleNamespace:
+        told.append(values)
+        return SimpleNamespace(log=lambda row, step: rows.append((step, row)), finish=lambda: told.append({}))
+
+    monkeypatch.setitem(sys.modules, "trackio", SimpleNamespace(init=init))
+    log_twice("trackio", tmp_path)
+    first, ended, again, _ = told
+    assert first == again and first["resume"] == "allow" and first["name"] == f"{tmp_path.name}-0123abcd"
+    assert not ended and rows == ROWS
 
 
 def test_wandb_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
