@@ -334,6 +334,18 @@ def test_a_manifest_that_names_files_elsewhere(name: str, verb: str, run: Path, 
     assert "names files that are no part of a checkpoint" in refused(verb, str(run), code=1)
 
 
+def test_a_step_in_a_manifest_is_no_way_out_of_the_run(run: Path, precious: Path, refused: Any) -> None:
+    """The step is a part of the video's name."""
+    pytest.importorskip("imageio_ffmpeg")
+    (precious / "film-seed-0.mp4").write_text("years of work")
+    (run / "videos" / "step-x").mkdir(parents=True)
+    for checkpoint in (run / "checkpoints").iterdir():
+        with_manifest(checkpoint, lambda manifest: manifest.update(step="x/../../../precious/film"))
+    before = tree(precious)
+    assert "its step, score, meta or files are not of the types" in refused("watch", str(run), code=1)
+    assert tree(precious) == before
+
+
 # A path that is somebody's -> how it came to be, given a precious file.
 OUT: dict[str, Callable[[Path, Path], object]] = {
     "a file": lambda out, thesis: shutil.copy(thesis, out),

@@ -104,11 +104,31 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         )
     if manifest.pop("sha256", None) != _checksum(manifest):
         raise CheckpointError(f"{path} was altered: its checksum does not match its content")
+    if not _has_its_types(manifest):
+        raise CheckpointError(
+            f"{path} was not written by veldt: its step, score, meta or files are not of the types that veldt writes"
+        )
     if not all(GROUP.fullmatch(name) for name in manifest["files"]):
         raise CheckpointError(
             f"{path} names files that are no part of a checkpoint: {sorted(manifest['files'])}"
         )
     return manifest
+
+
+def _has_its_types(manifest: dict[str, Any]) -> bool:
+    """Whether the values have the types that `write_checkpoint` gives them: the step, for example, names a video."""
+    step, score, files = (manifest.get(name) for name in ("step", "score", "files"))
+    return (
+        type(step) is int
+        and step >= 0
+        and (score is None or type(score) in (int, float))
+        and isinstance(manifest.get("meta"), dict)
+        and isinstance(files, dict)
+        and all(
+            isinstance(file, dict) and type(file.get("size")) is int and isinstance(file.get("sha256"), str)
+            for file in files.values()
+        )
+    )
 
 
 def _checksum(manifest: dict[str, Any]) -> str:
