@@ -15,7 +15,7 @@ import numpy as np
 
 from veldt.errors import CheckpointError
 from veldt.runs import strict_json
-from veldt.runs.files import sync_directory, write_all
+from veldt.runs.files import open_to_read, read_file, sync_directory, write_all
 from veldt.runs.own_names import GROUP, MANIFEST
 from veldt.runs.tensor_file import write_tensors
 
@@ -88,7 +88,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """Reads and verifies the manifest of the checkpoint in `directory`; CheckpointError if there is no valid one."""
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads(read_file(path))
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read ({error.strerror}): this is no whole checkpoint"
@@ -142,7 +142,7 @@ def _verify(path: Path, expected: dict[str, Any]) -> None:
         if size != expected["size"]:
             how = "truncated" if size < expected["size"] else "altered"
             raise CheckpointError(f"{path} is {how}: it has {size:,} bytes instead of {expected['size']:,}")
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing from its checkpoint") from error
