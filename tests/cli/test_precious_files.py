@@ -408,6 +408,17 @@ def test_videos(run: Path, precious: Path, refused: Any, capsys: pytest.CaptureF
     assert tree(precious) == before and [path.name for path in (run / "videos").iterdir()] == [video.name]
 
 
+@pytest.mark.parametrize("name", ["a:b", "file:run", "-run"])
+def test_a_name_that_means_something_to_the_encoder(
+    name: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.chdir(run.parent)
+    run.rename(run.with_name(name))
+    main(["watch", f"./{name}", "--game", "0"])
+    assert (run.with_name(name) / "videos" / "game-0.mp4").is_file()
+
+
 def test_a_start_that_fails_removes_only_what_it_wrote(tmp_path: Path, precious: Path) -> None:
     path, before = tmp_path / "new", tree(precious)
 
