@@ -145,6 +145,18 @@ def test_names_that_lead_to_imports_otherwise(values: Any, run: Path, refused: A
     assert not Path("pwned").exists()
 
 
+def test_a_registered_id_that_the_user_names_does_not_bring_the_import_of_its_arguments(
+    run: Path, refused: Any
+) -> None:
+    """The name is the user's, the keyword arguments are still the run's: only --trust accepts these."""
+    Path("mine.py").write_text(PWN)
+    name_in(run, env="GymV26Environment-v0", env_kwargs={"env_id": "mine:Id-v0"})
+    for arguments in ([], ["--env", "GymV26Environment-v0"]):
+        said = refused("evaluate", str(run), *arguments)
+        assert "this is code" in said and "mine.py" in said and "name it yourself" not in said
+    assert not Path("pwned").exists()
+
+
 def test_registered_ids_need_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gymnasium.register("OfThisProcess-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
     try:
