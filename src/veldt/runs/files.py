@@ -11,8 +11,9 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from veldt import formatting
 from veldt.errors import UsageError, VeldtError
@@ -139,7 +140,7 @@ class AppendFile:
             self._descriptor = -1
 
 
-def open_to_read(path: Path) -> BinaryIO:
+def open_to_read(path: Path) -> BufferedReader:
     """Opens a regular file, which may be reached through a link. OSError for anything else.
 
     A pipe would be waited for without end, and a device may have no end.
