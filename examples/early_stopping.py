@@ -1,8 +1,4 @@
-"""A callback of your own: it stops a run whose return has not improved for a while.
-
-python examples/early_stopping.py
-veldt train ppo --env CartPole-v1 --callback early_stopping:make_callback     (in the folder of this file)
-"""
+"""A callback of your own: it stops a run whose return has not improved for a while."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A logger of your own: it writes the return and the loss to a CSV file.
-
-python examples/own_logger.py
-veldt train ppo --env CartPole-v1 --log own_logger:make_logger     (in the folder of this file)
-"""
+"""A logger of your own: it writes the return and the loss to a CSV file."""
 
 from __future__ import annotations
 

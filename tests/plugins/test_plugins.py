@@ -18,6 +18,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.errors import UsageError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DOCS = EXAMPLES.parent / "docs" / "extend"
 SHORT: dict[str, Any] = {
     "env": "CartPole-v1",
     "quiet": True,
@@ -46,6 +47,11 @@ def command(*words: str, cwd: Path, path: Path | None = None, home: Path | None 
         timeout=110,
         check=False,
     )
+
+
+@pytest.mark.parametrize(("page", "example"), [("plugins.md", "qr_dqn.py")])
+def test_the_page_shows_the_example_as_it_is(page: str, example: str) -> None:
+    assert f'```python title="{example}"\n{(EXAMPLES / example).read_text()}```' in (DOCS / page).read_text()
 
 
 def test_it_is_short() -> None:

@@ -1,4 +1,4 @@
-"""The dictionary of metrics has every metric that a run logs, and the page in docs is made from it."""
+"""The dictionary of metrics has every metric that a run logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import functools
 import json
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from veldt.tracking.metrics import read_metrics
 from veldt.tracking.stages import STAGES
 
 ROOT = Path(__file__).parents[2]
-PAGE = runpy.run_path(str(ROOT / "docs" / "metrics_page.py"))
 PREFIXES = {metric.prefix for metric in METRICS.values()} - {""}
 OFF_POLICY = {"learning_starts": 64, "batch_size": 16, "buffer_size": 1000, "training_intensity": 2.0}
 RUNS: dict[str, dict[str, Any]] = {
@@ -88,12 +86,6 @@ def test_the_dictionary_has_no_name_that_nothing_logs() -> None:
 
 def test_titles_of_charts_are_of_known_metrics() -> None:
     assert not _TITLES.keys() - METRICS.keys()
-
-
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE["written"]() == PAGE["PAGE"].read_text(), "run python docs/metrics_page.py"
-    sections = set(re.findall(r"<!-- generated: (\w+) -->", PAGE["PAGE"].read_text()))
-    assert sections == PREFIXES | {"coordinates"}
 
 
 def test_a_name_without_a_prefix_is_of_learning() -> None:

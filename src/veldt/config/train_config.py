@@ -37,7 +37,7 @@ class NetworkConfig:
     network: str = "auto"
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
-    """Sizes of the MLP's layers (auto: for vectors). Only for a network that has an MLP."""
+    """Sizes of the MLP's layers. Only for a network that has an MLP: with auto, that of vectors."""
     layer_norm: bool = False
     """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
@@ -92,7 +92,7 @@ class RunConfig:
     """Steps between evaluations; there is one at the end of a run of at least as many; 0: never. Training pauses for
     it, or an evaluator process plays beside training: then an evaluation is skipped while another one is running."""
     evaluate_steps: Annotated[int, Unit("steps")] = 125_000
-    """Steps of an evaluation: the whole episodes in them count, as in `veldt evaluate --protocol atari`."""
+    """Steps of an evaluation: the whole episodes in them count, as in `veldt evaluate RUN --protocol atari`."""
 
     def __post_init__(self) -> None:
         check_values(self)
