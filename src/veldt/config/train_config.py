@@ -188,17 +188,17 @@ class TrainConfig:
     @property
     def phase_width(self) -> int:
         """Envs whose steps together make a phase: all, or those of one learner where each has phases of its own."""
-        return self.envs.num_envs // (self.roles.learners if self.roles.alone else 1)
+        return self.envs.num_envs // (self.roles.learners if self.roles.owns_envs else 1)
 
     @property
     def num_buffers(self) -> int:
         """Number of replay buffers: more than one where each learner has its own, and samples whole batches from it."""
-        return self.roles.learners if self.roles.alone else 1
+        return self.roles.learners if self.roles.owns_envs else 1
 
     @property
     def batch_shares(self) -> int:
         """Learners that each batch is divided among."""
-        return self.roles.learners if self.roles.together else 1
+        return self.roles.learners if self.roles.is_synchronised else 1
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         """Returns the algorithm for these settings. UsageError where it cannot choose such actions."""
