@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, Loss
+from veldt.algorithms.groups import ParameterGroup
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import QLearningBatch, Transitions
@@ -70,9 +72,6 @@ class DDPG(ReplayAlgorithm):
     def action_noise(self, network: nn.Module) -> int:
         return self._dimensions
 
-    def update_noise(self, network: nn.Module) -> int:
-        return 0
-
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
         """[..., 2 D]: the noise to add to the policy's action, and the factor on the policy's action."""
         if steps is None:
@@ -101,9 +100,11 @@ class DDPG(ReplayAlgorithm):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return forward(observation)
 
-    def lr_multiplier(self, parameter: str) -> float:
-        config = self._config
-        return config.actor_learning_rate / config.learning_rate if parameter.startswith("actor.") else 1.0
+    @property
+    def groups(self) -> Sequence[ParameterGroup]:
+        rate = self._config.actor_learning_rate
+        actor = ParameterGroup("actor", self.rule, ("actor.",), learning_rate=lambda progress: rate)
+        return actor, ParameterGroup("critic", self.rule)
 
     @torch.no_grad()
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
@@ -118,22 +119,16 @@ class DDPG(ReplayAlgorithm):
         error_N = batch.target - q_N
         critic_loss = (batch.weight * error_N.square()).mean()
         action_ND = forward(batch.observation)
-        # The deterministic policy gradient (equation 6) with dQ/da as a constant, so that the actor's loss has no
-        # gradient for the critic's parameters.
+        # The deterministic policy gradient (equation 6) with dQ/da as a constant, so that it can be clipped.
         at_ND = action_ND.detach().requires_grad_()
         value_N = forward(batch.observation, at_ND)
         (slope_ND,) = torch.autograd.grad(value_N.sum(), at_ND)
         if self._config.action_gradient_clip:
             slope_ND = slope_ND.clamp(-self._config.action_gradient_clip, self._config.action_gradient_clip)
         actor_loss = -(action_ND * slope_ND).sum(-1).mean()
-        loss = critic_loss + actor_loss
-        metrics = {
-            "loss/total": loss.detach(),
-            "loss/critic": critic_loss.detach(),
-            "q/mean": q_N.detach().mean(),
-            "q/policy": value_N.detach().mean(),
-        }
-        return Loss(loss, metrics, error_N.detach().abs())
+        metrics = {"q/mean": q_N.detach().mean(), "q/policy": value_N.detach().mean()}
+        losses = {"critic": critic_loss, "actor": actor_loss}
+        return Loss.of_groups(losses, metrics, error_N.detach().abs())
 
 
 def _explored(action_ND: Tensor, noise: Tensor) -> Tensor:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from torch import Tensor
-
-from veldt.algorithms.base import OffPolicy, TargetUpdate
+from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.groups import TargetNetwork
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
 from veldt.replay.n_step import NStep
@@ -80,7 +80,6 @@ class OffPolicyConfig:
         Args:
             in_phases: whether acting and learning alternate.
         """
-        """The learning rate for this batch size."""
         phases = [
             (
                 "steps per phase",
@@ -107,7 +106,7 @@ class OffPolicyConfig:
         ]
 
     def scaled_learning_rate(self) -> float:
-        """The step size of this batch."""
+        """The learning rate for this batch size."""
         return self.learning_rate
 
     def unread(self) -> dict[str, str]:
@@ -116,7 +115,11 @@ class OffPolicyConfig:
 
 
 class ReplayAlgorithm(OffPolicy):
-    """See `OffPolicy`: implements the members that follow from settings alone."""
+    """See `OffPolicy`: implements the members that follow from settings alone.
+
+    It has one target network, a copy of all parameters. A subclass defines `network`, `act`, `best_action`, `targets`
+    and `loss` (or `losses`).
+    """
 
     def __init__(self, config: OffPolicyConfig, rule: UpdateRule) -> None:
         self._config, self.rule = config, rule
@@ -124,19 +127,13 @@ class ReplayAlgorithm(OffPolicy):
         self.batch_size, self.intensity = config.batch_size, config.training_intensity
         self.learning_starts = config.learning_starts
         self.returns = NStep(config.n_step, config.gamma, config.clip_rewards, config.terminal_on_life_loss)
-        self.target = TargetUpdate(config.target_updates, config.tau)
+
+    @property
+    def target_networks(self) -> Mapping[str, TargetNetwork]:
+        return {"target": TargetNetwork(self._config.target_updates, self._config.tau)}
 
     def horizon(self, num_envs: int) -> int:
         return self._config.steps_per_phase(num_envs)
 
-    def update_rows(self, num_envs: int) -> int:
-        return self.batch_size
-
     def learning_rate(self, progress: float, batch: int) -> float:
         return self._config.scaled_learning_rate()
-
-    def first_priorities(
-        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
-    ) -> Tensor:
-        """The absolute error, for algorithms that regress on values."""
-        return (reward_N + discount_N * best_N - taken_N).abs()

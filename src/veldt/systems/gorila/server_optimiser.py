@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Loss
+from veldt.algorithms.groups import ParameterGroup
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.errors import VeldtError, diverged
 from veldt.exchange.parameter_partition import ShardedParameters
@@ -37,6 +38,7 @@ class ServerOptimiser:
     """See `Optimiser`.
 
     Args:
+        groups: the algorithm's.
         edges: those to each shard, in order, and then those from each.
         rank: of the learner.
     """
@@ -44,6 +46,7 @@ class ServerOptimiser:
     def __init__(
         self,
         parameters: FlatParameters,
+        groups: Sequence[ParameterGroup],
         edges: Sequence[Slots | Weights],
         settings: GorilaConfig,
         control: Control,
@@ -51,6 +54,7 @@ class ServerOptimiser:
     ) -> None:
         self.state: dict[str, Tensor] = {}  # the shards hold it
         self._parameters, self._control, self._rank = parameters, control, rank
+        self._groups = [group.name for group in groups]
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
         shards = len(edges) // 2
         gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
@@ -70,7 +74,7 @@ class ServerOptimiser:
         """Version of its parameters: the number of updates that all of their parts include."""
         return self._sharded.version
 
-    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
+    def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss) -> None:
         """Sends the gradient to the shards, unless its loss is an outlier, and pulls new parameters when that is due.
 
         Raises VeldtError for a loss or a gradient that is not finite: it would spoil all learners' parameters.
@@ -79,7 +83,7 @@ class ServerOptimiser:
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
-            self._push(gradient_P, learning_rate)
+            self._push(gradient_P, rates)
         self._outlier_monitor.add(self._outliers.num_found, self._outliers.seen)
         self._since_fetch += 1
         if self._since_fetch >= self._fetch_every:
@@ -112,7 +116,7 @@ class ServerOptimiser:
             }
         return {name: value for name, value in metrics.items() if value is not None}
 
-    def _push(self, gradient_P: Tensor, learning_rate: float) -> None:
+    def _push(self, gradient_P: Tensor, rates: Mapping[str, float]) -> None:
         if gradient_P is not self._pushed_P:
             self._pushed_P.copy_(gradient_P)
         gradient = self._pushed_P.numpy()
@@ -124,7 +128,8 @@ class ServerOptimiser:
                 return
             first, end = self._sharded.bounds[shard]
             np.copyto(slot["gradient"], gradient[first:end])
-            slot["base"][0], slot["learning_rate"][0] = self._sharded.version_S[shard], learning_rate
+            slot["base"][0] = self._sharded.version_S[shard]
+            slot["learning_rate"][:] = [rates.get(name, math.nan) for name in self._groups]
             self._out[shard].commit()
 
     def _free_slot(self, shard: int) -> Arrays | None:

@@ -57,7 +57,9 @@ class _GorilaWorker(IndependentSamplerLearner):
         self.load_shared_parameters()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> ServerOptimiser:
-        self._optimiser = ServerOptimiser(parameters, self._edges, self._settings, self._control, self._rank)
+        self._optimiser = ServerOptimiser(
+            parameters, algorithm.groups, self._edges, self._settings, self._control, self._rank
+        )
         return self._optimiser
 
     def _annealing_steps(self, steps: int) -> int:
