@@ -23,6 +23,7 @@ GROUPS = (
     ParameterGroup("a", Adam(), ("a.",), every=2),
     ParameterGroup("b", RMSProp(0.9), ("b.", "c.bias")),
 )
+ADAM = Adam()
 RATES = {"rest": 0.1, "a": 0.03, "b": 0.01}
 
 
@@ -154,18 +155,9 @@ def test_learning_rates() -> None:
 @pytest.mark.parametrize(
     ("groups", "sentence"),
     [
-        (
-            (ParameterGroup("a", Adam(), ("a.",)),),
-            r"parameter b\.weight belongs to no parameter group, of a \('a\.'\)",
-        ),
-        (
-            (ParameterGroup("x", Adam()), ParameterGroup("y", Adam(), ("e.",))),
-            "the parameter group y has no parameters",
-        ),
-        (
-            (ParameterGroup("x", Adam()), ParameterGroup("x", Adam(), ("a.",))),
-            "two parameter groups have the same name",
-        ),
+        ([ParameterGroup("a", ADAM, ("a.",))], r"b\.weight belongs to no parameter group, of a \('a\.'\)"),
+        ([ParameterGroup("x", ADAM), ParameterGroup("y", ADAM, ("e.",))], "the parameter group y has no"),
+        ([ParameterGroup("x", ADAM), ParameterGroup("x", ADAM, ("a.",))], "groups have the same name"),
     ],
 )
 def test_groups_that_do_not_fit_the_network(groups: Any, sentence: str) -> None:
