@@ -17,7 +17,7 @@ from veldt.algorithms.base import Loss
 from veldt.algorithms.transitions import Transitions
 from veldt.api import train_config
 from veldt.config.gorila_settings import GorilaConfig
-from veldt.config.system_settings import ApexConfig, AsynchronousConfig, RolesConfig, UnitsConfig
+from veldt.config.system_settings import ApexConfig, RolesConfig, UnitsConfig
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import EnvConfig
 from veldt.envs.source import resolve
@@ -32,23 +32,21 @@ from veldt.replay.settings import ReplayConfig
 from veldt.runs.checkpoints import CheckpointStore
 
 SPEC = EnvSpec({"": ArraySpec((1,), "float32")}, ActionSpec("box", low=(-1.0,), high=(1.0,)))
-SYSTEMS: dict[str, tuple[RolesConfig, dict[str, Any]]] = {
-    "synchronous": (UnitsConfig(), {}),
-    "apex": (ApexConfig(actors=2), {}),
-    "gorila": (GorilaConfig(learners=2, parameter_shards=3), {}),
-    "asynchronous": (AsynchronousConfig(learners=2), {}),
+SYSTEMS: dict[str, RolesConfig] = {
+    "synchronous": UnitsConfig(),
+    "apex": ApexConfig(actors=2),
+    "gorila": GorilaConfig(learners=2, parameter_shards=2),
 }
 
 
 def config(system: str, steps: int, **changes: Any) -> TrainConfig:
-    roles, run = SYSTEMS[system]
     return TrainConfig(
         recipe="twin",
         algorithm="twin",
         system=system,  # type: ignore[arg-type]
         env=resolve(Follow).name,
         run=RunConfig(
-            **{"steps": steps, "threads": 1, "device": "cpu", "precision": "fp32", "seed": 3} | run | changes
+            **{"steps": steps, "threads": 1, "device": "cpu", "precision": "fp32", "seed": 3} | changes
         ),
         learn=TwinConfig(  # type: ignore[arg-type]
             learning_rate=3e-3,
@@ -61,16 +59,16 @@ def config(system: str, steps: int, **changes: Any) -> TrainConfig:
         replay=ReplayConfig(buffer_size=4000),
         network=NetworkConfig(hidden=(32, 32)),
         envs=EnvConfig(num_envs=4, env_backend="in-process"),
-        roles=roles,
+        roles=SYSTEMS[system],
     )
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_it_learns(system: str, tmp_path: Path) -> None:
     """By chance the mean return is 1/3."""
-    run = train_config(config(system, 4000), resolve(Follow), run_dir=tmp_path / "run", quiet=True)
+    run = train_config(config(system, 2500), resolve(Follow), run_dir=tmp_path / "run", quiet=True)
     result = veldt.evaluate(veldt.load(run.path, env=Follow), episodes=60, greedy=True)
-    assert result.mean > 0.8, result
+    assert result.mean > 0.75, result
     groups = CheckpointStore(run.path / "checkpoints").newest(print).groups
     assert {"count.actor", "square/actor.0.layers.0.weight"} <= set(groups["optimiser"])
     names = list(groups["target" if "target" in groups else "target-0"])

@@ -14,12 +14,16 @@ from veldt.algorithms.groups import ParameterGroup, TargetNetwork
 from veldt.algorithms.rollout import Observation, Rollout
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec
+from veldt.errors import UsageError
 from veldt.functional.updates import Adam, UpdateRule
+from veldt.networks.own import OwnModules
 from veldt.networks.precision import Network
 from veldt.replay.n_step import NStep
 
 # Makes the part of a network that processes observations, in the form an algorithm needs; see `build_torso`.
 BuildTorso = Callable[..., nn.Module]
+# Makes a recurrent core for a number of features; see `networks.recurrent.Core`.
+MakeCore = Callable[[int], nn.Module]
 
 
 class Loss(NamedTuple):
@@ -95,7 +99,20 @@ class Algorithm(ABC):
 
     @abstractmethod
     def network(self, build_torso: BuildTorso) -> Network:
-        """Returns torso and heads."""
+        """Returns torso and heads: a module whose forward pass `act`, `targets` and `loss` get as `forward`.
+
+        Args:
+            build_torso: returns a new torso for the env's observations, a module with an attribute `features`, its
+                number of outputs; see `networks.build.build_torso` for its keyword arguments (`top`, `activation`).
+        """
+
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """Returns a network of the user's own actor, critic or model. Raises UsageError for parts that do not fit.
+
+        An algorithm that takes them says in its documentation which outputs they need.
+        """
+        part, name = next(iter(own.names.items()))
+        raise UsageError(f"--{part} is {name}, and {self.name} takes only a --network of one's own: use that")
 
     def action_noise(self, network: nn.Module) -> int:
         """Number of uniform random numbers that one action needs; by default none."""
@@ -156,8 +173,8 @@ class OnPolicy(Algorithm):
     recurrent: bool = False
 
     @abstractmethod
-    def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
-        """Returns torso and heads, with an LSTM of `lstm` units between them (0: none)."""
+    def network(self, build_torso: BuildTorso, make_core: MakeCore | None = None) -> Network:
+        """Returns torso and heads, with a recurrent core between them if there is one; see `RecurrentActorCritic`."""
 
     def update_rows(self, num_envs: int) -> int:
         return self.horizon(num_envs) * num_envs

@@ -19,6 +19,8 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam
 from veldt.networks.deterministic import DeterministicActorCritic
+from veldt.networks.own import OwnModules
+from veldt.networks.own_heads import OwnDeterministic
 from veldt.networks.precision import Network
 from veldt.setting_metadata import Unit, flag
 
@@ -69,6 +71,10 @@ class DDPG(ReplayAlgorithm):
     def network(self, build_torso: BuildTorso) -> Network:
         return DeterministicActorCritic(lambda: build_torso(top=False, activation="relu"), self._dimensions)
 
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """See `OwnDeterministic`."""
+        return OwnDeterministic(own, lambda: self.network(build_torso))
+
     def action_noise(self, network: nn.Module) -> int:
         return self._dimensions
 
@@ -103,7 +109,9 @@ class DDPG(ReplayAlgorithm):
     @property
     def groups(self) -> Sequence[ParameterGroup]:
         rate = self._config.actor_learning_rate
-        actor = ParameterGroup("actor", self.rule, ("actor.",), learning_rate=lambda progress: rate)
+        actor = ParameterGroup(
+            "actor", self.rule, ("actor.", "model.actor."), learning_rate=lambda progress: rate
+        )
         return actor, ParameterGroup("critic", self.rule)
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
+from veldt.algorithms.base import BuildTorso, Forward, MakeCore, OnPolicy
 from veldt.algorithms.rollout import Batch, Observation, Rollout, bootstrap_forward, unroll_forward
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -16,6 +16,8 @@ from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
 from veldt.functional.valid_rows import ValidRows
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
+from veldt.networks.own import OwnModules
+from veldt.networks.own_heads import OwnActorCritic, OwnPolicyModel, OwnRecurrentModel
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import RecurrentActorCritic
 from veldt.setting_metadata import Unit, check_values, flag
@@ -70,10 +72,23 @@ class PolicyGradient(OnPolicy):
         self.distribution = policy_distribution(action)
         self.max_grad_norm = config.max_grad_norm
 
-    def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
-        if lstm:
-            return RecurrentActorCritic(build_torso, self._action, lstm)
+    def network(self, build_torso: BuildTorso, make_core: MakeCore | None = None) -> Network:
+        if make_core is not None:
+            return RecurrentActorCritic(build_torso, self._action, make_core)
         return ActorCritic(build_torso, self._action, self._config.shared)
+
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """See `OwnActorCritic`, `OwnPolicyModel` and `OwnRecurrentModel`."""
+        model = own.get("model")
+        if model is None:
+            return OwnActorCritic(own, build_torso)
+        if not hasattr(model, "initial_state"):
+            return OwnPolicyModel(own)
+        if not self.recurrent:
+            own.refuse(
+                "model", self.name, "learns from rows out of their order, and the model has a recurrent state"
+            )
+        return OwnRecurrentModel(own)
 
     def action_noise(self, network: nn.Module) -> int:
         return self.distribution.noise
@@ -84,7 +99,7 @@ class PolicyGradient(OnPolicy):
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        parameters, value = forward(observation)
+        parameters, value, *_ = forward(observation)
         return self.distribution.sample(parameters, noise), {"policy": parameters, "value": value}
 
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:

@@ -91,7 +91,7 @@ class PPO(PolicyGradient):
         config = self.config
         clip = config.clip * ((1.0 - progress) if config.anneal_clip else 1.0)
         valid = ValidRows(batch.valid)
-        parameters_NP, value_N = forward(batch.observation())
+        parameters_NP, value_N, *_ = forward(batch.observation())
         log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
         # The ratio of a masked row can be infinite, and masking its loss afterwards would give a NaN gradient.
         log_ratio_N = valid.masked(log_ratio_N)

@@ -20,6 +20,8 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.exploration import annealed, ladder
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule
+from veldt.networks.own import OwnModules
+from veldt.networks.own_heads import OwnQ
 from veldt.networks.precision import Network
 from veldt.networks.q_network import QNetwork
 from veldt.setting_metadata import Unit, flag
@@ -147,7 +149,7 @@ class QLearning(ReplayAlgorithm):
                 "so that its action space is Discrete (gymnasium.wrappers.TransformAction)"
             )
         super().__init__(config, config.rule())
-        self._actions = action.sizes[0]
+        self._action, self._actions = action, action.sizes[0]
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
@@ -159,6 +161,16 @@ class QLearning(ReplayAlgorithm):
             noisy=config.noisy,
             sigma=config.noisy_sigma,
         )
+
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """See `OwnQ`: the critic, or the model, is the whole network."""
+        own.refuse("actor", self.name, "acts by its values alone")
+        if self._config.noisy:
+            part, name = next(iter(own.names.items()))
+            raise UsageError(
+                f"--noisy is on, and --{part} is {name}, in which it makes no noisy layers: take --no-noisy"
+            )
+        return OwnQ(own, next(iter(own.modules)), self._action, self.atoms)
 
     @abstractmethod
     def values(self, output: Any) -> Tensor:

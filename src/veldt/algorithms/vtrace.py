@@ -109,7 +109,7 @@ class VTrace(PolicyGradient):
 
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
         forward = unroll_forward(forward, batch.memory)
-        parameters_NP, value_N = forward(batch.observations.rows(None))
+        parameters_NP, value_N, *_ = forward(batch.observations.rows(None))
         with torch.no_grad():  # used in targets only
             last_value_B = forward(batch.observations.last())[1]
         action_N, valid = batch.action.flatten(0, 1), ValidRows(batch.valid.flatten().float())

@@ -68,9 +68,37 @@ class NetworkConfig:
     """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
     """Units of an LSTM between torso and heads (a recurrent policy); 0: none."""
+    core: str = ""
+    """Your own recurrent core in the place of the LSTM, as module:function."""
+    actor: str = ""
+    """Your own actor in the place of torso and head of the policy, as module:function."""
+    critic: str = ""
+    """Your own critic in the place of torso and head of the value, as module:function."""
+    model: str = ""
+    """Your own whole network, with the outputs that the algorithm needs, as module:function."""
+
+    @property
+    def recurrent(self) -> str:
+        """The flag that makes the network recurrent, as messages name it; "" if it is not."""
+        return f"--core is {self.core}" if self.core else f"--lstm is {self.lstm}" if self.lstm else ""
 
     def __post_init__(self) -> None:
         check_values(self)
+        if self.core and self.lstm:
+            raise UsageError(
+                f"--core is {self.core} and --lstm is {self.lstm}, one in the place of the other: leave one out"
+            )
+        whole = [name for name in ("model", "actor", "critic") if getattr(self, name)]
+        if whole and self.recurrent:
+            raise UsageError(
+                f"{self.recurrent} between the built-in torso and heads, and --{whole[0]} is "
+                f"{getattr(self, whole[0])}: leave one out, or give a recurrent --model"
+            )
+        if "model" in whole and len(whole) > 1:
+            raise UsageError(
+                f"--model is {self.model}, the whole network, and --{whole[1]} is {getattr(self, whole[1])}: leave one "
+                "out"
+            )
         if self.lstm < 0:
             raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
         sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
@@ -188,8 +216,8 @@ class TrainConfig:
             _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.memories)
         if isinstance(self.learn, OffPolicyConfig):
             _check_shares(self.learn.batch_size, self.batch_shares)
-        if self.network.lstm:
-            _check_memory(self.algorithm, self.learn, self.network.lstm)
+        if self.network.recurrent:
+            _check_memory(self.algorithm, self.learn, self.network)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -283,17 +311,17 @@ def _check_shares(batch: int, learners: int) -> None:
         )
 
 
-def _check_memory(algorithm: str, learn: AlgorithmConfig, lstm: int) -> None:
+def _check_memory(algorithm: str, learn: AlgorithmConfig, network: NetworkConfig) -> None:
     able = [name for name, (_, cls) in ALGORITHMS.items() if issubclass(cls, OnPolicy) and cls.recurrent]
     if algorithm not in able:
         raise UsageError(
-            f"--lstm is {lstm}, and {algorithm} learns from steps out of their order, where nothing can be remembered: "
-            f"it must be 0, or the algorithm {' or '.join(able)}"
+            f"{network.recurrent}, and {algorithm} learns from steps out of their order, where nothing can be "
+            f"remembered: leave it out, or take the algorithm {' or '.join(able)}"
         )
     if isinstance(learn, PolicyGradientConfig) and not learn.shared:
         raise UsageError(
-            f"--lstm is {lstm}, and policy and value stand on a torso each, where they would not share a memory: take "
-            "--shared, or --lstm 0"
+            f"{network.recurrent}, and policy and value stand on a torso each, where they would not share a memory: "
+            "take --shared, or leave it out"
         )
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from veldt.user_code.import_path import split_name
 from veldt.user_code.module_files import find_module
@@ -20,9 +20,12 @@ from veldt.user_code.module_files import find_module
 
 @dataclass(frozen=True)
 class Code:
-    """A function that is imported by name, with its keyword arguments; `files` as in `ModuleFiles`."""
+    """A function that is imported by name, with its keyword arguments; `files` as in `ModuleFiles`.
 
-    kind: Literal["env", "network"]
+    `kind` is what it makes: "env", or a part of a network, as in `networks.own`.
+    """
+
+    kind: str
     name: str
     kwargs: str
     files: tuple[str, ...]
@@ -31,9 +34,7 @@ class Code:
 _of_this_process: set[Code] = set()
 
 
-def find_code(
-    kind: Literal["env", "network"], name: str, kwargs: Mapping[str, Any], module: str | None = None
-) -> Code | None:
+def find_code(kind: str, name: str, kwargs: Mapping[str, Any], module: str | None = None) -> Code | None:
     """Returns what would be imported now, without importing it; None if there is no such module.
 
     Args:

@@ -33,7 +33,7 @@ from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import load_state, load_weights
-from veldt.networks.build import TorsoFactory
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
@@ -53,7 +53,7 @@ class ParameterShardPlan:
 
     config: TrainConfig
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     number: int
     first: int
     end: int

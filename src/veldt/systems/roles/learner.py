@@ -21,8 +21,8 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import Learner
 from veldt.learning.targets import TargetNetworks
-from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import nth_device
@@ -45,7 +45,7 @@ class LearnerPlan:
 
     config: TrainConfig
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     publish_every: int
     run: Path | None = None
     rank: int = 0
