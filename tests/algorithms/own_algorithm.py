@@ -17,11 +17,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, Loss
+from veldt.algorithms.capabilities import CONTINUOUS
 from veldt.algorithms.groups import ParameterGroup, TargetNetwork, Targets
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
+from veldt.algorithms.registry import register_algorithm
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import QLearningBatch, Transitions
-from veldt.config.train_config import ALGORITHMS
 from veldt.envs.spec import ActionSpec
 from veldt.functional.updates import Adam, RMSProp
 from veldt.setting_metadata import Unit
@@ -65,6 +66,7 @@ class Twin(ReplayAlgorithm):
     """See the module."""
 
     name = "twin"
+    capabilities = ReplayAlgorithm.capabilities | {CONTINUOUS}
     _config: TwinConfig
 
     def __init__(self, config: TwinConfig, action: ActionSpec) -> None:
@@ -131,7 +133,7 @@ class Twin(ReplayAlgorithm):
         return Loss.of_groups(losses, {}, error_N3.detach()[:, 0].abs())
 
 
-ALGORITHMS["twin"] = TwinConfig, Twin  # type: ignore[assignment]
+register_algorithm("twin", Twin, TwinConfig)
 
 
 class Follow(gymnasium.Env[np.ndarray, Any]):

@@ -17,7 +17,7 @@ from veldt.algorithms.base import Loss
 from veldt.algorithms.transitions import Transitions
 from veldt.api import train_config
 from veldt.config.gorila_settings import GorilaConfig
-from veldt.config.system_settings import ApexConfig, RolesConfig, UnitsConfig
+from veldt.config.system_settings import ApexConfig, RolesConfig, SynchronousConfig
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import EnvConfig
 from veldt.envs.source import resolve
@@ -33,7 +33,7 @@ from veldt.runs.checkpoints import CheckpointStore
 
 SPEC = EnvSpec({"": ArraySpec((1,), "float32")}, ActionSpec("box", low=(-1.0,), high=(1.0,)))
 SYSTEMS: dict[str, RolesConfig] = {
-    "synchronous": UnitsConfig(),
+    "synchronous": SynchronousConfig(),
     "apex": ApexConfig(actors=2),
     "gorila": GorilaConfig(learners=2, parameter_shards=2),
 }
@@ -43,7 +43,7 @@ def config(system: str, steps: int, **changes: Any) -> TrainConfig:
     return TrainConfig(
         recipe="twin",
         algorithm="twin",
-        system=system,  # type: ignore[arg-type]
+        system=system,
         env=resolve(Follow).name,
         run=RunConfig(
             **{"steps": steps, "threads": 1, "device": "cpu", "precision": "fp32", "seed": 3} | changes

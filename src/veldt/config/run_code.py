@@ -8,7 +8,7 @@ on this machine (`trusted`). A callable, which a run cannot store, must be passe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,12 +96,12 @@ def own_names(config: TrainConfig) -> dict[str, str]:
     return {part: name for part, name in named.items() if name and is_own(name)}
 
 
-def remember_code(source: EnvSource, names: Mapping[str, str]) -> str | None:
+def remember_code(source: EnvSource, names: Mapping[str, str], plugins: Iterable[str]) -> str | None:
     """Records that the user trains with this code. Returns a sentence to show where that fails, else None.
 
     `names` are those of the user's own parts of the network, by part.
     """
-    codes = []
+    codes = [find_code("plugin", module, {}, module) for module in plugins if module != "__main__"]
     module = imported_module(source.name, source.kwargs)
     if module is not None and can_be_loaded(source.name):
         codes.append(find_code("env", source.name, source.kwargs, module))

@@ -20,9 +20,9 @@ from veldt.user_code.module_files import find_module
 
 @dataclass(frozen=True)
 class Code:
-    """A function that is imported by name, with its keyword arguments; `files` as in `ModuleFiles`.
+    """A function, or a plug-in's module, that is imported by name; `files` as in `ModuleFiles`.
 
-    `kind` is what it makes: "env", or a part of a network, as in `networks.own`.
+    `kind` is what it is for: "env", "plugin", or a part of a network, as in `networks.own`.
     """
 
     kind: str
