@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from veldt.agent import Agent, make_network
+from veldt.algorithms.schedule_settings import schedule_functions, try_functions
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, Env, Part, admit, own_names, remember_code
 from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
@@ -47,6 +48,7 @@ from veldt.runtime.devices import choose_device, flush_denormals
 from veldt.systems.planning.run_plan import make_run_plan
 from veldt.systems.run import graph_of, run_system, runtime
 from veldt.tracking.progress import Progress, Silent
+from veldt.user_code.import_path import can_be_loaded, name_of
 
 PROTOCOLS = ("games", "atari", "human-starts")
 
@@ -100,7 +102,9 @@ def train(
         cluster: where the processes of a distributed recipe run: "local" starts Ray on this machine, "HOST:PORT" joins
             a Ray cluster; by default they run on this machine without Ray. It is not stored in the run's settings.
         quiet: shows no progress.
-        settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
+        settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`. Learning
+            rates, clip, ent_coef and epsilon also take a schedule: `learning_rate="linear:1e-3:0"`, or a function of
+            progress in [0, 1] that can be imported.
 
     Returns:
         The run, after it has stopped.
@@ -112,6 +116,7 @@ def train(
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
     source = resolve(env, env_kwargs)
+    settings = {name: _named_schedule(name, value) for name, value in settings.items()}
     parts = OwnParts(network, core, actor, critic, model)
     settings |= {part: value for part in PARTS if isinstance(value := getattr(parts, part), str)}
     own = parts.callables()
@@ -152,6 +157,7 @@ def train_config(
     """
     source, given = source or resolve(config.env, config.env_kwargs), given or {}
     config = dataclasses.replace(config, plugins=plugins_of(config))
+    try_functions(config.learn)
     run_plan = make_run_plan(config, source, own)
     if not given.keys().isdisjoint({"hidden", "layer_norm"}):
         refuse_unread_mlp(given, config, make_network(run_plan.config, run_plan.spec, own))
@@ -236,7 +242,7 @@ def resume(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
         own = OwnParts(network, core, actor, critic, model)
-        chosen = admit(directory.path, config, Choice(env, own, trust), "resume(run, {})")
+        chosen = admit(directory.path, config, Choice(env, own, trust), "resume(run, {})", trains=True)
         run_plan = make_run_plan(chosen.config, chosen.source, chosen.own)
         with runtime(config, cluster) as supervised, _progress(run_plan.config, quiet) as progress:
             directory.change_config("run", settings)  # the next resume reads them
@@ -423,8 +429,22 @@ def drawn(config: TrainConfig) -> list[str]:
     return list(run_plan.decisions) if config.in_one_process else graph_of(run_plan).drawn()
 
 
+def _named_schedule(setting: str, value: Any) -> Any:
+    """The name of a function that was given as a schedule; other values as they are. UsageError if it has no name."""
+    if not callable(value):
+        return value
+    name = name_of(value)
+    if name.startswith("__main__:") or not can_be_loaded(name):
+        raise UsageError(
+            f"{setting} is the function {name}, which other processes and a resumed run could not import: put it into "
+            "a file, and give it as 'module:function'"
+        )
+    return name
+
+
 def _remember(source: EnvSource, names: Mapping[str, str], config: TrainConfig, progress: Progress) -> None:
-    if (note := remember_code(source, names, config.plugins)) is not None:
+    schedules = schedule_functions(config.learn).values()
+    if (note := remember_code(source, names, schedules, config.plugins)) is not None:
         progress.note(note)
 
 

@@ -76,6 +76,9 @@ class Algorithm(ABC):
     name: str
     rule: UpdateRule = Adam()
     max_grad_norm: float = 0.0  # upper limit of the gradient's norm; 0: no limit
+    run_steps: int = (
+        0  # agent steps of the whole run, for schedules of what `prepare_noise` does; 0: not known
+    )
     _place: tuple[int, int] | None = None
 
     @abstractmethod

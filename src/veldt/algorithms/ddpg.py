@@ -15,6 +15,7 @@ from veldt.algorithms.capabilities import CONTINUOUS, REPLAY
 from veldt.algorithms.groups import ParameterGroup
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
+from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -30,8 +31,8 @@ from veldt.setting_metadata import Unit, flag
 class DDPGConfig(OffPolicyConfig):
     """Settings of DDPG."""
 
-    actor_learning_rate: Annotated[float, Unit("per update")] = 1e-4
-    """Learning rate of the actor; --learning-rate is the critic's."""
+    actor_learning_rate: Annotated[float | str, Unit("per update")] = 1e-4
+    """Learning rate of the actor, a number or a schedule; --learning-rate is the critic's."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
     """ε of Adam."""
     exploration_noise: Annotated[float, Unit("action range / 2")] = 0.1
@@ -41,9 +42,9 @@ class DDPGConfig(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("actor_learning_rate", "adam_epsilon"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
+        check_schedule("actor_learning_rate", self.actor_learning_rate, above=True)
+        if self.adam_epsilon <= 0:
+            raise UsageError(f"--adam-epsilon is {self.adam_epsilon}: it must be more than 0")
         for name in ("exploration_noise", "action_gradient_clip"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
@@ -64,6 +65,7 @@ class DDPG(ReplayAlgorithm):
             )
         super().__init__(config, Adam(epsilon=config.adam_epsilon))
         self._dimensions = action.shape[0]
+        self._actor_rate = make_schedule("actor_learning_rate", config.actor_learning_rate)
 
     def network(self, build_torso: BuildTorso) -> Network:
         return DeterministicActorCritic(lambda: build_torso(top=False, activation="relu"), self._dimensions)
@@ -105,10 +107,7 @@ class DDPG(ReplayAlgorithm):
 
     @property
     def groups(self) -> Sequence[ParameterGroup]:
-        rate = self._config.actor_learning_rate
-        actor = ParameterGroup(
-            "actor", self.rule, ("actor.", "model.actor."), learning_rate=lambda progress: rate
-        )
+        actor = ParameterGroup("actor", self.rule, ("actor.", "model.actor."), learning_rate=self._actor_rate)
         return actor, ParameterGroup("critic", self.rule)
 
     @torch.no_grad()

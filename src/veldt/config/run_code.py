@@ -15,6 +15,7 @@ from typing import Any
 
 import gymnasium
 
+from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import EnvSource, imported_module, resolve
 from veldt.errors import UsageError
@@ -56,7 +57,15 @@ class Admitted:
     own: OwnParts
 
 
-def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: bool = True) -> Admitted:
+def admit(
+    run: Path,
+    config: TrainConfig,
+    choice: Choice,
+    call: str,
+    *,
+    policy: bool = True,
+    trains: bool = False,
+) -> Admitted:
     """Returns the environment and the network of a run: those of `choice`, else those that its configuration names.
 
     An environment with another name than the run's is made without the run's keyword arguments.
@@ -65,6 +74,7 @@ def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: 
         run: the run's directory, for messages.
         call: how the caller can pass callables again, with {} for the arguments: "load(run, {})".
         policy: whether the network will be made at all.
+        trains: whether the run's schedules will be called.
 
     Raises:
         UsageError: the environment or the network was a callable and must be passed again; the name does not exist; or
@@ -85,7 +95,9 @@ def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: 
         names |= {part: name for part, name in own_names(config).items() if getattr(choice.own, part) is None}
     _refuse_missing(names, call)
     if not choice.trust:
-        _refuse_foreign(run, [_found(kind, config) for kind in names])
+        codes = [_found(kind, config) for kind in names]
+        schedules = schedule_functions(config.learn).values() if trains else ()
+        _refuse_foreign(run, [*codes, *map(_found_schedule, schedules)])
     source = resolve(config.env if env is None else env, config.env_kwargs)
     return Admitted(config, source, choice.own.callables())
 
@@ -96,16 +108,19 @@ def own_names(config: TrainConfig) -> dict[str, str]:
     return {part: name for part, name in named.items() if name and is_own(name)}
 
 
-def remember_code(source: EnvSource, names: Mapping[str, str], plugins: Iterable[str]) -> str | None:
+def remember_code(
+    source: EnvSource, names: Mapping[str, str], schedules: Iterable[str], plugins: Iterable[str]
+) -> str | None:
     """Records that the user trains with this code. Returns a sentence to show where that fails, else None.
 
-    `names` are those of the user's own parts of the network, by part.
+    `names` are those of the user's own parts of the network, by part; `schedules` are functions' names.
     """
     codes = [find_code("plugin", module, {}, module) for module in plugins if module != "__main__"]
     module = imported_module(source.name, source.kwargs)
     if module is not None and can_be_loaded(source.name):
         codes.append(find_code("env", source.name, source.kwargs, module))
     codes += [find_code(part, name, {}) for part, name in names.items() if can_be_loaded(name)]
+    codes += [find_code("schedule", name, {}) for name in schedules]
     return remember(code for code in codes if code is not None)
 
 
@@ -136,6 +151,14 @@ def _found(kind: str, config: TrainConfig) -> Code:
     return code
 
 
+def _found_schedule(name: str) -> Code:
+    """Returns the code of a schedule. UsageError if it is not on this machine."""
+    code = find_code("schedule", name, {})
+    if code is None:
+        raise no_module(name, "schedule")
+    return code
+
+
 def _refuse_foreign(run: Path, codes: list[Code]) -> None:
     """Raises UsageError for code that the user has not trained with."""
     foreign = [code for code in codes if not is_remembered(code)]
@@ -146,9 +169,13 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
         kwargs = f" (env_kwargs {code.kwargs})" if code.kwargs != "{}" else ""
         files = " and ".join(code.files) or "no file"
         parts.append(f"the {_WORDS.get(code.kind, code.kind)} {code.name}{kwargs}, imported from {files}")
-    flags = " ".join(f"--{code.kind} {code.name}" for code in foreign)
-    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in foreign)
+    named = [
+        code for code in foreign if code.kind != "schedule"
+    ]  # a resumed run cannot have another schedule
+    flags = " ".join(f"--{code.kind} {code.name}" for code in named)
+    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in named)
+    name_it = f", or name it yourself with {flags} (in Python trust=True, or {arguments})"
     raise UsageError(
         f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
-        f"--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
+        f"--trust if you trust the run{name_it if len(named) == len(foreign) else ' (in Python trust=True)'}"
     )

@@ -232,7 +232,9 @@ class TrainConfig:
         """Returns the algorithm for these settings. UsageError where it cannot choose such actions."""
         import_plugins(self.plugins)
         check_actions(self.algorithm, action)
-        return ALGORITHMS[self.algorithm].algorithm(self.learn, action)
+        algorithm = ALGORITHMS[self.algorithm].algorithm(self.learn, action)
+        algorithm.run_steps = self.run.steps
+        return algorithm
 
 
 def _check_shares(batch: int, learners: int) -> None:
