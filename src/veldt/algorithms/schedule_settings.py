@@ -91,7 +91,7 @@ class OwnSchedule:
 
 
 def schedule_functions(config: Any) -> dict[str, str]:
-    """Returns, by name, the settings of type `float | str` that are functions of the user, with the functions' names."""
+    """Returns, by name, the settings of type `float | str` that are functions of the user: the functions' names."""
     hints = typing.get_type_hints(type(config))
     values = {
         field.name: getattr(config, field.name)
