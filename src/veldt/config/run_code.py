@@ -68,7 +68,8 @@ def admit(
 ) -> Admitted:
     """Returns the environment and the network of a run: those of `choice`, else those that its configuration names.
 
-    An environment with another name than the run's is made without the run's keyword arguments.
+    An environment with another name than the run's is made without the run's keyword arguments. If these, and not the
+    name that the caller gives, lead to an import, the caller must trust the run.
 
     Args:
         run: the run's directory, for messages.
@@ -89,7 +90,8 @@ def admit(
     if given:
         config = dataclasses.replace(config, network=dataclasses.replace(config.network, **given))
     names = {}
-    if env is None and imported_module(config.env, config.env_kwargs) is not None:
+    is_named = callable(env) or (isinstance(env, str) and ":" in env)
+    if not is_named and imported_module(config.env, config.env_kwargs) is not None:
         names["env"] = config.env
     if policy:
         names |= {part: name for part, name in own_names(config).items() if getattr(choice.own, part) is None}
@@ -169,13 +171,12 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
         kwargs = f" (env_kwargs {code.kwargs})" if code.kwargs != "{}" else ""
         files = " and ".join(code.files) or "no file"
         parts.append(f"the {_WORDS.get(code.kind, code.kind)} {code.name}{kwargs}, imported from {files}")
-    named = [
-        code for code in foreign if code.kind != "schedule"
-    ]  # a resumed run cannot have another schedule
-    flags = " ".join(f"--{code.kind} {code.name}" for code in named)
-    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in named)
-    name_it = f", or name it yourself with {flags} (in Python trust=True, or {arguments})"
+    what = f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
+    # Neither keyword arguments that lead to an import nor a schedule can be given by whoever opens a run.
+    if not all(":" in code.name and code.kind != "schedule" for code in foreign):
+        raise UsageError(f"{what}--trust if you trust the run (in Python trust=True)")
+    flags = " ".join(f"--{code.kind} {code.name}" for code in foreign)
+    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in foreign)
     raise UsageError(
-        f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
-        f"--trust if you trust the run{name_it if len(named) == len(foreign) else ' (in Python trust=True)'}"
+        f"{what}--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
     )
