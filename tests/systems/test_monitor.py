@@ -25,10 +25,10 @@ def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -
     callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
     recording = Recording(Progress("", 100), loggers, callbacks)
     monitor = Monitor(config, directory, ReturnTracker(), StageClock(), recording, 1, None)
-    monitor.record_update({"train/loss": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
-    monitor.record_update({"train/loss": 3.0}, 12.0, 1, (9.0, 14.0))
+    monitor.record_updates({"train/loss": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
+    monitor.record_updates({"train/loss": 3.0}, 12.0, 1, (9.0, 14.0))
     monitor.log(0.1, 3, {})
-    monitor.record_update({"train/loss": 1.0}, 4.0, 1, (4.0, 4.0))
+    monitor.record_updates({"train/loss": 1.0}, 4.0, 1, (4.0, 4.0))
     monitor.log(0.1, 4, {})
     monitor.log(0.1, 4, {})
     monitor.close()

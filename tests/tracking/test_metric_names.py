@@ -68,7 +68,7 @@ def test_what_a_run_logs_is_in_the_dictionary(recipe: str, tmp_path: Path) -> No
 def run_updates(path: Path) -> int:
     """Updates of the run's newest checkpoint."""
     (*_, newest) = sorted((path / "checkpoints").glob("step-*"))
-    return int(json.loads((newest / "manifest.json").read_text())["meta"]["updates"])
+    return int(json.loads((newest / "manifest.json").read_text())["meta"]["rate_limiter"]["updates"][0])
 
 
 def test_every_name_in_the_code_is_in_the_dictionary() -> None:

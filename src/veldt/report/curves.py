@@ -33,6 +33,7 @@ _TITLES = {
     "train/approx_kl": ("KL divergence", "from the policy that acted"),
     "train/clip_fraction": ("Clip fraction", "of the ratios"),
     "train/critic_loss": ("Critic's loss", ""),
+    "train/actor_loss": ("Actor's loss", ""),
     "train/rho_mean": ("Importance ratio", "ρ, clipped, of the actions taken"),
     "train/rho_clip_fraction": ("Clipped ratios", "share of the steps"),
     "train/q_mean": ("Q", "of the actions taken"),

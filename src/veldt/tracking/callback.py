@@ -73,7 +73,7 @@ class Callback:
         """After each rollout; where actors are separate processes, when more steps were counted (10 times a second)."""
 
     def on_update(self, context: CallbackContext) -> None:
-        """After each update; where learners are separate processes, when they have reported some (twice a second)."""
+        """After updates that a learner has reported: twice a second, or in a run of one process with each row."""
 
     def on_log(self, context: CallbackContext) -> None:
         """Before a row of metrics (`context.metrics`) is logged."""

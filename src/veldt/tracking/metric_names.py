@@ -12,7 +12,6 @@ from dataclasses import dataclass
 EVERY = "every run"
 _REPLAY = "runs with a replay buffer"
 _SEPARATE = "runs whose actors and learners are separate processes"
-_SEVERAL = "runs of several processes"
 _PRIORITISED = "runs with prioritised replay"
 _GORILA = "`gorila`"
 _GA3C = "`ga3c`"
@@ -179,6 +178,7 @@ _TRAIN = (
     Metric("train/policy_loss", "", "The policy loss, before its weight.", _POLICY_GRADIENT),
     Metric("train/value_loss", "", "The value loss, before its weight (`--vf-coef`).", _POLICY_GRADIENT),
     Metric("train/critic_loss", "", "The critic's loss.", "`ddpg`"),
+    Metric("train/actor_loss", "", "The actor's loss.", "`ddpg`"),
     Metric(
         "train/entropy",
         "nats",
@@ -236,11 +236,10 @@ _TRAIN = (
     Metric(
         "train/policy_lag_min",
         "updates",
-        "Minimum of the policy lag over all rows learned from in this interval; absent where only the mean is "
-        "known.",
-        _SEVERAL,
+        "Minimum of the policy lag over all rows learned from in this interval; with sampler-learners over the "
+        "means of updates.",
     ),
-    Metric("train/policy_lag_max", "updates", "Maximum of the same.", _SEVERAL),
+    Metric("train/policy_lag_max", "updates", "Maximum of the same."),
 )
 
 _REPLAY_METRICS = (
@@ -300,7 +299,6 @@ _SYSTEM = (
         "restarts",
         "Processes that were restarted since the start of the run. Each is also a line in `events.jsonl`, with "
         "its reason.",
-        _SEVERAL,
     ),
     Metric(
         "system/prediction_queue_length",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
@@ -57,7 +55,7 @@ class Monitor:
         self._interval_updates = 0 if counters == {} else None
         self._interval_episodes: list[Episode] = []
         self._stages_logged = self._stage_seconds()
-        self._metrics: dict[str, Tensor | float] = {}
+        self._metrics: dict[str, float] = {}
         self._update_count = 0
         self._restarts_here = 0
         self._lag_sum, self._lag_count = (
@@ -66,7 +64,7 @@ class Monitor:
         )
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
-        self._saved: deque[int] = deque()  # steps of checkpoints that no callback knows yet
+        self._saved_step = self.steps if counters else None  # of the checkpoint that callbacks know
         self._callbacks = recording.callbacks
         self._callbacks.start(self.steps)
 
@@ -80,13 +78,21 @@ class Monitor:
         """Training seconds, including those before a resume."""
         return self._seconds_before + time.perf_counter() - self._began
 
-    def count_steps(self, steps: int, reset_steps: int, restarts: int) -> None:
-        """Adds steps and reset steps, and sets the number of env restarts since this process started."""
+    @property
+    def is_due(self) -> bool:
+        """Whether the interval of a row is over."""
+        return time.perf_counter() - self._logged_at >= self._config.run.log_every
+
+    def count_steps(self, steps: int) -> None:
+        """Adds steps."""
         self.steps += steps
-        self._reset_steps += reset_steps
-        self._restarts_here = restarts
         if steps:
             self._callbacks.call("on_rollout", self.steps)
+
+    def count_resets(self, reset_steps: int, restarts: int) -> None:
+        """Adds reset steps, and sets the number of env restarts since this process started."""
+        self._reset_steps += reset_steps
+        self._restarts_here = restarts
 
     def record_episode(self, game: Episode, seed: int) -> None:
         """Records a finished episode; `seed` is the one its reset was given."""
@@ -102,47 +108,35 @@ class Monitor:
             prefix=game.prefix,
         )
 
-    def record_update(
-        self,
-        metrics: Mapping[str, Tensor | float],
-        lag: float,
-        count: int = 1,
-        lag_range: tuple[float, float] | None = None,
+    def record_updates(
+        self, sums: Mapping[str, float], lag_sum: float, count: int, lag_range: Sequence[float]
     ) -> None:
-        """Adds the metrics of an update, or the sums of `count`; they are averaged over the interval, without waiting
-        for the device.
+        """Adds the sums of the metrics of `count` updates; they are averaged over the interval.
 
-        `lag` is the mean number of updates between the parameters that acted and those that are updated, `lag_range`
-        the minimum and maximum over all rows, where they are known.
+        `lag_sum` is the sum of each update's mean number of updates between the parameters that acted and those that
+        are updated, `lag_range` the minimum and maximum over all rows, if any.
         """
         self._update_count += count
-        self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + count
-        self._interval_lag += lag
-        self._interval_lags += lag_range or ()
-        for name, value in metrics.items():
-            self._metrics[name] = self._metrics[name] + value if name in self._metrics else value
-        self._callbacks.call("on_update", self.steps)
+        self._lag_sum, self._lag_count = self._lag_sum + lag_sum, self._lag_count + count
+        self._interval_lag += lag_sum
+        self._interval_lags += lag_range
+        for name, value in sums.items():
+            self._metrics[name] = self._metrics.get(name, 0.0) + value
+        if count:
+            self._callbacks.call("on_update", self.steps)
 
-    def checkpoint_saved(self, step: int) -> None:
-        """Notes that the checkpoint of `step` is on disk; may be called in the thread that has written it."""
-        self._saved.append(step)
-
-    def _announce_checkpoints(self) -> None:
-        while self._saved:
-            self._saved.popleft()
+    def announce_checkpoint(self, saved_step: int | None) -> None:
+        """Tells callbacks if there is a newer checkpoint on disk, that of `saved_step`, than at the call before."""
+        if saved_step != self._saved_step:
+            self._saved_step = saved_step
             self._callbacks.call("on_checkpoint", self.steps)
 
-    def log(
-        self, learning_rate: float, updates: int, experience: Mapping[str, float], *, force: bool = False
-    ) -> None:
-        """Writes a row if the interval is over, and refreshes the display. `experience` are further metrics."""
-        self._announce_checkpoints()
+    def log(self, learning_rate: float, updates: int, experience: Mapping[str, float]) -> None:
+        """Writes a row, and refreshes the display. `experience` are further metrics."""
         now = time.perf_counter()
-        if not force and now - self._logged_at < self._config.run.log_every:
-            return
         row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}
         count = max(1, self._update_count)
-        row |= {name: float(value) / count for name, value in self._metrics.items()}
+        row |= {name: value / count for name, value in self._metrics.items()}
         row |= {with_prefix(name): value for name, value in experience.items()} | self._evaluation
         self._log_row(row)
         self.check_finite(row)
@@ -220,7 +214,6 @@ class Monitor:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """Writes and returns the run's headline metrics; `reason` is why it stopped (see `Outcome`)."""
-        self._announce_checkpoints()
         self._callbacks.context.reason = reason
         config, seconds = self._config, self.seconds
         summary = {
