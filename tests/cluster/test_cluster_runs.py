@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from rays import left
+from ray_clusters import left
 
 import veldt
 from veldt.errors import UsageError

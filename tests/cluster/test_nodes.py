@@ -15,7 +15,7 @@ import pytest
 import ray
 from hosted_roles import fails, hangs_at_first, is_overdue, refuses, works
 from ray.cluster_utils import Cluster as Nodes
-from rays import private_ray
+from ray_clusters import private_ray
 
 from veldt.envs.source import resolve
 from veldt.errors import RoleError, UsageError

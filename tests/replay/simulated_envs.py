@@ -27,7 +27,7 @@ SPECS = [FRAMES, FOUR_FRAMES, VECTOR, SEVERAL]
 
 
 @dataclass
-class Lived:
+class RecordedStep:
     """One step: `number` is its own (the slot has it for a version); the episode goes on in the next entry."""
 
     number: int
@@ -43,7 +43,7 @@ class Lived:
 class Life:
     """An env's rows as a memory should have them: steps, and None for an observation that no step follows."""
 
-    rows: list[Lived | None] = field(default_factory=list)
+    rows: list[RecordedStep | None] = field(default_factory=list)
     episode: int = 0
     age: int = 0
     ended: bool = False
@@ -59,7 +59,7 @@ class Life:
         self.episode, self.age, self.ended = self.episode + 1, 0, False
 
 
-class World:
+class SimulatedEnvs:
     """Envs that live at random; `slots` yields each slot when it is full, and goes on from it afterwards."""
 
     def __init__(self, spec: EnvSpec, steps: int, width: int, waits: bool, seed: int) -> None:
@@ -122,7 +122,7 @@ class World:
             slot.action[t, b] = self.spec.action.sample(self._rng, 1)[0]
             slot.version[t, b] = self._number
             life.rows.append(
-                Lived(
+                RecordedStep(
                     self._number,
                     life.episode,
                     life.age,

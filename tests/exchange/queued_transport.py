@@ -1,4 +1,4 @@
-"""A post that carries letters when it is told to."""
+"""A transport that carries letters when it is told to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from veldt.runtime.on_ray.transport import Envelope, HostTransport, Message, opened
 
 
-class Post:
+class QueuedTransport:
     """Carries letters between mailboxes when it is told to, copies of what was sent as Ray makes them."""
 
     def __init__(self) -> None:

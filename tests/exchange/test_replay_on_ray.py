@@ -6,15 +6,15 @@ import time
 
 import numpy as np
 import pytest
-from letters import Post
+from queued_transport import QueuedTransport
 from numbered_shard import BATCH, ROWS, NumberedShard
 
 from veldt.exchange.on_ray.replay import RayReplayClient, RayReplayServer
 
 
 class Shard(NumberedShard):
-    def __init__(self, post: Post, number: int, mass: np.ndarray) -> None:
-        end = RayReplayServer(post.starts(f"replay {number}"), "batches", BATCH, "learner")
+    def __init__(self, transport: QueuedTransport, number: int, mass: np.ndarray) -> None:
+        end = RayReplayServer(transport.starts(f"replay {number}"), "batches", BATCH, "learner")
         super().__init__(end, number, mass)
 
     def work(self) -> int:
@@ -26,25 +26,25 @@ class Memory:
     """A learner's end and its shards."""
 
     def __init__(self, masses: list[np.ndarray], ahead: int = 3) -> None:
-        self.post, self.ahead = Post(), ahead
+        self.transport, self.ahead = QueuedTransport(), ahead
         self.names = [f"replay {number}" for number in range(len(masses))]
-        self.post.starts("learner")
-        self.shards = [Shard(self.post, number, mass) for number, mass in enumerate(masses)]
+        self.transport.starts("learner")
+        self.shards = [Shard(self.transport, number, mass) for number, mass in enumerate(masses)]
         self.learner_begins()
 
     def learner_begins(self) -> None:
         self.buyer = RayReplayClient(
-            self.post.starts("learner"), "batches", BATCH, ROWS, self.ahead, self.names
+            self.transport.starts("learner"), "batches", BATCH, ROWS, self.ahead, self.names
         )
 
     def shard_begins(self, number: int, mass: np.ndarray) -> None:
-        self.shards[number] = Shard(self.post, number, mass)
+        self.shards[number] = Shard(self.transport, number, mass)
 
     def work(self) -> None:
         for shard in self.shards:
-            self.post.carry()
+            self.transport.carry()
             shard.work()
-        self.post.carry()
+        self.transport.carry()
 
     def until_known(self) -> None:
         end = time.monotonic() + 20
@@ -66,17 +66,17 @@ def test_orders_go_in_groups() -> None:
     assert memory.ordered(0) == 16
     memory.work()
     for _ in range(5):  # the one that is learned from has a place, too
-        assert memory.ordered(100) == 0 and not memory.post.under_way
+        assert memory.ordered(100) == 0 and not memory.transport.under_way
         assert memory.buyer.take(0.0) is not None
-    assert memory.ordered(200) == 4 and memory.post.under_way
+    assert memory.ordered(200) == 4 and memory.transport.under_way
 
 
 def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
     memory = Memory([np.zeros(0), np.zeros(0)])
     assert not memory.buyer.is_empty, "shards may still be reading what they held"
-    memory.post.carry()
+    memory.transport.carry()
     memory.shards[0].work()
-    memory.post.carry()
+    memory.transport.carry()
     assert not memory.buyer.is_empty
     memory.work()
     assert memory.buyer.is_empty
@@ -93,7 +93,7 @@ def test_an_order_for_a_shards_former_life_is_left_out() -> None:
     memory.shard_begins(0, np.zeros(0))
     while memory.buyer.order(1, 0.0):
         pass
-    memory.post.carry()
+    memory.transport.carry()
     assert memory.shards[0].end.take() is None
     assert memory.buyer.take(0.0) is None and memory.ordered(0) == 0
 
@@ -168,7 +168,7 @@ def test_a_learner_that_begins_anew_is_not_sent_what_another_ordered() -> None:
     memory = Memory([np.ones(8), np.ones(8)])
     memory.until_known()
     assert memory.ordered(1) == 4
-    memory.post.carry()
+    memory.transport.carry()
     memory.learner_begins()
     memory.until_known()
     assert memory.buyer.take(0.0) is None
@@ -182,7 +182,7 @@ def test_orders_that_were_lost_on_the_way_are_sent_again(monkeypatch: pytest.Mon
     memory, end = Memory([np.ones(8)]), time.monotonic() + 20
     memory.until_known()
     assert memory.ordered(1) == 4
-    memory.post.under_way.clear()
+    memory.transport.under_way.clear()
     for _ in range(4):
         while memory.buyer.take(0.02) is None:
             assert time.monotonic() < end
