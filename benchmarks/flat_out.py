@@ -31,7 +31,7 @@ def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, rate_
         if not template:
             template = {name: np.zeros_like(array) for name, array in arrays.items()}
             template["flags"][:, -1] = True  # valid
-            template["age"][...] = 100
+            template["episode_step"][...] = 100
             template["priority"][...] = rng.random(template["priority"].shape)
             for name, array in template.items():
                 if name.startswith("observation"):

@@ -93,7 +93,7 @@ def rllib(env: str) -> None:
 
 
 def _rates(graph: Graph, seconds: float, stops: Sequence[str] = ()) -> tuple[float, float]:
-    """Updates and steps per second; roles named in `stops` are stopped after the memory has been filled."""
+    """Updates and steps per second; roles named in `stops` are stopped after the replay buffer has been filled."""
     supervisor, edges = start_local(graph)
     rate_limiter = edges["rate_limiter"]
     rate_limiter.intensity = 0.0  # neither waits for the other

@@ -76,20 +76,20 @@ def slots(points: Points, seconds: float) -> None:
 
 
 def shard(points: Points, seconds: float) -> None:
-    """Rows stored, drawn into a batch, and given new priorities, in a memory of 50,000 stacked frames."""
+    """Rows stored, drawn into a batch, and given new priorities, in a replay buffer of 50,000 stacked frames."""
     config, returns = ReplayConfig(buffer_size=50_000, replay="prioritised"), NStep(3, 0.99, True, True)
-    memory, rng = replay.filled(replay.ATARI, 16, config, returns, 1), np.random.default_rng(0)
+    buffer, rng = replay.filled(replay.ATARI, 16, config, returns, 1), np.random.default_rng(0)
     for steps in (4, 64):
         slot = replay.full_slot(replay.ATARI, steps, 16)
         priority = rng.random(slot.reward.shape)
-        add(points, "add", steps * 16, _core_s(lambda s=slot, p=priority: memory.append(s, p), seconds))
+        add(points, "add", steps * 16, _core_s(lambda s=slot, p=priority: buffer.append(s, p), seconds))
     for rows in (32, 128, 512):
-        seeds, drawn = itertools.count(), memory.draw(rows, 0)
+        seeds, drawn = itertools.count(), buffer.draw(rows, 0)
         arrays = [*drawn.observation.values(), *drawn.next_observation.values()]
         out = [np.empty_like(array) for array in arrays]
 
         def draw(rows: int = rows, seeds: Iterator[int] = seeds, out: list[np.ndarray] = out) -> None:
-            sample = memory.draw(rows, next(seeds))
+            sample = buffer.draw(rows, next(seeds))
             for to, array in zip(
                 out, [*sample.observation.values(), *sample.next_observation.values()], strict=True
             ):
@@ -97,7 +97,7 @@ def shard(points: Points, seconds: float) -> None:
 
         add(points, "draw", rows, _core_s(draw, seconds))
         new = rng.random(rows)
-        add(points, "renew", rows, _core_s(lambda k=drawn.key_N, n=new: memory.update(k, n), seconds))
+        add(points, "renew", rows, _core_s(lambda k=drawn.key_N, n=new: buffer.update(k, n), seconds))
 
 
 def store(points: Points, seconds: float) -> None:

@@ -45,7 +45,7 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
     reward = reward.clip(-1, 1) if config.clip_rewards else reward
     lost = rollout.life_lost.numpy() & config.terminal_on_life_loss
     terminal = rollout.terminated.numpy() | lost
-    ended = terminal | rollout.truncated.numpy() | rollout.cut.numpy()
+    ended = terminal | rollout.truncated.numpy() | rollout.interrupted.numpy()
     action = rollout.action.numpy()
     found: dict[str, list[float]] = {
         name: [] for name in ("ratio", "log_prob", "entropy", "value", "target", "advantage")
@@ -204,7 +204,7 @@ def test_unrolls_of_several_actors_side_by_side() -> None:
     counts = [int(rollout.valid.sum()) for rollout, _ in pairs]
     joined = {
         name: torch.cat([getattr(rollout, name) for rollout, _ in pairs], 1)
-        for name in ("action", "reward", "terminated", "truncated", "life_lost", "cut", "valid")
+        for name in ("action", "reward", "terminated", "truncated", "life_lost", "interrupted", "valid")
     }
     offset = 100
     network = Table(torch.zeros(200, ACTIONS), torch.zeros(200))

@@ -39,7 +39,7 @@ DIRECTORIES = ("checkpoints", "replay", "tensorboard")
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of DQN with three checkpoints and the segments of their memory, not to be changed."""
+    """A run of DQN with three checkpoints and the segments of their replay buffer, not to be changed."""
     path = tmp_path_factory.mktemp("runs") / "trained"
     veldt.train("dqn", run_dir=path, **SETTINGS)
     assert len(list((path / "checkpoints").iterdir())) == 3 <= len(list((path / "replay").iterdir()))
@@ -111,7 +111,7 @@ def test_a_run_with_a_link_in_it_is_not_resumed(
     assert (tree(run), tree(precious)) == before
 
 
-def test_a_memory_in_the_place_of_which_is_a_link_to_anything(
+def test_a_replay_folder_in_the_place_of_which_is_a_link_to_anything(
     run: Path, precious: Path, refused: Any
 ) -> None:
     shutil.rmtree(run / "replay")
@@ -287,14 +287,14 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("memory", ["none", "full"])
+@pytest.mark.parametrize("mode", ["none", "full"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_manifest_that_names_other_segments(
-    name: Any, memory: str, run: Path, precious: Path, refused: Any
+    name: Any, mode: str, run: Path, precious: Path, refused: Any
 ) -> None:
     with_manifest(newest(run), lambda manifest: manifest["meta"]["replay"][0].update(file=name))
     before = tree(run), tree(precious)
-    said = refused("resume", str(run), "--checkpoint-replay", memory, "--steps", "160", code=1)
+    said = refused("resume", str(run), "--checkpoint-replay", mode, "--steps", "160", code=1)
     assert f"{newest(run)} was not written by veldt" in said and repr(name) in said
     # The lock is taken before a checkpoint is looked at.
     after = tree(run)
@@ -303,7 +303,9 @@ def test_a_manifest_that_names_other_segments(
 
 
 @pytest.mark.parametrize("name", ["../../precious", "/etc", "..", "", "shard-0/.."])
-def test_a_manifest_that_names_other_memories(name: str, run: Path, precious: Path, refused: Any) -> None:
+def test_a_manifest_that_names_other_replay_folders(
+    name: str, run: Path, precious: Path, refused: Any
+) -> None:
     with_manifest(
         newest(run), lambda manifest: manifest["meta"].update(shards={name: [{"file": "thesis.txt"}]})
     )

@@ -60,7 +60,12 @@ def play(
 
     def write_row() -> None:
         rows.append(
-            {"age": len(game.actions), "ended": ended, "episode": episode, "observation": observation}
+            {
+                "episode_step": len(game.actions),
+                "is_last": ended,
+                "episode": episode,
+                "observation": observation,
+            }
         )
         unfinished.append(None if ended else list(game.actions))
 

@@ -43,7 +43,7 @@ def test_rows_and_games(
 
 
 def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
-    for name in ("age", "ended", "episode"):
+    for name in ("episode_step", "is_last", "episode"):
         np.testing.assert_array_equal(
             getattr(slot, name), expected_rows(played, name, phase, slot.steps), name
         )
@@ -54,7 +54,7 @@ def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
         np.testing.assert_array_equal(
             getattr(slot, name), expected_steps(played, name, phase, slot.steps), name
         )
-    assert not slot.cut.any() and not slot.life_lost.any() and not slot.restarts.any()
+    assert not slot.interrupted.any() and not slot.life_lost.any() and not slot.restarts.any()
 
 
 def check_actions_until(book: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:

@@ -109,7 +109,7 @@ def test_recorded_games_are_the_agents_and_points_are_drawn_in_each(run: Path, s
     assert recorded.lengths == [int(points.integers(0, length)) for length in lengths]
 
 
-def test_a_memory_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
+def test_the_recurrent_state_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
     settings = {"num_envs": 3, "horizon": 8, "threads": 1, "precision": "fp32", "hidden": (16,)}
     run = veldt.train(
         "a2c",

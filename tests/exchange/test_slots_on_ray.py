@@ -1,4 +1,4 @@
-"""Slots by mail, with either end started again at any moment."""
+"""Slots on Ray, with either end started again at any moment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ SLOT = {"number": Layout((), "int64"), "rows": Layout((100,), "float32")}
 def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
     depth, transport = 3, QueuedTransport()
     receiver = RaySlotConsumer(transport.starts("shard"), "steps", SLOT, 3)
-    senders = [RaySlotProducer(transport.starts(f"actor {n}"), "steps", SLOT, depth, n, "shard") for n in range(3)]
+    senders = [
+        RaySlotProducer(transport.starts(f"actor {n}"), "steps", SLOT, depth, n, "shard") for n in range(3)
+    ]
     committed: list[list[int]] = [[], [], []]
     taken: list[list[int]] = [[], [], []]
     for number, (event, ring) in enumerate([*events, ("carry", 0)]):

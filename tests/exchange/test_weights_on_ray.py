@@ -1,4 +1,4 @@
-"""Weights by mail."""
+"""Weights on Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory that looks everything up in whole lives, one transition at a time."""
+"""A buffer that looks everything up in whole lives, one transition at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Transition:
 
 
 def sampleable(envs: SimulatedEnvs, steps: int, share: int) -> list[set[int]]:
-    """The numbers of the steps that a memory of `share` rows an env has for n = `steps`, by env."""
+    """The numbers of the steps that a buffer of `share` rows an env has for n = `steps`, by env."""
     kept = []
     for life in envs.lives:
         complete = life.rows[: max(0, len(life.rows) - steps + 1)]
@@ -56,10 +56,12 @@ def _stacks(envs: SimulatedEnvs, b: int, row: RecordedStep, after: int) -> dict[
     """What the network sees at the row, or `after` steps later in the same episode."""
     seen = {}
     for name, field in envs.spec.observation.items():
-        ages = [row.age + after - back for back in reversed(range(field.stack))]
+        episode_steps = [row.episode_step + after - back for back in reversed(range(field.stack))]
         frames = [
-            envs.observation(name, b, row.episode, age) if age >= 0 else np.zeros(field.shape, field.dtype)
-            for age in ages
+            envs.observation(name, b, row.episode, episode_step)
+            if episode_step >= 0
+            else np.zeros(field.shape, field.dtype)
+            for episode_step in episode_steps
         ]
         seen[name] = np.stack(frames) if field.stack > 1 else frames[0]
     return seen

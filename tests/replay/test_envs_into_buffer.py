@@ -1,4 +1,4 @@
-"""Real envs into the memory: what is sampled is what they gave, in both ways of resetting."""
+"""Real envs into the buffer: what is sampled is what they gave, in both ways of resetting."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def full_slots(env: object, resets: str) -> Iterator[Trajectory]:
             if resets == "wait":
                 envs.reset_ended()
             yield slot
-            envs.carry_over()
+            envs.start_next_rollout()
             if resets == "wait":
                 envs.finish_resets()
     finally:

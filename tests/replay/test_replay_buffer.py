@@ -1,4 +1,4 @@
-"""The memory as a whole: keys of what was overwritten, priorities that come with rows, sizes, and what is refused."""
+"""The buffer as a whole: keys of what was overwritten, priorities that come with rows, sizes, and what is refused."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns:
 
 
 def test_what_was_parted_is_not_joined() -> None:
-    """Though by its age the next slot could go on with the newest episode: returns do not cross the gap."""
+    """Though by its episode step the next slot could go on with the newest episode: returns do not cross the gap."""
     joined, parted = (ReplayBuffer(VECTOR, 2, prioritised(100), THREE) for _ in range(2))
     times = 0
     for slot in SimulatedEnvs(VECTOR, 2, 2, False, 3).slots(40):
         ring = joined.ring
         last = np.arange(2), ring.head % ring.rows
         before = parted.ring.head - ring.head
-        goes_on_B = ring.open & (slot.age[0] == ring.age[last])
+        goes_on_B = ring.open & (slot.episode_step[0] == ring.episode_step[last])
         last = np.arange(2), parted.ring.head % ring.rows
         if is_parted := bool(times < 3 and goes_on_B.all()):
             parted.ring.part()
@@ -205,12 +205,12 @@ def test_a_million_atari_transitions_take_little_more_than_their_single_frames(c
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_memory_taken_is_the_memory_reckoned_with(spec: EnvSpec) -> None:
+def test_the_memory_taken_is_the_memory_computed(spec: EnvSpec) -> None:
     config = prioritised(300)
     replay = ReplayBuffer(spec, 3, config, THREE)
     ring = replay.ring
     stores = [store.array for store in ring.observation.values()]  # type: ignore[attr-defined]
-    fields = [ring.action, ring.reward, ring.age, ring.version, ring.terminated, ring.truncated]
+    fields = [ring.action, ring.reward, ring.episode_step, ring.version, ring.terminated, ring.truncated]
     taken = sum(array.nbytes for array in [*stores, *fields, ring.life_lost, ring.valid])
     assert taken + replay.index.tree._nodes.nbytes == replay_bytes(spec, 3, config, THREE)  # type: ignore[union-attr]
 
@@ -218,7 +218,7 @@ def test_the_memory_taken_is_the_memory_reckoned_with(spec: EnvSpec) -> None:
 def test_more_memory_than_there_is_is_refused_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size, "available_memory", lambda: 2**30)
     with pytest.raises(
-        UsageError, match=r"1,000,000 and needs 7\.\d GiB of memory, 1\.0 GiB are available: 1\d0,000"
+        UsageError, match=r"1,000,000 and needs 7\.\d GiB of buffer, 1\.0 GiB are available: 1\d0,000"
     ):
         ReplayBuffer(ATARI, 16, ReplayConfig(), THREE)
     fits = ReplayConfig(buffer_size=120_000)
@@ -236,9 +236,9 @@ def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
     """Its own, or that of one around it, with what cached files would give back."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     for folder, limit in ((tmp_path / "a", "1000"), (tmp_path / "a" / "b", "max")):
-        (folder / "memory.max").write_text(f"{limit}\n")
-        (folder / "memory.current").write_text("700\n")
-        (folder / "memory.stat").write_text("anon 500\nactive_file 30\ninactive_file 20\n")
+        (folder / "buffer.max").write_text(f"{limit}\n")
+        (folder / "buffer.current").write_text("700\n")
+        (folder / "buffer.stat").write_text("anon 500\nactive_file 30\ninactive_file 20\n")
     (tmp_path / "membership").write_text("1:cpu:/\n0::/a/b\n")
     assert _left_by_groups(tmp_path / "membership", tmp_path) == [350]
     assert _left_by_groups(tmp_path / "missing", tmp_path) == []

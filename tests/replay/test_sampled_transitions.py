@@ -7,8 +7,8 @@ import pytest
 from all_transitions import all_transitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_envs import SPECS, SimulatedEnvs
 from naive import sampleable, transition
+from simulated_envs import SPECS, SimulatedEnvs
 
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
@@ -68,11 +68,13 @@ def test_every_transition_is_as_it_was_lived(
 def test_envs_may_bring_their_slots_at_different_times(
     spec: EnvSpec, steps: int, widths: list[int], share: int, compress: bool, seed: int
 ) -> None:
-    """The memory of them all is the same whether its parts come side by side or one after the other."""
+    """The buffer of them all is the same whether its parts come side by side or one after the other."""
     width, returns = sum(widths), NStep(3, 0.9, False, True)
     config = ReplayConfig(buffer_size=share * width, replay="prioritised", compress_frames=compress)
     together, apart = ReplayBuffer(spec, width, config, returns), ReplayBuffer(spec, width, config, returns)
-    slots = [copy(slot, 0, width) for slot in SimulatedEnvs(spec, steps, width, False, seed).slots(30 // steps)]
+    slots = [
+        copy(slot, 0, width) for slot in SimulatedEnvs(spec, steps, width, False, seed).slots(30 // steps)
+    ]
     rng = np.random.default_rng(seed)
     priorities = [rng.random(slot.reward.shape) for slot in slots]
     for slot, priority_TB in zip(slots, priorities, strict=True):
@@ -98,7 +100,7 @@ def copy(slot: Trajectory, first: int, count: int) -> Trajectory:
     part, made = slice(first, first + count), Trajectory(slot.spec, slot.steps, count, None)
     for name, array in made.observation.items():
         array[...] = slot.observation[name][:, part]
-    for name in ("age", "ended", "episode", "action", "reward", "version"):
+    for name in ("episode_step", "is_last", "episode", "action", "reward", "version"):
         getattr(made, name)[...] = getattr(slot, name)[:, part]
     made.flags[...] = slot.flags[:, :, part]
     return made

@@ -146,16 +146,18 @@ def test_what_was_said_of_a_step_is_what_the_network_says_of_it(env: str, settin
                 unrolls.append(taken)
         for taken in unrolls:
             rollout, rows = taken.rollout(), taken.rows
-            forward = unroll_forward(model._forward, rollout.memory)
+            forward = unroll_forward(model._forward, rollout.recurrent)
             with torch.no_grad():
                 parameters_NP, _ = forward(rollout.observations.rows(None))
             assert torch.allclose(rollout.extras["policy"].flatten(0, 1), parameters_NP, atol=1e-5)
             assert "value" not in rollout.extras, "it is asked for anew when it is learned from"
-            if rollout.memory is not None:
-                assert rollout.memory.last_BM is not None
-                assert torch.allclose(forward.memory_BM, rollout.memory.last_BM, atol=1e-5)
+            if rollout.recurrent is not None:
+                assert rollout.recurrent.last_BM is not None
+                assert torch.allclose(forward.state_BM, rollout.recurrent.last_BM, atol=1e-5)
             assert (rows.version == 0).all()
-            assert (rows.age[1:][~rows.ended[:-1]] == rows.age[:-1][~rows.ended[:-1]] + 1).all()
+            assert (
+                rows.episode_step[1:][~rows.is_last[:-1]] == rows.episode_step[:-1][~rows.is_last[:-1]] + 1
+            ).all()
     finally:
         roles.close()
 
@@ -199,7 +201,7 @@ def test_rollouts_follow_one_another() -> None:
                 def row(t: int, b: int = column, rows: Any = rows) -> tuple[Any, ...]:
                     return (
                         tuple(rows.observation[""][t, b].tolist()),
-                        int(rows.age[t, b]),
+                        int(rows.episode_step[t, b]),
                         int(rows.episode[t, b]),
                     )
 
@@ -211,10 +213,10 @@ def test_rollouts_follow_one_another() -> None:
                 last[key] = row(STEPS)
                 found += 1
                 for t in range(STEPS):
-                    seed, age, _ = rows.observation[""][t + 1, column]
+                    seed, episode_step, _ = rows.observation[""][t + 1, column]
                     if rows.valid[t, column]:
                         action = int(rows.action[t, column])
-                        assert rows.reward[t, column] == seed % 64 + age / 4 + 64 * action
+                        assert rows.reward[t, column] == seed % 64 + episode_step / 4 + 64 * action
         assert found > 60
     finally:
         roles.close()

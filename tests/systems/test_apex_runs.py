@@ -94,7 +94,7 @@ def test_whose_games_are_the_score(share: float, tmp_path: Path) -> None:
     assert {game["env"] for game in games} >= set(range(8)), "those of all are kept"
 
 
-def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
+def test_resumed_it_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL)
     before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=5000, quiet=True)
@@ -113,7 +113,7 @@ def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
     assert len(set(acted)) == len(acted)
 
 
-def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
+def test_resumed_without_a_replay_buffer_it_fills_one_anew(tmp_path: Path) -> None:
     settings = SMALL | {"checkpoint_replay": "none"}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert not (run.path / "replay").exists()

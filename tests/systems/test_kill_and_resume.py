@@ -161,7 +161,7 @@ CheckpointStore.save = save_until_killed
 
 
 @pytest.mark.parametrize("keep", [1, 3])
-def test_killed_between_the_memory_and_its_checkpoint(keep: int, in_tmp: Path) -> None:
+def test_killed_between_the_replay_rows_and_their_checkpoint(keep: int, in_tmp: Path) -> None:
     recipe, settings = RUNS["uniform replay, in this process"]
     settings = settings | {"checkpoint_every": 60, "keep_checkpoints": keep}
     veldt.train(recipe, run_dir="whole", quiet=True, **settings)

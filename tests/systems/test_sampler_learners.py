@@ -58,8 +58,8 @@ def test_a_run_of_two_stops_and_goes_on_as_one_that_did_not(recipe: str, tmp_pat
     assert np.isfinite(veldt.evaluate(whole.path, episodes=2).mean)
 
 
-def test_one_whose_memory_is_not_full_enough_holds_up_all(tmp_path: Path) -> None:
-    """What is in a memory depends on when its games end, and everybody has to bring as many gradients."""
+def test_one_whose_replay_buffer_is_not_full_enough_holds_up_all(tmp_path: Path) -> None:
+    """What a replay buffer has depends on when its episodes end, and each learner has to bring as many gradients."""
     settings = SMALL_REPLAYED | {"num_envs": 2, "learners": 2, "steps": 400, "quiet": True}
     settings |= {"batch_size": 32, "learning_starts": 32, "n_step": 25, "horizon": 1, "buffer_size": 2000}
     run = veldt.train("rainbow", env="CartPole-v1", run_dir=tmp_path / "run", **settings)

@@ -86,14 +86,14 @@ def _play(agent: Agent, env: StepEnv, seed: int, greedy: bool, scores: list[floa
     depth = [field.stack for field in agent.spec.observation.values()]
     # A stacked field is written frame by frame at the end of its stack, any other field as it is.
     rows = [stack[0] if k > 1 else stack for stack, k in zip(stacks, depth, strict=True)]
-    index, memories = -1, agent.memories(1)
+    index, recurrent_state = -1, agent.initial_recurrent_state(1)
     env.reset(derive_seed(seed, EVALUATION, 0), rows, index)
     yield env.render()
     ended = False
     while not ended:
         inputs = {name: torch.from_numpy(s) for name, s in zip(agent.spec.observation, stacks, strict=True)}
         noise = uniform(seed, EVALUATION, np.zeros(1), np.array([len(scores)]), agent.noise)[0]
-        forward = memories.at(slice(0, 1), np.array([len(scores)]))
+        forward = recurrent_state.at(slice(0, 1), np.array([len(scores)]))
         action = agent.choose(inputs if agent.spec.is_dict else inputs[""], noise, greedy, forward)[0]
         for row, k in zip(rows, depth, strict=True):
             if k > 1:

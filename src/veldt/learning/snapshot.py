@@ -50,9 +50,9 @@ class Snapshot:
         """
         slot = self.envs.trajectory
         rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
-        rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
-        if self.sampler.memory_BM.numel():
-            rows["memory"] = self.sampler.memory_BM.cpu().numpy()
+        rows |= {name: getattr(slot, name)[0] for name in ("episode_step", "is_last", "episode")}
+        if self.sampler.initial_state_BM.numel():
+            rows["initial_recurrent_state"] = self.sampler.initial_state_BM.cpu().numpy()
         emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
         episodes, book_values = self.book.state()
         groups = {
@@ -103,10 +103,10 @@ class Snapshot:
         try:
             for name, array in slot.observation.items():
                 array[: slot.history + 1] = saved[f"observation/{name}"]
-            for name in ("age", "ended", "episode"):
+            for name in ("episode_step", "is_last", "episode"):
                 getattr(slot, name)[0] = saved[name]
-            if self.sampler.memory_BM.numel():
-                self.sampler.memory_BM.copy_(torch.from_numpy(saved["memory"]))
+            if self.sampler.initial_state_BM.numel():
+                self.sampler.initial_state_BM.copy_(torch.from_numpy(saved["initial_recurrent_state"]))
         except (KeyError, ValueError) as error:
             raise CheckpointError(f"the checkpoint's envs are not this run's: {error}") from None
         unfinished = {}
@@ -115,7 +115,7 @@ class Snapshot:
             if state is not None:
                 unfinished[b] = Unfinished(state=state.tobytes())
             else:
-                actions = self.book.actions(b) if slot.age[0, b] else None
+                actions = self.book.actions(b) if slot.episode_step[0, b] else None
                 none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
                 unfinished[b] = Unfinished(actions=none if actions is None else actions)
         return self.envs.rebuild(unfinished)

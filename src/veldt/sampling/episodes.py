@@ -82,8 +82,8 @@ class EpisodeTracker(ReturnTracker):
         finished: list[tuple[int, Episode]] = []
         done_TB = (slot.terminated | slot.truncated) & slot.valid
         # Includes the last row: an episode that begins there must not include the reset step before it.
-        begins_SB = slot.age == 0
-        eventful_B = done_TB.any(0) | begins_SB.any(0) | slot.ended[slot.steps]
+        begins_SB = slot.episode_step == 0
+        eventful_B = done_TB.any(0) | begins_SB.any(0) | slot.is_last[slot.steps]
         for b in range(slot.width):
             if not eventful_B[b]:
                 self._extend(slot, b, 0, slot.steps)
@@ -101,7 +101,7 @@ class EpisodeTracker(ReturnTracker):
                     # After a decorrelated start the first row has a step above 0, so the prefix is not dropped here.
                     self._clear(b)
                     begin = t
-            if not slot.ended[slot.steps, b]:
+            if not slot.is_last[slot.steps, b]:
                 self._extend(slot, b, begin, slot.steps)
         episodes = [episode for _, episode in sorted(finished, key=lambda item: (item[0], item[1].env_index))]
         self.record(episodes)
@@ -113,9 +113,9 @@ class EpisodeTracker(ReturnTracker):
 
     def actions_until(self, slot: Rows, b: int, t: int) -> np.ndarray | None:
         """Returns the actions before row `t`, of that row's episode, in a trajectory buffer not yet added."""
-        age = int(slot.age[t, b])
-        inside = slot.action[max(0, t - age) : t, b]
-        if age <= t:
+        episode_step = int(slot.episode_step[t, b])
+        inside = slot.action[max(0, t - episode_step) : t, b]
+        if episode_step <= t:
             return inside.copy()
         before = self.actions(b)
         return None if before is None else np.concatenate([before, inside])

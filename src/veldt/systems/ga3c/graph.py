@@ -50,7 +50,10 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
     slot = row_layouts(spec, steps, 1)
     slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in actor_outputs.items()}
     if recurrent_size:
-        slot |= {name: Layout((1, recurrent_size), "float32") for name in ("memory", "last_memory")}
+        slot |= {
+            name: Layout((1, recurrent_size), "float32")
+            for name in ("initial_recurrent_state", "final_recurrent_state")
+        }
     least = -(-settings.training_rows // steps) or 1
     queue = settings.training_queue or max(agents, least)
     if queue < least:
@@ -145,7 +148,7 @@ def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, L
         layouts[f"observation/{name}"] = Layout(shape, field.dtype)
     layouts["noise"] = Layout((noise,), "float32")
     return layouts | (
-        {"memory": Layout((recurrent_size,), "float32"), "begins": Layout((), "bool")}
+        {"recurrent_state": Layout((recurrent_size,), "float32"), "begins": Layout((), "bool")}
         if recurrent_size
         else {}
     )
@@ -154,7 +157,7 @@ def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, L
 def _answers(run_plan: RunPlan, actor_outputs: dict[str, Layout], recurrent_size: int) -> dict[str, Layout]:
     action = run_plan.spec.action
     layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **actor_outputs}
-    return layouts | ({"memory": Layout((recurrent_size,), "float32")} if recurrent_size else {})
+    return layouts | ({"recurrent_state": Layout((recurrent_size,), "float32")} if recurrent_size else {})
 
 
 @torch.no_grad()

@@ -148,7 +148,7 @@ class SamplerLearner:
                 place.seed,
                 clock,
                 noise=self.algorithm.action_noise(self.network),
-                memory=recurrent_size_of(self.network),
+                recurrent_size=recurrent_size_of(self.network),
                 inference=run_plan.infer_threads,
                 cores=run_plan.inference_cores,
                 first=self.first,
@@ -157,7 +157,7 @@ class SamplerLearner:
             self._experience = self._make_experience(forward, target)
             self.archive = None
             if isinstance(self._experience, ReplaySource) and archive is not None:
-                self.archive = ReplayArchive(archive, self._experience.memory)
+                self.archive = ReplayArchive(archive, self._experience.buffer)
             self.snapshot = Snapshot(
                 self.learner, self._sampler, self.envs, self.episodes, self._experience, self.archive
             )
