@@ -49,7 +49,7 @@ def draw(
     client, rng, ordered = edge.client(), np.random.default_rng(0), 0
     while not control.stopping:
         control.heartbeat()
-        while client.rows and client.order(ordered, 0.0):
+        while client.rows and client.request(ordered, 0.0):
             ordered += 1
         batch = client.take(0.1)
         if batch is not None:

@@ -63,7 +63,7 @@ def beside(env: str, seconds: float) -> None:
 
 
 def solve(recipes: Sequence[str]) -> None:
-    """Seconds from process start to a mean of 475 over 100 games of CartPole-v1, five seeds."""
+    """Seconds from process start to a mean of 475 over 100 episodes of CartPole-v1, five seeds."""
     for recipe in recipes:
         found = []
         for seed in range(1, 6):

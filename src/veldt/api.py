@@ -49,7 +49,7 @@ from veldt.systems.run import graph_of, run_system, runtime
 from veldt.tracking.progress import Progress, Silent
 from veldt.user_code.import_path import name_of
 
-PROTOCOLS = ("games", "atari", "human-starts")
+PROTOCOLS = ("episodes", "atari", "human-starts")
 
 
 @dataclass(frozen=True)
@@ -306,10 +306,10 @@ def evaluate(
     Args:
         run: the run directory, or an agent from `load`, which stays on its device.
         episodes: number of episodes, at least 1; default 30.
-        protocol: "games" plays `episodes`. "atari" plays the run's `evaluate_steps` (default 125,000) and counts the
+        protocol: "episodes" plays `episodes`. "atari" plays the run's `evaluate_steps` (default 125,000) and counts the
             episodes that end within them, as in published results of value-based agents. "human-starts" plays one
-            episode from each of `starts` and counts only what follows the start (Nair et al. 2015). Default: "games",
-            or "human-starts" if `starts` is given.
+            episode from each of `starts` and counts only what follows the start (Nair et al. 2015). Default:
+            "episodes", or "human-starts" if `starts` is given.
         starts: a file written by `record_starts`.
         seed: 0 or more; determines the episodes.
         greedy: take the best action instead of exploring as the algorithm does in evaluation.
@@ -321,17 +321,17 @@ def evaluate(
         CheckpointError: as for `load`.
         EnvError: the env failed.
     """
-    protocol = protocol or ("games" if starts is None else "human-starts")
+    protocol = protocol or ("episodes" if starts is None else "human-starts")
     if protocol not in PROTOCOLS:
         raise UsageError(f"--protocol is {protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
     if (protocol == "human-starts") != (starts is not None):
         raise UsageError(
             "--protocol human-starts needs --starts, a file that `veldt record-starts` makes"
             if starts is None
-            else f"--starts is {starts}, and --protocol {protocol} plays games from their beginning: leave one out"
+            else f"--starts is {starts}, and --protocol {protocol} plays episodes from their beginning: leave one out"
         )
-    if protocol != "games" and episodes is not None:
-        plays = "a number of steps" if protocol == "atari" else "one game from each start"
+    if protocol != "episodes" and episodes is not None:
+        plays = "a number of steps" if protocol == "atari" else "one episode from each start"
         raise UsageError(
             f"--episodes is {episodes}, and --protocol {protocol} plays {plays}: leave one of them out"
         )

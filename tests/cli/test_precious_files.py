@@ -384,17 +384,17 @@ def test_videos(run: Path, precious: Path, refused: Any, capsys: pytest.CaptureF
     pytest.importorskip("imageio_ffmpeg")
     (run / "videos").symlink_to(precious)
     before = tree(precious)
-    assert "videos is a symbolic link" in refused("watch", str(run), "--game", "0")
+    assert "videos is a symbolic link" in refused("watch", str(run), "--episode", "0")
     (run / "videos").unlink()
     (run / "videos").mkdir()
-    video = run / "videos" / "game-0.mp4"
-    for link in (video, run / "videos" / f".game-0.{os.getpid()}.partial.mp4"):
+    video = run / "videos" / "episode-0.mp4"
+    for link in (video, run / "videos" / f".episode-0.{os.getpid()}.partial.mp4"):
         link.symlink_to(precious / "thesis.txt")
-        assert f"{link} is a symbolic link" in refused("watch", str(run), "--game", "0")
+        assert f"{link} is a symbolic link" in refused("watch", str(run), "--episode", "0")
         assert link.is_symlink()
         link.unlink()
     for _ in range(2):
-        main(["watch", str(run), "--game", "0"])
+        main(["watch", str(run), "--episode", "0"])
     assert tree(precious) == before and [path.name for path in (run / "videos").iterdir()] == [video.name]
 
 

@@ -33,7 +33,7 @@ def play(
     random_start_steps: int = 0,
     slots: int = SLOTS,
 ) -> tuple[Slots, EpisodeTracker, list[str]]:
-    """All slots, the book of games and the notes of envs of which those with these seeds fail in step `at`."""
+    """All slots, the episode tracker and the notes of envs of which those with these seeds fail in step `at`."""
     env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
     settings = settings_for(
         env,
@@ -48,18 +48,18 @@ def play(
         HORIZON,
         groups=2,
         processes=processes,
-        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
+        actions_until=lambda b, t: tracker.actions_until(envs.trajectory, b, t),
     )
     copies = []
     try:
-        book = EpisodeTracker(WIDTH, envs.start())
+        tracker = EpisodeTracker(WIDTH, envs.start())
         for slot in phases(envs, POLICY, slots, resets):
             copies.append(copy_of(slot))
-            book.add(slot)
+            tracker.add(slot)
         notes = envs.notes()  # not in between: there, resets may be under way
     finally:
         envs.close()
-    return copies, book, notes
+    return copies, tracker, notes
 
 
 def check_others(slots: Slots, undisturbed: Slots, culprits: list[int]) -> None:
@@ -76,12 +76,12 @@ def check_others(slots: Slots, undisturbed: Slots, culprits: list[int]) -> None:
 @pytest.mark.parametrize(("how", "processes"), CASES)
 def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
     culprit, seed = 1, episode_seed(RUN_SEED, 1, 0)
-    slots, book, notes = play(how, [seed], at, processes)
+    slots, tracker, notes = play(how, [seed], at, processes)
     undisturbed, _, none = play(how, [], at, 0)
     assert none == [] and len(notes) == 1 and f"env {culprit} (seed {seed})" in notes[0], notes
     phase, t = divmod(at - 1, HORIZON)
     failed = slots[phase]
-    # The failed step is no step of the game: nothing in it may be learned from, and what leads to it ends before.
+    # The failed step is no step of the episode: nothing in it may be learned from, and what leads to it ends before.
     assert not failed["valid"][t, culprit] and failed["reward"][t, culprit] == 0
     assert not any(
         failed[name][t, culprit] for name in ("terminated", "truncated", "life_lost", "interrupted")
@@ -95,10 +95,10 @@ def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
     assert failed["observation/"][t + 1, culprit, 0] == episode_seed(RUN_SEED, culprit, 1) % 2**20
     assert slots[-1]["restarts"].tolist() == [0, 1, 0, 0]
     check_others(slots, undisturbed, [culprit])
-    # Games that were broken off are none.
+    # Episodes that were broken off do not count.
     assert all(np.isfinite(slot["observation/"]).all() for slot in slots)
     total = sum(game_count(slot) for slot in slots)
-    assert book.num_episodes == total
+    assert tracker.num_episodes == total
 
 
 def game_count(slot: dict[str, np.ndarray]) -> int:
@@ -112,8 +112,8 @@ def game_count(slot: dict[str, np.ndarray]) -> int:
 )
 def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str) -> None:
     culprit = 2
-    slots, book, notes = play(how, [episode_seed(RUN_SEED, culprit, 1)], 0, processes, resets)
-    undisturbed, undisturbed_book, _ = play(how, [], 0, 0, resets)
+    slots, tracker, notes = play(how, [episode_seed(RUN_SEED, culprit, 1)], 0, processes, resets)
+    undisturbed, undisturbed_tracker, _ = play(how, [], 0, 0, resets)
     assert len(notes) == 1 and "env 2 " in notes[0], notes
     assert slots[-1]["restarts"].tolist() == [0, 0, 1, 0]
     check_others(slots, undisturbed, [culprit])
@@ -121,8 +121,8 @@ def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str
     assert 0 in episodes and 1 not in episodes[episodes != 0][1:] and 2 in episodes
     first = [slot["observation/"][slot["episode_step"] == 0][:, 0] for slot in slots]
     assert episode_seed(RUN_SEED, culprit, 2) % 2**20 in np.concatenate(first)
-    # No game was broken off, so all of them are there.
-    assert book.num_episodes == undisturbed_book.num_episodes and not any(
+    # No episode was broken off, so all of them are there.
+    assert tracker.num_episodes == undisturbed_tracker.num_episodes and not any(
         slot["interrupted"].any() for slot in slots
     )
 
@@ -181,10 +181,10 @@ def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
         HORIZON,
         groups=1,
         processes=2,
-        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
+        actions_until=lambda b, t: tracker.actions_until(envs.trajectory, b, t),
     )
     try:
-        book = EpisodeTracker(WIDTH, envs.start())
+        tracker = EpisodeTracker(WIDTH, envs.start())
         (slot,) = (copy_of(slot) for slot in phases(envs, POLICY, 1))
         notes = envs.notes()
     finally:
@@ -204,13 +204,13 @@ def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
         settings,
         HORIZON,
         processes=2,
-        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
+        actions_until=lambda b, t: tracker.actions_until(envs.trajectory, b, t),
     )
     try:
-        book = EpisodeTracker(WIDTH, envs.start())
+        tracker = EpisodeTracker(WIDTH, envs.start())
         slots = []
         for slot in phases(envs, POLICY, SLOTS):
-            book.add(slot)
+            tracker.add(slot)
             slots.append(copy_of(slot))
             if len(slots) == 1:
                 kill_child("env process 0")

@@ -28,7 +28,7 @@ ENVIRONMENTS: dict[str, tuple[str | Callable[[], Any], int, int, int]] = {
 
 def trajectories(name: str, groups: int, processes: int, resets: str) -> list[dict[str, np.ndarray]]:
     env, width, steps, count = ENVIRONMENTS[name]
-    atari = AtariConfig(max_episode_steps=6, sticky_actions=0.25)  # so that games end within a few steps
+    atari = AtariConfig(max_episode_steps=6, sticky_actions=0.25)  # so that episodes end within a few steps
     settings = settings_for(env, atari, num_envs=width, random_start_steps=20, resets=resets)
     envs = make(settings, steps, groups, processes)
     try:

@@ -19,7 +19,7 @@ STEPS, PHASES = 7, 4
 @pytest.mark.parametrize("processes", [0, 2, 3])  # of three processes, some have no env of a group
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
 def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
-    """In every row that is kept, over games that end, and after each carry-over."""
+    """In every row that is kept, over episodes that end, and after each carry-over."""
     atari = AtariConfig(max_episode_steps=9)
     settings = settings_for("ALE/Pong-v5", atari, num_envs=4, resets=resets)
     envs = make(settings, STEPS, groups=2, processes=processes, stacks=True)

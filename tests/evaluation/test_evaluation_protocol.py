@@ -1,4 +1,4 @@
-"""Evaluation by steps (125,000, of which the whole games count), and the pauses for it in training."""
+"""Evaluation by steps (125,000, of which the whole episodes count), and the pauses for it in training."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_longest_game_fits_into_each_envs_share(pong: Path) -> None:
-    """170 steps have room for three games of 50 side by side, each with a step for its end; 4 would cut them off."""
+    """170 steps have room for three episodes of 50 side by side, each with a step for its end; 4 would cut them off."""
     agent = veldt.load(pong)
     result = play_steps(agent, 170, seed=3, greedy=False)
-    assert result.lengths == [50] * 3  # Pong's games are longer, and all are truncated
+    assert result.lengths == [50] * 3  # Pong's episodes are longer, and all are truncated
     assert result == veldt.evaluate(pong, protocol="atari", seed=3)
     assert len(play_steps(agent, 49, seed=3, greedy=False).scores) == 0
 
@@ -83,7 +83,7 @@ def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> N
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]  # after 200 and 400, and at the end
     assert all(row["evaluation/return_mean"] > 5 for row in rows)
     said = [event for event in RunDirectory.open(paused).read_events() if event["kind"] == "evaluation"]
-    assert len(said) == 3 and "whole games, raw return" in said[0]["text"]
+    assert len(said) == 3 and "episodes, raw return" in said[0]["text"]
 
 
 def test_evaluation_epsilon_is_its_own_and_zero_means_zero(tmp_path: Path) -> None:

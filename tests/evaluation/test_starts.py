@@ -42,7 +42,7 @@ def made(
 
 @pytest.mark.parametrize("preprocessing", ["104x80", "84x84"])
 def test_a_start_of_a_game_is_the_emulators_state(tmp_path: Path, preprocessing: Any) -> None:
-    """Also the second time, after other games, and whatever frames are made of it."""
+    """Also the second time, after other episodes, and whatever frames are made of it."""
     source = resolve("ALE/SpaceInvaders-v5")
     starts = made(tmp_path / "starts", source, [120, 0, 37])
     atari = AtariConfig(no_ops=7, sticky_actions=0.25, preprocessing=preprocessing, frame_stack=2)
@@ -96,7 +96,7 @@ def test_points_are_uniform_over_a_games_steps() -> None:
     drawn = np.array([draw_points(lengths, rng) for _ in range(7000)])
     for length, points in zip(lengths, drawn.T, strict=True):
         counts = np.bincount(points, minlength=length)
-        assert len(counts) == length  # never the end, where the game is over
+        assert len(counts) == length  # never the end, where the episode is over
         assert (abs(counts - 7000 / length) < 5 * np.sqrt(7000 / length)).all()
 
 
@@ -116,7 +116,7 @@ class Counting(Scripted):
 
 
 class Shrinking(Scripted):
-    """Not deterministic: games become shorter."""
+    """Not deterministic: episodes become shorter."""
 
     def __init__(self) -> None:
         super().__init__([(50, "terminated")])
@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "short": (
         "ALE/Breakout-v5",
         {"max_episode_steps": 30},
-        "has a start 30 steps into a game, and the run's games",
+        "has a start 30 steps into an episode, and the run's episodes",
     ),
 }
 

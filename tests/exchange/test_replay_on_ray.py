@@ -52,10 +52,10 @@ class ShardedReplay:
             assert time.monotonic() < end
             self.work()
 
-    def ordered(self, seed: int) -> int:
+    def requested(self, seed: int) -> int:
         """Orders all that there is room for."""
         count = 0
-        while self.client.order(seed + count, 0.0):
+        while self.client.request(seed + count, 0.0):
             count += 1
         return count
 
@@ -63,12 +63,12 @@ class ShardedReplay:
 def test_orders_go_in_groups() -> None:
     replay = ShardedReplay([np.ones(5)], ahead=15)
     replay.until_known()
-    assert replay.ordered(0) == 16
+    assert replay.requested(0) == 16
     replay.work()
     for _ in range(5):  # the one that is learned from has a place, too
-        assert replay.ordered(100) == 0 and not replay.transport.under_way
+        assert replay.requested(100) == 0 and not replay.transport.under_way
         assert replay.client.take(0.0) is not None
-    assert replay.ordered(200) == 4 and replay.transport.under_way
+    assert replay.requested(200) == 4 and replay.transport.under_way
 
 
 def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
@@ -89,13 +89,13 @@ def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
 def test_an_order_for_a_shards_former_life_is_left_out() -> None:
     replay = ShardedReplay([np.ones(5)])
     replay.until_known()
-    assert replay.client.order(0, 0.0)  # and not posted yet
+    assert replay.client.request(0, 0.0)  # and not posted yet
     replay.shard_begins(0, np.zeros(0))
-    while replay.client.order(1, 0.0):
+    while replay.client.request(1, 0.0):
         pass
     replay.transport.carry()
     assert replay.shards[0].end.take() is None
-    assert replay.client.take(0.0) is None and replay.ordered(0) == 0
+    assert replay.client.take(0.0) is None and replay.requested(0) == 0
 
 
 def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
@@ -104,7 +104,7 @@ def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
     replay, counts, seed, taken = ShardedReplay(masses), [np.zeros(len(mass)) for mass in masses], 0, 0
     replay.until_known()
     while taken < 1500:
-        seed += 1000 * replay.ordered(seed)
+        seed += 1000 * replay.requested(seed)
         replay.work()
         while (batch := replay.client.take(0.0)) is not None:
             taken += 1
@@ -119,13 +119,13 @@ def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
 def test_batches_are_ordered_ahead_and_a_batch_in_use_is_not_written_to() -> None:
     replay = ShardedReplay([np.ones(4), np.ones(4)])
     replay.until_known()
-    assert replay.ordered(0) == 4 and replay.ordered(9) == 0
+    assert replay.requested(0) == 4 and replay.requested(9) == 0
     assert replay.client.take(0.0) is None
     replay.work()
     batch = replay.client.take(0.0)
     assert batch is not None
     before = batch.arrays["key"].copy()
-    replay.ordered(20)
+    replay.requested(20)
     replay.work()
     assert np.array_equal(batch.arrays["key"], before)
     assert [replay.client.take(0.0) is not None for _ in range(4)] == [True, True, True, False]
@@ -134,13 +134,13 @@ def test_batches_are_ordered_ahead_and_a_batch_in_use_is_not_written_to() -> Non
 def test_priorities_go_to_the_shards_they_are_of_before_what_is_drawn_next() -> None:
     replay = ShardedReplay([np.ones(4), np.ones(12)], ahead=0)
     replay.until_known()
-    assert replay.ordered(5) == 1
+    assert replay.requested(5) == 1
     replay.work()
     batch = replay.client.take(0.0)
     assert batch is not None
     priority_N, key_N = np.arange(ROWS) + 0.5, batch.arrays["key"].copy()
     replay.client.update(batch, priority_N, 0.0)
-    replay.ordered(6)
+    replay.requested(6)
     replay.work()
     for number, shard in enumerate(replay.shards):
         part = slice(*batch.part_S[number : number + 2])
@@ -150,7 +150,7 @@ def test_priorities_go_to_the_shards_they_are_of_before_what_is_drawn_next() -> 
 def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
     replay = ShardedReplay([np.ones(8), np.ones(8)])
     replay.until_known()
-    assert replay.ordered(1) == 4
+    assert replay.requested(1) == 4
     replay.shard_begins(0, np.zeros(0))
     assert replay.client.rows == 8, "what the former incarnation held is gone"
     replay.work()
@@ -158,7 +158,7 @@ def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
         began = time.monotonic()
         assert replay.client.take(5.0) is None and time.monotonic() - began < 1
     replay.until_known()
-    assert replay.ordered(30) == 4
+    assert replay.requested(30) == 4
     replay.work()
     batch = replay.client.take(0.0)
     assert batch is not None and (batch.arrays["shard"] == 1).all()
@@ -167,12 +167,12 @@ def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
 def test_a_learner_that_begins_anew_is_not_sent_what_another_ordered() -> None:
     replay = ShardedReplay([np.ones(8), np.ones(8)])
     replay.until_known()
-    assert replay.ordered(1) == 4
+    assert replay.requested(1) == 4
     replay.transport.carry()
     replay.learner_begins()
     replay.until_known()
     assert replay.client.take(0.0) is None
-    assert replay.ordered(7) == 4
+    assert replay.requested(7) == 4
     replay.work()
     assert replay.client.take(0.0) is not None
 
@@ -181,7 +181,7 @@ def test_orders_that_were_lost_on_the_way_are_sent_again(monkeypatch: pytest.Mon
     monkeypatch.setattr("veldt.exchange.on_ray.replay._AGAIN_S", 0.05)
     replay, end = ShardedReplay([np.ones(8)]), time.monotonic() + 20
     replay.until_known()
-    assert replay.ordered(1) == 4
+    assert replay.requested(1) == 4
     replay.transport.under_way.clear()
     for _ in range(4):
         while replay.client.take(0.02) is None:

@@ -153,7 +153,7 @@ def test_a_run_without_any_metrics(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "empty")
     run.write_config({}, {}, [], {})
     page = report(tmp_path, run)
-    assert "No game has been finished yet" in page.text
+    assert "No episode has been finished yet" in page.text
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 5000])

@@ -1,4 +1,4 @@
-"""Finished games come back with their actions; a resume takes back those finished after the checkpoint."""
+"""Finished episodes come back with their actions; a resume takes back those finished after the checkpoint."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def add(log: EpisodeLog, episode: int, actions: Any, **fields: Any) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(ACTIONS, max_size=5))
-def test_games_round_trip(games: list[np.ndarray]) -> None:
+def test_episodes_round_trip(all_actions: list[np.ndarray]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         log = EpisodeLog(Path(directory))
-        for episode, actions in enumerate(games):
+        for episode, actions in enumerate(all_actions):
             add(log, episode, actions, prefix=episode)
         log.close()
         records = read_episodes(Path(directory))
-        assert len(records) == len(games)
-        for episode, (record, actions) in enumerate(zip(records, games, strict=True)):
+        assert len(records) == len(all_actions)
+        for episode, (record, actions) in enumerate(zip(records, all_actions, strict=True)):
             assert (record.env, record.episode, record.seed) == (2, episode, 2**63 + episode)
             assert (record.step, record.length, record.score) == (100 * episode, len(actions), -1.5)
             assert (record.prefix, record.kept) == (episode, True)

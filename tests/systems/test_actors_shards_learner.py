@@ -120,7 +120,7 @@ def test_actors_and_shards_may_die() -> None:
         run.until("learning again", lambda: run.rate_limiter.updates_L[0] >= before[1] + 100)
         run.until("acting again", lambda: bool((run.rate_limiter.steps_A > before[0]).all()))
         run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
-        assert run.edge.ledger("life").tolist() == [2, 1]
+        assert run.edge.ledger("incarnation").tolist() == [2, 1]
         assert {message.values["name"] for message in run.of("restarted")} == {
             "replay 0",
             "actor 0",

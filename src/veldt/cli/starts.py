@@ -50,7 +50,7 @@ def record_starts(arguments: list[str]) -> str:
         recorded = api.record_starts(asked.run, starts=asked.starts, out=asked.out, seed=asked.seed, **policy)
     return (
         f"{recorded.path}: {len(recorded)} starts of {recorded.env}, {np.mean(recorded.lengths):,.0f} steps into their "
-        f"games on average (at most {max(recorded.lengths):,})"
+        f"episodes on average (at most {max(recorded.lengths):,})"
     )
 
 

@@ -52,10 +52,12 @@ def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> l
         return play_until(rows, episodes, lambda episode: episode.episode < wanted[episode.env_index])
 
 
-def play_until(rows: Iterator[list[Episode]], games: int, counts: Callable[[Episode], bool]) -> list[Episode]:
+def play_until(
+    rows: Iterator[list[Episode]], num_episodes: int, counts: Callable[[Episode], bool]
+) -> list[Episode]:
     """Plays until this many episodes count. Returns these, ordered by start."""
     played: list[Episode] = []
-    while len(played) < games:
+    while len(played) < num_episodes:
         played += filter(counts, next(rows))
     return _in_order(played)
 

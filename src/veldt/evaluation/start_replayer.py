@@ -37,10 +37,10 @@ class StartReplayer:
         """See `Starts.emulator`."""
         return self._starts.emulator(atari)
 
-    def start_of(self, game: Episode) -> Start | None:
+    def start_of(self, episode: Episode) -> Start | None:
         """The start that an episode was led to; None if there was none."""
-        env_starts = self._env_starts[game.env_index]
-        return env_starts[game.episode] if game.episode < len(env_starts) else None
+        env_starts = self._env_starts[episode.env_index]
+        return env_starts[episode.episode] if episode.episode < len(env_starts) else None
 
     def check(self, envs: VectorEnvs, t: int) -> None:
         """Compares envs that reach a start at row `t` with the recording. Raises UsageError if one differs."""
@@ -71,7 +71,9 @@ class StartReplayer:
         over_B = before_B & (slot.terminated[t] | slot.truncated[t])
         if over_B.any():
             b = int(np.argmax(over_B))
-            raise UsageError(self._message(b, int(slot.episode[t, b]), "is of a game that is over before it"))
+            raise UsageError(
+                self._message(b, int(slot.episode[t, b]), "is of an episode that ends before it")
+            )
         self._score_B[before_B] += slot.reward[t, before_B]
         slot.reward[t, before_B] = 0.0
 

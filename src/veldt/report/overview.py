@@ -64,7 +64,7 @@ def _figures(run: RunData) -> str:
     steps, frames = run.figure("steps", "step"), run.figure("frames")
     lag = run.figure("policy_lag_mean")
     figures = [
-        ("Return, last 100 games", formatting.decimal(run.figure("return_mean_100")), ""),
+        ("Return, last 100 episodes", formatting.decimal(run.figure("return_mean_100")), ""),
         (
             "Agent steps",
             formatting.count(steps),
@@ -72,7 +72,7 @@ def _figures(run: RunData) -> str:
         ),
         ("Time", formatting.duration(run.figure("seconds")), _solved(run)),
         ("Steps per second", formatting.whole(run.figure("sps")), _frames_per_second(run)),
-        ("Games", formatting.whole(run.figure("episodes")), ""),
+        ("Episodes", formatting.whole(run.figure("episodes")), ""),
     ]
     if math.isfinite(lag):
         figures.append(("Policy lag", formatting.decimal(lag), "updates behind, mean"))
@@ -98,7 +98,15 @@ def _table(environments: list[Environment]) -> str:
     # Columns that are empty in every row are left out.
     several, target = len(environments) > 1, any(_has_target(run) for run in runs)
     texts = ("Run", *(("Environment",) if several else ()), "State")
-    numbers = ("Seed", "Return", *(("Solved after",) if target else ()), "Steps", "Games", "Time", "Steps/s")
+    numbers = (
+        "Seed",
+        "Return",
+        *(("Solved after",) if target else ()),
+        "Steps",
+        "Episodes",
+        "Time",
+        "Steps/s",
+    )
     head = "".join(f"<th>{name}</th>" for name in texts)
     head += "".join(f'<th class="number">{name}</th>' for name in numbers)
     rows = []

@@ -17,7 +17,7 @@ _WINDOW = 100  # episodes in the mean return
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished episode: raw return of the whole game, and stored actions [length, ...]."""
+    """A finished episode: raw return (in Atari of the whole game, not of a life), and stored actions [length, ...]."""
 
     env_index: int
     episode: int
@@ -37,10 +37,10 @@ class ReturnTracker:
         self.num_episodes = 0
         self.recent: deque[float] = deque(maxlen=_WINDOW)
 
-    def record(self, games: Sequence[Episode]) -> None:
+    def record(self, episodes: Sequence[Episode]) -> None:
         """Adds finished episodes, in the order of their ends."""
-        self.num_episodes += len(games)
-        self.recent.extend(episode.episode_return for episode in games)
+        self.num_episodes += len(episodes)
+        self.recent.extend(episode.episode_return for episode in episodes)
 
     @property
     def mean_return(self) -> float | None:

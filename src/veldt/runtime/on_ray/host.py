@@ -42,7 +42,7 @@ class CounterSync(Protocol):
 
     def report(self) -> Any: ...
 
-    def told(self, value: Any) -> None: ...
+    def receive_counts(self, value: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Host:
                 arguments[place] = value.open(self._mail)
         for place, value in start.gauges.items():
             self._gauges[place] = arguments[place]
-            arguments[place].told(value)
+            arguments[place].receive_counts(value)
         self._thread = threading.Thread(
             target=self._run, args=(start.who, start.role, arguments), daemon=True, name="role"
         )
@@ -163,7 +163,7 @@ class Host:
         if news.peers is not None:
             self._meet(news.peers)
         for place, value in news.gauges.items():
-            self._gauges[place].told(value)
+            self._gauges[place].receive_counts(value)
         has_ended = (
             self._thread is not None and not self._thread.is_alive()
         )  # checked before the messages are taken
@@ -183,7 +183,7 @@ class Host:
         self._mail.deliver(*opened(envelope, kept))
 
     def _meet(self, peers: PeerAddresses) -> None:
-        self._mail.meet(
+        self._mail.set_peers(
             {name: (life, host.mail.options(num_returns=0).remote) for name, (life, host) in peers.items()}
         )
 

@@ -64,7 +64,7 @@ class RaySupervisor(Supervision):
                 RoleIdentity(plan.name, number, attempt, plan.niceness, self._local_peers(number)),
                 plan.role,
                 plan.arguments,
-                {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
+                {at: gauge.counts_for(number) for at, gauge in (plan.gauges or {}).items()},
             )
 
         life = RayProcessHandle(number, attempt, start, plan.gpus)
@@ -214,7 +214,7 @@ class RaySupervisor(Supervision):
         if report is not None:
             for at, value in report.gauges.items():
                 assert plan.gauges is not None
-                plan.gauges[at].heard(life.number, value)
+                plan.gauges[at].receive_report(life.number, value)
             if report.messages:
                 self._heard.set()
         if not life.alive() or life.refused:
@@ -240,7 +240,7 @@ class RaySupervisor(Supervision):
         plan, peers = self._plans[life.number], None
         if life.has_begun and life.met != self._met:
             life.met, peers = self._met, self._peers(life.number)
-        gauges = {at: gauge.told(life.number) for at, gauge in (plan.gauges or {}).items()}
+        gauges = {at: gauge.counts_for(life.number) for at, gauge in (plan.gauges or {}).items()}
         return HostNews(0, self._told.stopping, self._told.snapshot, peers, gauges)
 
     def _peers(self, number: int) -> PeerAddresses:
