@@ -336,6 +336,18 @@ def test_a_manifest_that_names_files_elsewhere(name: str, verb: str, run: Path, 
     assert "names files that are no part of a checkpoint" in refused(verb, str(run), code=1)
 
 
+def test_a_step_in_a_manifest_is_no_way_out_of_the_run(run: Path, precious: Path, refused: Any) -> None:
+    """The step is a part of the video's name."""
+    pytest.importorskip("imageio_ffmpeg")
+    (precious / "film-seed-0.mp4").write_text("years of work")
+    (run / "videos" / "step-x").mkdir(parents=True)
+    for checkpoint in (run / "checkpoints").iterdir():
+        with_manifest(checkpoint, lambda manifest: manifest.update(step="x/../../../precious/film"))
+    before = tree(precious)
+    assert "its step, score, meta or files are not of the types" in refused("watch", str(run), code=1)
+    assert tree(precious) == before
+
+
 # A path that is somebody's -> how it came to be, given a precious file.
 OUT: dict[str, Callable[[Path, Path], object]] = {
     "a file": lambda out, thesis: shutil.copy(thesis, out),
@@ -396,6 +408,17 @@ def test_videos(run: Path, precious: Path, refused: Any, capsys: pytest.CaptureF
     for _ in range(2):
         main(["watch", str(run), "--episode", "0"])
     assert tree(precious) == before and [path.name for path in (run / "videos").iterdir()] == [video.name]
+
+
+@pytest.mark.parametrize("name", ["a:b", "file:run", "-run"])
+def test_a_name_that_means_something_to_the_encoder(
+    name: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.chdir(run.parent)
+    run.rename(run.with_name(name))
+    main(["watch", f"./{name}", "--game", "0"])
+    assert (run.with_name(name) / "videos" / "game-0.mp4").is_file()
 
 
 def test_a_start_that_fails_removes_only_what_it_wrote(tmp_path: Path, precious: Path) -> None:

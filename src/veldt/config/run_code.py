@@ -58,7 +58,8 @@ class Admitted:
 def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: bool = True) -> Admitted:
     """Returns the environment and the network of a run: those of `choice`, else those that its configuration names.
 
-    An environment with another name than the run's is made without the run's keyword arguments.
+    An environment with another name than the run's is made without the run's keyword arguments. If these, and not the
+    name that the caller gives, lead to an import, the caller must trust the run.
 
     Args:
         run: the run's directory, for messages.
@@ -75,7 +76,8 @@ def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: 
     if isinstance(network, str):
         config = dataclasses.replace(config, network=dataclasses.replace(config.network, network=network))
     names = {}
-    if env is None and imported_module(config.env, config.env_kwargs) is not None:
+    is_named = callable(env) or (isinstance(env, str) and ":" in env)
+    if not is_named and imported_module(config.env, config.env_kwargs) is not None:
         names["env"] = config.env
     if policy and network is None and is_own(config.network.network):
         names["network"] = config.network.network
@@ -135,9 +137,13 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
         kwargs = f" (env_kwargs {code.kwargs})" if code.kwargs != "{}" else ""
         files = " and ".join(code.files) or "no file"
         parts.append(f"the {_WORDS[code.kind]} {code.name}{kwargs}, imported from {files}")
+    what = f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
+    if not all(
+        ":" in code.name for code in foreign
+    ):  # the keyword arguments lead to it, which only a run gives
+        raise UsageError(f"{what}--trust if you trust the run (in Python trust=True)")
     flags = " ".join(f"--{code.kind} {code.name}" for code in foreign)
     arguments = ", ".join(f'{code.kind}="{code.name}"' for code in foreign)
     raise UsageError(
-        f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
-        f"--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
+        f"{what}--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
     )
