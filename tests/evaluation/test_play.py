@@ -191,7 +191,7 @@ def test_a_window_knows_which_keys_are_held(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 WORDS = {
-    "": "who plays, and what? `veldt record-starts RUN` for a policy, or --play with RUN or --env for you",
+    "": "neither a run nor an env is given: name RUN to record a policy, or add --play and RUN or --env to play yourself",
     "--play": "who plays, and what?",
     "--env CartPole-v1": "--env is CartPole-v1, and no run says whose policy plays: name one, or add --play",
     "somewhere --env CartPole-v1 --play": "somewhere is not a veldt run: there is no such directory",

@@ -74,7 +74,7 @@ def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
     second.state(3.0, 4, 0)
     assert not client.is_empty
     edge.server(1)
-    assert client.is_empty, "a new life holds nothing until it says so"
+    assert client.is_empty, "a new incarnation holds nothing until it reports rows"
     first.state(1.0, 1, 0)
     assert not client.is_empty
 
@@ -108,7 +108,7 @@ def test_priorities_go_to_the_shards_they_are_of() -> None:
         assert shard.updates == [(batch.arrays["key"][part].tolist(), (np.arange(ROWS) + 0.5)[part].tolist())]
 
 
-def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
+def test_a_shard_that_dies_loses_its_requests_and_holds_up_no_batch() -> None:
     edge = edge_of(2)
     first, second = Shard(edge, 0, np.ones(8)), Shard(edge, 1, np.ones(8))
     client = ReplayClient(edge)
@@ -122,13 +122,13 @@ def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
     batch = client.take(0.0)
     assert batch is not None and (batch.arrays["shard"] == 1).all()
     client.update(batch, np.ones(ROWS), 0.0)
-    # And old orders do not write into a place that another batch has now.
+    # And old requests do not write into a batch that another request has now.
     first.mass = np.ones(3)
     first.say()
     assert first.work() == 0
 
 
-def test_nothing_is_ordered_from_shards_that_are_empty() -> None:
+def test_nothing_is_requested_from_shards_that_are_empty() -> None:
     edge = edge_of(2)
     for number in range(2):
         Shard(edge, number, np.zeros(0))
@@ -162,7 +162,7 @@ def test_no_shard_is_asked_for_a_batch_that_another_has_no_room_to_be_asked_for(
     assert edge.requests[0].waiting[0] == 0
 
 
-def test_orders_of_a_former_learner_are_left_out() -> None:
+def test_requests_of_a_former_learner_are_left_out() -> None:
     edge = edge_of(1)
     shard = Shard(edge, 0, np.ones(4))
     former = ReplayClient(edge)
@@ -194,7 +194,7 @@ def test_priorities_that_nobody_gets_are_counted() -> None:
     assert client.dropped == 2 * ROWS, "they were the former shard's"
 
 
-def test_orders_go_in_groups_and_alone_wake_shards() -> None:
+def test_requests_go_in_groups_and_alone_wake_shards() -> None:
     edge = edge_of(1, ahead=15)
     wakes = edge.requests[0].filled
     shard, client = Shard(edge, 0, np.ones(5)), ReplayClient(edge)
@@ -202,8 +202,8 @@ def test_orders_go_in_groups_and_alone_wake_shards() -> None:
     shard.work()
     while wakes.acquire(False):
         pass
-    for number in range(5):  # the one that is learned from has a place, too
-        assert not client.request(100 + number, 0.0), f"{number - 1} places are free, and 4 make a group"
+    for number in range(5):  # the batch that is learned from counts, too
+        assert not client.request(100 + number, 0.0), f"{number - 1} batches are free, and 4 make a group"
         batch = client.take(1.0)
         assert batch is not None
         client.update(batch, np.ones(ROWS), 0.0)

@@ -60,12 +60,12 @@ class ShardedReplay:
         return count
 
 
-def test_orders_go_in_groups() -> None:
+def test_requests_go_in_groups() -> None:
     replay = ShardedReplay([np.ones(5)], ahead=15)
     replay.until_known()
     assert replay.requested(0) == 16
     replay.work()
-    for _ in range(5):  # the one that is learned from has a place, too
+    for _ in range(5):  # the batch that is learned from counts, too
         assert replay.requested(100) == 0 and not replay.transport.under_way
         assert replay.client.take(0.0) is not None
     assert replay.requested(200) == 4 and replay.transport.under_way
@@ -86,7 +86,7 @@ def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
     assert not replay.client.is_empty
 
 
-def test_an_order_for_a_shards_former_life_is_left_out() -> None:
+def test_a_request_to_a_shards_former_incarnation_is_left_out() -> None:
     replay = ShardedReplay([np.ones(5)])
     replay.until_known()
     assert replay.client.request(0, 0.0)  # and not posted yet
@@ -147,7 +147,7 @@ def test_priorities_go_to_the_shards_they_are_of_before_what_is_drawn_next() -> 
         assert shard.updates == [(key_N[part].tolist(), priority_N[part].tolist())]
 
 
-def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
+def test_a_shard_that_dies_loses_its_requests_and_holds_up_no_batch() -> None:
     replay = ShardedReplay([np.ones(8), np.ones(8)])
     replay.until_known()
     assert replay.requested(1) == 4
@@ -177,7 +177,7 @@ def test_a_learner_that_begins_anew_is_not_sent_what_another_ordered() -> None:
     assert replay.client.take(0.0) is not None
 
 
-def test_orders_that_were_lost_on_the_way_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_that_were_lost_on_the_way_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("veldt.exchange.on_ray.replay._AGAIN_S", 0.05)
     replay, end = ShardedReplay([np.ones(8)]), time.monotonic() + 20
     replay.until_known()

@@ -152,7 +152,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
         ),
         ("apex-dqn", {"algorithm": "ppo"}, "ppo does not fit: the system apex needs .* replay buffer"),
         ("apex-dqn", {"algorithm": "c52"}, "did you mean 'c51'"),
-        ("apex-dqn", {"processes": 2}, "--actors says how many processes act"),
+        ("apex-dqn", {"processes": 2}, "--actors sets the number of processes that act"),
         ("apex-dqn", {"buffer_size": 10**13}, r"needs .* GiB of memory"),
         (
             "apex-dqn",

@@ -149,7 +149,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
         ),
         (
             {"agent_processes": 3},
-            "--num-envs is 4 and --agent-processes is 3: each host must get as many envs",
+            "--num-envs is 4 and --agent-processes is 3: each agent process must get as many envs",
         ),
         ({"agent_processes": -1}, r"--agent-processes is -1: it must be 0 \(automatic\) or more"),
         ({"predictors": 0}, "--predictors is 0: it must be at least 1"),
@@ -159,7 +159,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
             {"learners": 2},
             "--learners is 2, and the system ga3c has one model .*: it must be 1; take more --trainers",
         ),
-        ({"training_queue": 1}, "--training-queue is 1, and there are 2 hosts"),
+        ({"training_queue": 1}, "--training-queue is 1, and there are 2 agent processes"),
         (
             {"training_queue": 2, "training_rows": 12},
             "--training-rows is 12, which are 3 rollouts of 5 steps, and ",
@@ -174,8 +174,8 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
         ({"tuner_interval": 0.0, "tuner_most": 3}, "--tuner-most would have no effect"),
         ({"tuner_interval": float("nan")}, "it must be a finite number"),
         ({"predictors": 1.5}, "it must be a whole number"),
-        ({"processes": 2}, "--agent-processes says how many processes agents live in"),
-        ({"alternate": "on"}, "each agent goes on by itself"),
+        ({"processes": 2}, "--agent-processes sets the number of agent processes"),
+        ({"alternate": "on"}, "each agent steps on its own"),
         ({"actors": 2}, "--actors is none of ga3c's settings"),
         ({"shards": 2}, "--shards is none of ga3c's settings"),
         ({"cluster": "local"}, "memory that machines do not share: leave it out"),

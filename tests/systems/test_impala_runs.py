@@ -94,7 +94,7 @@ def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() ->
         ({"replay_unrolls": 400}, "--replay-unrolls would have no effect"),
         ({"replay_share": 0.5, "replay_unrolls": 10**12}, r"needs .* GiB of memory, .* would fit"),
         ({"shards": 2}, "--shards is none of impala's settings"),
-        ({"processes": 2}, "--actors says how many processes act"),
+        ({"processes": 2}, "--actors sets the number of processes that act"),
     ],
 )
 def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def _check(asked: RecordStarts) -> None:
         raise UsageError(f"--env is {asked.env}, and no run says whose policy plays: name one, or add --play")
     if asked.run is None and asked.env is None:
         raise UsageError(
-            "who plays, and what? `veldt record-starts RUN` for a policy, or --play with RUN or --env for you"
+            "neither a run nor an env is given: name RUN to record a policy, or add --play and RUN or --env to play yourself"
         )
     for name in ("greedy", "best", "network"):
         if asked.play and getattr(asked, name):

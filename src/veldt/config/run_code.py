@@ -1,6 +1,6 @@
 """The only place where a name in a run's config.json leads to an import.
 
-A run may come from somebody else. A name in it is imported only if it is not the run's own code (a registered id, a
+The run may be of another user. A name in it is imported only if it is not the run's own code (a registered id, a
 network of veldt's), if the user names it in the call or trusts the run, or if the user has trained with the same code
 on this machine (`trusted`). A callable, which a run cannot store, must be passed again if it cannot be imported.
 """

@@ -145,7 +145,6 @@ def check_slack(given: float, least: float) -> None:
     """Raises UsageError where a given slack would stop both sides."""
     if given < least:
         raise UsageError(
-            f"--rate-limit-tolerance is {given:g}: acting and learning would wait for each other for "
-            f"ever; it must be at least "
-            f"{least:g} with this batch, intensity and number of envs (0 chooses)"
+            f"--rate-limit-tolerance is {given:g}: acting and learning would wait for each other "
+            f"without end; it must be at least {least:g} with this batch, intensity and number of envs (0 chooses)"
         )

@@ -80,7 +80,7 @@ class ReplayArchive:
             restore_state(self._buffer, arrays)
         except (CheckpointError, KeyError, ValueError) as error:
             raise CheckpointError(
-                f"the checkpoint's replay buffer cannot be restored ({error}): put its files back, or go on with an "
+                f"the checkpoint's replay buffer cannot be restored ({error}): put its files back, or continue with an "
                 "empty one by --checkpoint-replay none, which fills it anew before learning"
             ) from None
         self._segments = [dict(segment) for segment in segments]

@@ -125,7 +125,7 @@ class RayProcessHandle:
         return not self._died and not self._report.has_ended
 
     def cause_of_death(self) -> str:
-        return self._died or "ended without a word"
+        return self._died or "ended without a report"
 
     def stack(self, trace: int) -> str:
         with contextlib.suppress(RayError, GetTimeoutError):
@@ -150,7 +150,7 @@ def _cause(text: str) -> str:
     if "node has died" in text or "node was terminated" in text or "node died" in text:
         return "was lost with its node"
     if "low on memory" in text:
-        return "was killed for want of memory on its node"
+        return "was killed for lack of memory on its node"
     if "creation task" in text:
         return f"could not be started ({text[-300:]})"
-    return "died (killed by hand, or by the system for want of memory, or failed in native code)"
+    return "died (killed by hand, or by the system for lack of memory, or failed in native code)"

@@ -78,7 +78,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         "rollouts": Edge(
             "agents",
             "model",
-            f"rollouts of {steps} steps with what the policy said, {depth} for each host, full ones block",
+            f"rollouts of {steps} steps with the outputs of the policy, {depth} for each agent process, full ones block",
             SlotsSpec(slot, settings.agent_processes, depth),
         ),
         "rate_limiter": Edge(
@@ -112,7 +112,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         resumes_from="the checkpoint of step {step:,}",
         gpus=int(run_plan.device.type == "cuda"),
     )
-    hosts = Role(
+    agent_role = Role(
         "agents",
         f"{width} agents, each in an env of its own" if width > 1 else "an agent in an env of its own",
         run_agent_host,
@@ -121,23 +121,23 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
                 config,
                 run_plan.source,
                 spec,
-                number=host,
-                first=host * width,
+                number=process,
+                first=process * width,
                 width=width,
                 steps=steps,
                 actor_outputs=actor_outputs,
                 noise_width=noise,
                 recurrent=recurrent_size,
-                incarnations=incarnations.get(role_name("agents", host, settings.agent_processes), 0),
+                incarnations=incarnations.get(role_name("agents", process, settings.agent_processes), 0),
             )
-            for host in range(settings.agent_processes)
+            for process in range(settings.agent_processes)
         ],
         [("inference", "rollouts", "rate_limiter")] * settings.agent_processes,
         settings.max_restarts,
         max(30.0, config.envs.env_timeout),
         niceness=_NICENESS,
     )
-    return Graph((model, hosts, *evaluator_roles), edges)
+    return Graph((model, agent_role, *evaluator_roles), edges)
 
 
 def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, Layout]:
