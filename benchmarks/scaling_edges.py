@@ -115,7 +115,7 @@ def store(points: Points, seconds: float) -> None:
 
 
 def requests(points: Points, seconds: float) -> None:
-    """Requests of so many agents with a stack of frames, and their answers: the agent processes' part and the model's."""
+    """Requests of `agents` agents with a stack of frames, and answers: the agent processes' and the model's part."""
     for width in (1, 16, 128):
         spec = InferenceSpec({"seen": Layout(_FRAMES, "uint8")}, {"action": Layout((), "int64")}, 1, width)
         edge = InferenceEdge(spec, forkserver([]))

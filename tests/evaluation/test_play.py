@@ -191,7 +191,7 @@ def test_a_window_knows_which_keys_are_held(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 WORDS = {
-    "": "neither a run nor an env is given: name RUN to record a policy, or add --play and RUN or --env to play yourself",
+    "": "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself",
     "--play": "who plays, and what?",
     "--env CartPole-v1": "--env is CartPole-v1, and no run says whose policy plays: name one, or add --play",
     "somewhere --env CartPole-v1 --play": "somewhere is not a veldt run: there is no such directory",

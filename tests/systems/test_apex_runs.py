@@ -148,7 +148,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
         (
             "apex-dqn",
             {"rate_limit_tolerance": 10.0},
-            "would wait for each other for ever; it must be at least",
+            "would wait for each other without end; it must be at least",
         ),
         ("apex-dqn", {"algorithm": "ppo"}, "ppo does not fit: the system apex needs .* replay buffer"),
         ("apex-dqn", {"algorithm": "c52"}, "did you mean 'c51'"),

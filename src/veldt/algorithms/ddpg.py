@@ -62,7 +62,9 @@ class DDPG(ReplayAlgorithm):
         self._dimensions = action.shape[0]
 
     def network(self, build_torso: BuildTorso) -> Network:
-        return DeterministicActorCritic(lambda: build_torso(top=False, activation="relu"), self._dimensions)
+        return DeterministicActorCritic(
+            lambda: build_torso(last_layer=False, activation="relu"), self._dimensions
+        )
 
     def action_noise(self, network: nn.Module) -> int:
         return self._dimensions

@@ -60,7 +60,7 @@ def _check(asked: RecordStarts) -> None:
         raise UsageError(f"--env is {asked.env}, and no run says whose policy plays: name one, or add --play")
     if asked.run is None and asked.env is None:
         raise UsageError(
-            "neither a run nor an env is given: name RUN to record a policy, or add --play and RUN or --env to play yourself"
+            "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself"
         )
     for name in ("greedy", "best", "network"):
         if asked.play and getattr(asked, name):

@@ -13,9 +13,9 @@ REQUESTS_PER_INCARNATION = 2**32
 class PendingBatch(NamedTuple):
     """A requested batch: shard s writes rows part_s to part_(s+1), if it has not restarted meanwhile.
 
-    The rows are written into the preallocated batch `batch_index`. `part_S` is int64 [S + 1], `incarnation_S` int64 [S],
-    the shards' incarnations. `written_SP` below is int64 [S, P], the number of the request that each shard has last
-    written into each of the P preallocated batches.
+    The rows are written into the preallocated batch `batch_index`. `part_S` is int64 [S + 1], `incarnation_S` int64
+    [S], the shards' incarnations. `written_SP` below is int64 [S, P], the number of the request that each shard has
+    last written into each of the P preallocated batches.
     """
 
     batch_index: int

@@ -94,7 +94,7 @@ class Snapshot:
         refilled = self.experience.refill(checkpoint.step)
         why = "the checkpoint holds none" if segments is None else "by --checkpoint-replay none"
         return [
-            f"the replay buffer is empty ({why}): acting continues, and learning continues when {refilled:,} steps have "
+            f"the replay buffer is empty ({why}): acting continues, and so does learning when {refilled:,} steps have "
             "filled it anew"
         ]
 

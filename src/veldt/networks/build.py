@@ -18,7 +18,7 @@ from veldt.user_code.import_path import load_function, name_of
 
 
 class ImageNetwork(Protocol):
-    def __call__(self, shape: Sequence[int], *, top: bool = True) -> nn.Module: ...
+    def __call__(self, shape: Sequence[int], *, last_layer: bool = True) -> nn.Module: ...
 
 
 IMAGE_NETWORKS: Mapping[str, ImageNetwork] = {
@@ -45,7 +45,7 @@ class ImageTorso(nn.Module):
         self.torso = build(image_shape(shape))
         self.torso.scale = scale  # type: ignore[assignment]
         self.features = int(self.torso.features)  # type: ignore[arg-type]
-        self.top_width = int(self.torso.top_width)  # type: ignore[arg-type]
+        self.last_layer_width = int(self.torso.last_layer_width)  # type: ignore[arg-type]
         self.layer_norm = bool(self.torso.layer_norm)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class ImageTorso(nn.Module):
 class DictTorso(nn.Module):
     """One torso for each field of a Dict observation; the features are concatenated.
 
-    `top_width` is the sum over the fields: the one last layer that follows has as many units as theirs together.
+    `last_layer_width` is the sum over the fields: the one last layer that follows has as many units as theirs together.
     """
 
     def __init__(self, torsos: Mapping[str, nn.Module]) -> None:
@@ -67,7 +67,7 @@ class DictTorso(nn.Module):
         self.names = list(torsos)
         self.torsos = nn.ModuleList(torsos.values())
         self.features: int = sum(int(torso.features) for torso in torsos.values())  # type: ignore[arg-type, misc]
-        self.top_width: int = sum(int(torso.top_width) for torso in torsos.values())  # type: ignore[arg-type, misc]
+        self.last_layer_width: int = sum(int(torso.last_layer_width) for torso in torsos.values())  # type: ignore[arg-type, misc]
         self.layer_norm = any(bool(torso.layer_norm) for torso in torsos.values())
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
@@ -81,7 +81,7 @@ class UserTorso(nn.Module):
     The module is always used whole, also where a body is wanted, because its last layer is not known.
     """
 
-    top_width, layer_norm = 0, False
+    last_layer_width, layer_norm = 0, False
 
     def __init__(self, module: nn.Module, spec: EnvSpec, name: str) -> None:
         super().__init__()
@@ -118,17 +118,17 @@ def build_torso(
     spec: EnvSpec,
     hidden: Sequence[int],
     *,
-    top: bool = True,
+    last_layer: bool = True,
     activation: Activation = "tanh",
     layer_norm: bool = False,
 ) -> nn.Module:
-    """Builds the torso for `spec`: a module with the attributes `features`, `top_width` and `layer_norm`.
+    """Builds the torso for `spec`: a module with the attributes `features`, `last_layer_width` and `layer_norm`.
 
     Args:
         network: a name in `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
             dictionary of shapes for a Dict) and returns a module from observations [N, ...] to features [N, F].
         hidden: units of each layer of an MLP.
-        top: whether to include the last fully connected layer; without it, the torso is a body (see `torsos`).
+        last_layer: whether to include the last fully connected layer; without it, the torso is a body (see `torsos`).
         activation: activation of an MLP. Convolutional torsos use ReLU.
         layer_norm: whether an MLP uses layer normalisation.
 
@@ -163,12 +163,14 @@ def build_torso(
             f"network '{network}' is for images, and this environment's observation has the shape {shapes_text}: "
             "use --network auto or mlp"
         )
-    mlp = functools.partial(MLP, hidden=hidden, activation=activation, top=top, layer_norm=layer_norm)
-    torsos = {name: _field_torso(network, field, mlp, top) for name, field in spec.observation.items()}
+    mlp = functools.partial(
+        MLP, hidden=hidden, activation=activation, last_layer=last_layer, layer_norm=layer_norm
+    )
+    torsos = {name: _field_torso(network, field, mlp, last_layer) for name, field in spec.observation.items()}
     return DictTorso(torsos) if spec.is_dict else torsos[""]
 
 
-def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: bool) -> nn.Module:
+def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], last_layer: bool) -> nn.Module:
     shape = field.network_shape
     scale = PIXEL if field.dtype == "uint8" else 1.0
     is_image = field.dtype == "uint8" and _may_be_image(field)
@@ -186,7 +188,7 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: b
             f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
             f"the shape {shape}: use --network small or mlp"
         )
-    return ImageTorso(shape, functools.partial(IMAGE_NETWORKS[network], top=top), scale)
+    return ImageTorso(shape, functools.partial(IMAGE_NETWORKS[network], last_layer=last_layer), scale)
 
 
 def _may_be_image(field: ArraySpec) -> bool:

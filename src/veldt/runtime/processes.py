@@ -82,9 +82,9 @@ def main_module_hidden() -> Iterator[None]:
 def _run_until_parent_ends(parent_pipe: Connection, target: Callable[..., None], *args: Any) -> None:
     """Runs `target` in a child that ends with its parent.
 
-    The other end of `parent_pipe` closes when the parent dies, even by SIGKILL (see `end_with`). `multiprocessing`'s own pipe
-    to its children cannot be used: a parent that loses its core while it writes the last of the child's arguments would
-    kill the child.
+    The other end of `parent_pipe` closes when the parent dies, even by SIGKILL (see `end_with`). `multiprocessing`'s
+    own pipe to its children cannot be used: a parent that loses its core while it writes the last of the child's
+    arguments would kill the child.
     """
     end_with(parent_pipe.fileno())
     target(*args)

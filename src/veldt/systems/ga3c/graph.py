@@ -78,7 +78,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         "rollouts": Edge(
             "agents",
             "model",
-            f"rollouts of {steps} steps with the outputs of the policy, {depth} for each agent process, full ones block",
+            f"rollouts of {steps} steps with the policy's outputs, {depth} for each agent process, full ones block",
             SlotsSpec(slot, settings.agent_processes, depth),
         ),
         "rate_limiter": Edge(
