@@ -2,8 +2,8 @@
 
 A torso takes observations as they are stored (images `[N, C, H, W]`, vectors `[N, D]`) and multiplies them by its
 `scale`, which depends on what is observed and not on the dtype: pixels may be uint8, or already in the torso's
-precision. Images are computed in the channels-last layout and in the precision of the weights. With `last_layer=False` the
-last fully connected layer is left out, and the torso is called a body.
+precision. Images are computed in the channels-last layout and in the precision of the weights. With `last_layer=False`
+the last fully connected layer is left out, and the torso is called a body.
 """
 
 from __future__ import annotations
