@@ -155,7 +155,7 @@ def train_config(
     if run_plan.device.type == "cuda":
         hardware["gpu"] = torch.cuda.get_device_name(run_plan.device)
     with (
-        runtime(config, cluster) as supervised,
+        runtime(config, cluster) as start_roles,
         new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory,
     ):
         directory.write_config(asked, resolved, sys.argv, versions(), hardware)
@@ -165,7 +165,7 @@ def train_config(
             for decision in (*run_plan.decisions, *warnings):
                 progress.note(decision)
             _remember(source, network or config.network.network, config, progress)
-            outcome = run_system(run_plan, directory, progress, None, supervised)
+            outcome = run_system(run_plan, directory, progress, None, start_roles)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -221,12 +221,12 @@ def resume(
             )
         chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
         run_plan = make_run_plan(chosen.config, chosen.source, chosen.network)
-        with runtime(config, cluster) as supervised, _progress(run_plan.config, quiet) as progress:
+        with runtime(config, cluster) as start_roles, _progress(run_plan.config, quiet) as progress:
             directory.change_config("run", settings)  # the next resume reads them
             for note in notes:
                 progress.note(note)
             _remember(chosen.source, chosen.network or chosen.config.network.network, config, progress)
-            outcome = run_system(run_plan, directory, progress, checkpoint, supervised)
+            outcome = run_system(run_plan, directory, progress, checkpoint, start_roles)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 

@@ -179,7 +179,7 @@ def test_a_runs_target_network_starts_as_the_learning_one(recipe: str, tmp_path:
         **{} if recipe == "ddpg" else {"noisy": True},
     )
     first, *_, last = map(CheckpointStore.load, sorted((run.path / "checkpoints").iterdir()))
-    assert first.meta["updates"] == 0 and last.meta["updates"] == 10
+    assert [one.meta["learners"]["0"]["updates"] for one in (first, last)] == [0, 10]
     for checkpoint in (first, last):
         assert equal(first.groups["weights"], checkpoint.groups["target"])
     assert not equal(last.groups["weights"], last.groups["target"])

@@ -352,8 +352,8 @@ def test_a_report_imports_nothing(run: Path, capsys: pytest.CaptureFixture[str])
         ("report", "metrics.jsonl", 2),
         ("report", "events.jsonl", 2),
         ("report", "lock", None),
-        ("watch --game 0", "episodes.jsonl", 2),
-        ("watch --game 0", "actions.bin", 1),
+        ("watch --episode 0", "episodes.jsonl", 2),
+        ("watch --episode 0", "actions.bin", 1),
     ],
 )
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(

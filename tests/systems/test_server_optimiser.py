@@ -30,7 +30,7 @@ class StubControl:
     restart_count, requested_snapshot, stopping = 0, 0, False
 
     def __init__(self) -> None:
-        self.said: list[dict[str, Any]] = []
+        self.said: list[Any] = []
         self.beats = 0
 
     def heartbeat(self) -> None:
@@ -40,8 +40,8 @@ class StubControl:
     def sleep(self, seconds: float) -> None:
         pass
 
-    def send(self, kind: str, arrays: Any = None, **values: Any) -> None:
-        self.said.append(values)
+    def send(self, message: Any) -> None:
+        self.said.append(message)
 
 
 class Server:
@@ -60,9 +60,7 @@ class Server:
         control: Any = self.control
         self.consumers = [edge.consumer() for edge in self.gradients]
         self.publish(0)
-        self.optimiser = ServerOptimiser(
-            self.parameters, [*self.gradients, *self.parts], config, control, rank=1
-        )
+        self.optimiser = ServerOptimiser(self.parameters, self.gradients, self.parts, config, control, rank=1)
         self.optimiser.begin()
 
     def publish(self, version: int, counts: tuple[int, int, int] = (0, 0, 0)) -> None:
@@ -133,8 +131,8 @@ def test_outliers_are_told_of_with_the_rate() -> None:
                 consumer.release(1)
     assert server.optimiser.metrics()["gorila/outlier_share"] == 1.0
     (said,) = server.control.said
-    assert said["text"].startswith("learner 1 discards 100% of its gradients")
-    assert "more than 0.1 standard deviations" in said["text"] and "--outlier-deviations" in said["text"]
+    assert said.text.startswith("learner 1 discards 100% of its gradients")
+    assert "more than 0.1 standard deviations" in said.text and "--outlier-deviations" in said.text
 
 
 def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end() -> None:
@@ -161,7 +159,7 @@ def test_stale_ones_are_told_of_with_the_rate() -> None:
         server.optimiser.pull()
     assert server.optimiser.metrics()["gorila/stale_share"] == 0.8
     (said,) = server.control.said
-    assert "80% of all gradients are discarded" in said["text"] and "--max-staleness" in said["text"]
+    assert "80% of all gradients are discarded" in said.text and "--max-staleness" in said.text
 
 
 def test_the_target_is_renewed_by_everybodys_updates() -> None:

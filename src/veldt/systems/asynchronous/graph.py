@@ -73,7 +73,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
         f"acts in {width} envs, learns from batches of its own, and brings its gradients to the store",
         run_asynchronous_learner,
         independent_plans(run_plan, run, checkpoint),
-        [tuple(edges)] * count,
+        [{name: name for name in edges}] * count,
         settings.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
@@ -104,7 +104,7 @@ def run_asynchronous_learner(
 ) -> None:
     """Entry point of the role: samples and learns until it is asked to stop."""
     may_have_children()
-    _AsynchronousLearner(control, plan, rate_limiter, store, weights).run()
+    _AsynchronousLearner(control, plan.placed(control.peers), rate_limiter, store, weights).run()
 
 
 class _AsynchronousLearner(IndependentSamplerLearner):

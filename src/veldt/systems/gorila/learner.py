@@ -31,10 +31,12 @@ def run_gorila_learner(
     plan: LearnerPlan,
     replay: ReplayEnds,
     rate_limiter: RateLimiter,
-    *edges: Slots | Weights,
+    gradients: Sequence[Slots],
+    parts: Sequence[Weights],
 ) -> None:
-    """Entry point of the role: learns until it is asked to stop. `edges` go to all parameter shards, then from them."""
-    _GorilaLearner(control, plan, replay.client(), rate_limiter, edges).run()
+    """Entry point of the role: learns until it is asked to stop. The last edges go to all parameter shards, and from
+    them."""
+    _GorilaLearner(control, plan, replay.client(), rate_limiter, gradients, parts).run()
 
 
 class _GorilaLearner(ReplayLearner):
@@ -46,9 +48,10 @@ class _GorilaLearner(ReplayLearner):
         plan: LearnerPlan,
         client: ReplayIn,
         rate_limiter: RateLimiter,
-        edges: Sequence[Slots | Weights],
+        gradients: Sequence[Slots],
+        parts: Sequence[Weights],
     ) -> None:
-        self._edges = edges
+        self._gradients, self._parts = gradients, parts
         super().__init__(control, plan, None, client, rate_limiter)
         self._optimiser.begin()
         self._learner.updates = int(rate_limiter.updates_L[plan.rank])
@@ -66,7 +69,7 @@ class _GorilaLearner(ReplayLearner):
         plan, settings = self._plan, self._plan.config.roles
         assert isinstance(settings, GorilaConfig)
         self._optimiser = optimiser = ServerOptimiser(
-            self._parameters, self._edges, settings, self._control, plan.rank
+            self._parameters, self._gradients, self._parts, settings, self._control, plan.rank
         )
         return Learner(
             self._algorithm,

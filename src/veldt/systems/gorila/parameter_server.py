@@ -34,15 +34,15 @@ _STARTUP_TIMEOUT_S = 300.0  # at the start it may read a checkpoint
 
 @dataclass(frozen=True)
 class ParameterServer:
-    """`edges` are all of its own; `pushes` are the names of the edges to each shard, `pulls` from each, in order.
+    """`edges` are all of its own; `gradients` and `parts` are the names of those to each shard and from each, in order.
 
     `whole` joins the shards' groups of a checkpoint into the groups of one learner.
     """
 
     role: Role
     edges: dict[str, Edge]
-    pushes: list[str]
-    pulls: list[str]
+    gradients: tuple[str, ...]
+    parts: tuple[str, ...]
     whole: Callable[[Groups], Groups]
 
 
@@ -92,16 +92,19 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
             )
             for shard, (first, end) in enumerate(bounds)
         ],
-        [tuple(f"{what} {shard}" for what in ("gradients", "part", "state")) for shard in range(shards)],
+        [
+            {"gradients": f"gradients {shard}", "part": f"part {shard}", "kept": f"state {shard}"}
+            for shard in range(shards)
+        ],
         settings.max_restarts,
         _HUNG_S,
         num_checkpointed=shards,
         resumes_from="what it had published",
         startup_timeout_s=_STARTUP_TIMEOUT_S,
     )
-    pushes, pulls = ([f"{what} {shard}" for shard in range(shards)] for what in ("gradients", "part"))
+    gradients, parts = (tuple(f"{what} {shard}" for shard in range(shards)) for what in ("gradients", "part"))
     whole = partial(joined_checkpoint, parameters=parameters, shards=shards)
-    return ParameterServer(role, edges, pushes, pulls, whole)
+    return ParameterServer(role, edges, gradients, parts, whole)
 
 
 def joined_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:

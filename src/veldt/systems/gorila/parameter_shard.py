@@ -37,6 +37,7 @@ from veldt.networks.precision import apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
+from veldt.systems.roles.messages import SnapshotPart
 
 _WAIT_S = 0.05  # seconds without a heartbeat while no gradient arrives
 _RECALL_S = 5.0  # for readers on other machines to send what a former incarnation published
@@ -93,8 +94,7 @@ def run_parameter_shard(
             published, any_stale = shard.version, False
         if (number := control.requested_snapshot) not in (0, sent_snapshot):
             sent_snapshot = number
-            arrays = {f"{plan.group}:{name}": array for name, array in shard.state_arrays().items()}
-            control.send("part", arrays, number=number)
+            control.send(SnapshotPart(number, {plan.group: shard.state_arrays()}))
 
 
 class ParameterShard:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.discard_monitor import DiscardMonitor
 from veldt.systems.gorila.outliers import Outliers
@@ -37,14 +37,15 @@ class ServerOptimiser:
     """See `Optimiser`.
 
     Args:
-        edges: those to each shard, in order, and then those from each.
+        gradients, parts: the edges to each shard, and those from each, in order.
         rank: of the learner.
     """
 
     def __init__(
         self,
         parameters: FlatParameters,
-        edges: Sequence[Slots | Weights],
+        gradients: Sequence[Slots],
+        parts: Sequence[Weights],
         settings: GorilaConfig,
         control: Control,
         rank: int,
@@ -52,8 +53,6 @@ class ServerOptimiser:
         self.state: dict[str, Tensor] = {}  # the shards hold it
         self._parameters, self._control, self._rank = parameters, control, rank
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
-        shards = len(edges) // 2
-        gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
         self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
@@ -159,23 +158,22 @@ class ServerOptimiser:
 
     def _warn_of_stale(self, share: float) -> None:
         settings = self._settings
-        self._control.send(
-            "note",
-            about="note",
-            text=f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
+        self._note(
+            f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
             f"updates old, and those of {settings.learners} learners mostly are: raise --max-staleness (0: none is "
             "discarded), or take fewer --learners",
         )
 
     def _warn_of_outliers(self, share: float) -> None:
         settings = self._settings
-        self._control.send(
-            "note",
-            about="note",
-            text=f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "
+        self._note(
+            f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "
             f"{settings.outlier_deviations:g} standard deviations above their mean: raise --outlier-deviations (0: "
             "none is discarded)",
         )
+
+    def _note(self, text: str) -> None:
+        self._control.send(Note(text))
 
 
 def _on_host(vector_P: Tensor) -> Tensor:

@@ -26,10 +26,10 @@ _SLEEP_S = 0.002  # seconds between checks whether learning may continue
 
 @flush_denormals()
 def run_replay_learner(
-    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, rate_limiter: RateLimiter
+    control: Control, plan: LearnerPlan, weights: Weights, replay: ReplayEnds, rate_limiter: RateLimiter
 ) -> None:
     """Entry point of the role: learns until it is asked to stop."""
-    ReplayLearner(control, plan, weights, edge.client(), rate_limiter).run()
+    ReplayLearner(control, plan, weights, replay.client(), rate_limiter).run()
 
 
 class ReplayLearner(LearnerRole):
