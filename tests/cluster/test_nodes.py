@@ -160,7 +160,7 @@ def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
         assert (again.attempt.tolist(), again.task, again.peers) == ([1], "a", [0, 2])
         os.kill(run.next(Started, 0).pid, signal.SIGSTOP)
         lost = run.next(Restarted, 2)
-        assert lost.why == "gave no sign of life for 2 s" and "hangs_at_first" in lost.details
+        assert lost.why == "sent no heartbeat for 2 s" and "hangs_at_first" in lost.details
         again = run.next(Working, 2)
         assert (again.attempt.tolist(), again.task, again.peers) == ([1], "again", [0, 1])
         last = run.supervisor.stop(5.0)
@@ -190,7 +190,7 @@ def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
         pid = run.next(Started).pid
         run.next(Working)
         os.kill(pid, signal.SIGSTOP)
-        assert run.next(Restarted).why == "gave no sign of life for 2 s"
+        assert run.next(Restarted).why == "sent no heartbeat for 2 s"
         assert run.next(Working).attempt.tolist() == [1]
         run.until("the old one gone", lambda: not psutil.pid_exists(pid))
 

@@ -83,7 +83,9 @@ def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
     failed = slots[phase]
     # The failed step is no step of the episode: nothing in it may be learned from, and what leads to it ends before.
     assert not failed["valid"][t, culprit] and failed["reward"][t, culprit] == 0
-    assert not any(failed[name][t, culprit] for name in ("terminated", "truncated", "life_lost", "interrupted"))
+    assert not any(
+        failed[name][t, culprit] for name in ("terminated", "truncated", "life_lost", "interrupted")
+    )
     cuts = np.argwhere(failed["interrupted"]).tolist()
     assert cuts == ([[t - 1, culprit]] if t > 0 else [])
     assert not any(slot["interrupted"].any() for slot in (*slots[:phase], *slots[phase + 1 :]))

@@ -179,7 +179,7 @@ def test_until_its_first_sign_of_life_a_role_may_take_longer() -> None:
     slow = RolePlan("slow", begins_slowly, (), max_restarts=0, deadline_s=1.0, startup_timeout_s=60.0)
     with supervised(slow) as (_, hear):
         hear(Begun)
-        with pytest.raises(RoleError, match="slow gave no sign of life for 1 s"):
+        with pytest.raises(RoleError, match="slow sent no heartbeat for 1 s"):
             hear(Never)
 
 
@@ -208,7 +208,7 @@ def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
             hear(Working)
             os.kill(pid, signal.SIGSTOP)
         (lost,) = hear(Restarted)
-        assert lost.message.why == "gave no sign of life for 1 s"
+        assert lost.message.why == "sent no heartbeat for 1 s"
         if not stopped:
             assert "hangs_at_first" in lost.message.details
         assert hear(Working)[0].message.attempt.tolist() == [1]

@@ -92,7 +92,7 @@ def test_joint_learners_go_on_from_the_newest_checkpoint(in_tmp: Path) -> None:
     whole = newest(in_tmp / "whole" / "run")
     for directory, sign, why in (
         ("killed", signal.SIGKILL, "the learner 1 was killed by SIGKILL"),
-        ("hung", signal.SIGSTOP, "the learner 1 gave no sign of life for 5 s"),
+        ("hung", signal.SIGSTOP, "the learner 1 sent no heartbeat for 5 s"),
     ):
         run = in_tmp / directory / "run"
         with child(code, in_tmp / directory) as process:

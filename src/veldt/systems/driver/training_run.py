@@ -162,7 +162,7 @@ class TrainingRun:
             rate_limiter.starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
             rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
             self._monitor.note(
-                f"the replay buffer is empty ({why}): acting continues, and learning continues when {waits:,} steps have "
+                f"the replay buffer is empty ({why}): acting continues, and learning when {waits:,} steps have "
                 "filled it anew",
                 kind="resume",
             )
