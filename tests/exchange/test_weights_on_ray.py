@@ -74,7 +74,7 @@ def test_a_new_life_goes_on_from_the_newest_that_a_reader_has() -> None:
     for version in (5, 6, 4):  # in whatever order they answer
         block = SharedArrays(layouts, None)
         block["master"][:] = version
-        third._hear(Message("actor 0", 0, "had", (version, block.block)))
+        third._receive(Message("actor 0", 0, "had", (version, block.block)))
     until(6, third)
     assert (into["master"] == 6).all()
     again.publish(8, {"master": np.full(10, 8, np.float32)})
