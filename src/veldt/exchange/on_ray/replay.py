@@ -159,7 +159,7 @@ class RayReplayClient:
         with self._lock:
             self._by_number[pending.number] = pending
         for shard in pending.asked:
-            self._messages[shard].orders.append(self._entry(pending, shard))
+            self._messages[shard].requests.append(self._entry(pending, shard))
         if not self._pending:
             self._requested_at = time.monotonic()
         self._pending.append(pending)
