@@ -71,10 +71,11 @@ def push(
     settings = plan.run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
     parameters: FlatParameters = plan.run_plan.network()[1]
-    optimiser = ServerOptimiser(parameters, gradients, parts, settings, control, plan.rank)
+    groups = plan.run_plan.algorithm().groups
+    optimiser = ServerOptimiser(parameters, groups, gradients, parts, settings, control, plan.rank)
     optimiser.begin()
     loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
     parameters.gradient.normal_(std=1e-3)
     while not control.stopping:
         control.heartbeat()
-        optimiser.apply(parameters.gradient, 1e-3, loss)
+        optimiser.apply(parameters.gradient, dict.fromkeys((group.name for group in groups), 1e-3), loss)

@@ -100,8 +100,10 @@ def test_target_network_schedules_and_priorities_are_in_the_checkpoint(tmp_path:
     from run_state import newest
 
     groups = newest(run).groups
-    assert groups["target"].keys() == groups["weights"].keys()
-    assert any((groups["target"][name] != groups["weights"][name]).any() for name in groups["weights"])
+    assert groups["target"].keys() == {f"target/{name}" for name in groups["weights"]}
+    assert any(
+        (groups["target"][f"target/{name}"] != groups["weights"][name]).any() for name in groups["weights"]
+    )
     assert (groups["replay-0"]["leaves"] > 0).sum() > 100
     before = read_metrics(run)[-1]
     veldt.resume(run, steps=360, quiet=True)

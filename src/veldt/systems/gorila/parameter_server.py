@@ -21,6 +21,7 @@ from veldt.exchange.parameter_partition import (
     gradient_layouts,
     part_layouts,
 )
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import by_parameter_name, state_by_parameter_name
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.shared import Layout
@@ -58,7 +59,8 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         raise UsageError(
             f"--parameter-shards is {shards:,}, and the network has {total:,} parameters: take fewer shards"
         )
-    state = run_plan.algorithm().rule.state(parameters.master)
+    groups = run_plan.algorithm().groups
+    state = GroupedRule(groups, parameters).state(parameters.master)
     bounds, edges = cut(total, shards), {}
     for shard, (first, end) in enumerate(bounds):
         rule = {
@@ -68,7 +70,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
             "learner",
             "server",
             f"gradients of a part with the version they are of, {_DEPTH} for each learner, full ones block",
-            SlotsSpec(gradient_layouts(end - first), settings.learners, _DEPTH),
+            SlotsSpec(gradient_layouts(end - first, len(groups)), settings.learners, _DEPTH),
         )
         edges[f"part {shard}"] = Edge(
             "server",

@@ -63,7 +63,13 @@ class _GorilaWorker(IndependentSamplerLearner):
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> ServerOptimiser:
         self._optimiser = ServerOptimiser(
-            parameters, self._gradients, self._parts, self._settings, self._control, self._rank
+            parameters,
+            algorithm.groups,
+            self._gradients,
+            self._parts,
+            self._settings,
+            self._control,
+            self._rank,
         )
         return self._optimiser
 

@@ -71,7 +71,7 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 algorithm.learning_starts,
                 share,
                 settings.rate_limit_tolerance or 2 * least,
-                together=settings.together,
+                together=settings.is_synchronised,
             ),
         ),
     }
