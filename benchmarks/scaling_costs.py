@@ -109,7 +109,7 @@ def _unit(
         add(points, f"simulate {env}", 1, around / made)
         add(points, f"infer {network}", width, spent["infer"] / (phases * horizon))
         add(points, f"update {algorithm}", rows, spent["train"] / updates)
-        return len(unit.parameters.master)
+        return len(unit.parameters.fp32_params)
     finally:
         unit.close()
 

@@ -103,12 +103,12 @@ def shard(points: Points, seconds: float) -> None:
 def store(points: Points, seconds: float) -> None:
     """An update of all parameters: in the central store, and by one's own rule."""
     parameters, rule = gradient_makers.network()[1], gradient_makers.RULE
-    initial = {PARAMETERS: parameters.master, **rule.state(parameters.master)}
+    initial = {PARAMETERS: parameters.fp32_params, **rule.state(parameters.fp32_params)}
     edge = CentralStore(
         CentralStoreSpec({name: value.numpy() for name, value in initial.items()}, 3, 60.0), None
     )
     optimiser, _, _ = gradient_makers.learner(edge, 0, parameters)
-    gradient_P, count = torch.full_like(parameters.master, 1e-3), len(parameters.master)
+    gradient_P, count = torch.full_like(parameters.fp32_params, 1e-3), len(parameters.fp32_params)
     add(points, "store", count, _core_s(lambda: optimiser.apply(gradient_P, {"all": 1e-4}), seconds))
     own = LocalOptimiser(A2C(A2CConfig(), ActionSpec("discrete", (2,))), parameters)
     add(points, "rule", count, _core_s(lambda: own.apply(gradient_P, {"all": 1e-4}), seconds))

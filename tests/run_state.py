@@ -69,7 +69,7 @@ def state_of(run: Path) -> dict[str, Any]:
         name.startswith("optimiser/") for name in state
     )
     learner = checkpoint.meta["learners"]["0"]
-    state |= {name: learner[name] for name in ("updates", "phase", "book", "experience")}
+    state |= {name: learner[name] for name in ("updates", "phase", "episodes", "experience")}
     state |= {name: checkpoint.meta[name] for name in ("recipe", "scores", "rate_limiter")}
     # Seconds are the only counters that two runs may differ in.
     timed = ("seconds", "stages", "solved_at_seconds")

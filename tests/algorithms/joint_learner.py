@@ -82,7 +82,7 @@ def main(name: str, rank: int, count: int, rendezvous_file: Path) -> None:
     learner = Learner(own, network, parameters, AllReduce(rank, count, rendezvous_file, torch.device("cpu")))
     for batch in batches:
         learner.update(batch, 0.0, 1e-2)
-    print(*parameters.master.tolist())
+    print(*parameters.fp32_params.tolist())
 
 
 if __name__ == "__main__":

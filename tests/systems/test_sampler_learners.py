@@ -34,7 +34,9 @@ def state_of(run: Path) -> dict[str, Any]:
     state = arrays_of(checkpoint)
     for rank, unit in checkpoint.meta["learners"].items():
         state |= {
-            f"{rank}/{name}": value for name, value in unit.items() if name in ("updates", "phase", "book")
+            f"{rank}/{name}": value
+            for name, value in unit.items()
+            if name in ("updates", "phase", "episodes")
         }
     state |= {"step": checkpoint.step, "rate_limiter": checkpoint.meta["rate_limiter"]}
     state["games"] = sorted((game["env"], game["episode"], game["score"]) for game in episodes(run))

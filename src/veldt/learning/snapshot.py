@@ -37,7 +37,7 @@ class Snapshot:
     learner: Learner
     sampler: Sampler
     envs: VectorEnvs
-    book: EpisodeTracker
+    episodes: EpisodeTracker
     experience: BatchSource
     archive: ReplayArchive | None
 
@@ -54,18 +54,18 @@ class Snapshot:
         if self.sampler.initial_state_BM.numel():
             rows["initial_recurrent_state"] = self.sampler.initial_state_BM.cpu().numpy()
         emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
-        episodes, book_values = self.book.state()
+        episode_arrays, episode_counts = self.episodes.state()
         groups = {
             "weights": self.learner.weights(),
             "optimiser": self.learner.optimiser_state(),
             "target": self.learner.target_weights(),
             "envs": {name: array.copy() for name, array in rows.items()} | emulators,
-            "episodes": episodes,
+            "episodes": episode_arrays,
         }
         meta = {
             "updates": self.learner.updates,
             "phase": self.sampler.phase,
-            "book": book_values,
+            "episodes": episode_counts,
             "experience": self.experience.counters(),
         }
         new_rows = None
@@ -80,7 +80,7 @@ class Snapshot:
         self.learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
         self.learner.updates = meta["updates"]
         self.sampler.phase = meta["phase"]
-        self.book.load(groups["episodes"], meta["book"])
+        self.episodes.load(groups["episodes"], meta["episodes"])
         self.experience.load(meta["experience"])
         return [*self._restore_replay(checkpoint), *self._restore_envs(groups["envs"])]
 
@@ -115,7 +115,7 @@ class Snapshot:
             if state is not None:
                 unfinished[b] = Unfinished(state=state.tobytes())
             else:
-                actions = self.book.actions(b) if slot.episode_step[0, b] else None
+                actions = self.episodes.actions(b) if slot.episode_step[0, b] else None
                 none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
                 unfinished[b] = Unfinished(actions=none if actions is None else actions)
         return self.envs.rebuild(unfinished)

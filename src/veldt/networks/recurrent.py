@@ -69,9 +69,9 @@ class _Outputs(nn.Module):
 
 
 class RecurrentNetwork(nn.Module):
-    """A network with a recurrent state of `memory` float32 values for each env; see `RecurrentActorCritic.forward`."""
+    """A network with `recurrent_size` float32 values of state for each env; see `RecurrentActorCritic.forward`."""
 
-    memory: int
+    recurrent_size: int
 
 
 class Core(Protocol):

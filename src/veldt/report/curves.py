@@ -80,7 +80,7 @@ STEPS = Axis("step", 1, "agent steps")
 
 def time_axis(environment: Environment) -> Axis:
     """Minutes, or hours if a run took several."""
-    seconds = [run.figure("seconds") for run in environment.runs]
+    seconds = [run.metric("seconds") for run in environment.runs]
     longest = max((value for value in seconds if value > 0), default=0.0)
     return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
 

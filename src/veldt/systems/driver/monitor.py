@@ -82,18 +82,18 @@ class Monitor:
         self._reset_steps += reset_steps
         self._restarts_here = restarts
 
-    def record_episode(self, game: Episode, seed: int) -> None:
+    def record_episode(self, episode: Episode, seed: int) -> None:
         """Records a finished episode; `seed` is the one its reset was given."""
-        self._interval_episodes.append(game)
+        self._interval_episodes.append(episode)
         self._episodes.append(
-            env=game.env_index,
-            episode=game.episode,
+            env=episode.env_index,
+            episode=episode.episode,
             seed=seed,
             step=self.steps,
-            length=game.length,
-            score=game.episode_return,
-            actions=game.actions,
-            prefix=game.prefix,
+            length=episode.length,
+            score=episode.episode_return,
+            actions=episode.actions,
+            prefix=episode.prefix,
         )
 
     def record_updates(
@@ -130,11 +130,11 @@ class Monitor:
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
         """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
         if not result.scores:
-            self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
+            self.note(f"evaluation at step {self.steps:,}: no episode ended in {steps:,} steps", "evaluation")
             return
         scores = np.array(result.scores)
         self.note(
-            f"evaluation at step {self.steps:,}: {len(scores)} whole games, raw return {scores.mean():,.1f} "
+            f"evaluation at step {self.steps:,}: {len(scores)} episodes, raw return {scores.mean():,.1f} "
             f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
             kind="evaluation",
         )
@@ -224,8 +224,10 @@ class Monitor:
             "fps": sps * self._frames_per_step,
             "episodes": self._scores.num_episodes,
             "return_mean_100": self._scores.mean_return,
-            "return_mean": float(np.mean([game.episode_return for game in episodes])) if episodes else None,
-            "length_mean": float(np.mean([game.length for game in episodes])) if episodes else None,
+            "return_mean": float(np.mean([episode.episode_return for episode in episodes]))
+            if episodes
+            else None,
+            "length_mean": float(np.mean([episode.length for episode in episodes])) if episodes else None,
             "policy_lag_mean": self._interval_lag / max(self._update_count, 1),
             "policy_lag_min": min(self._interval_lags, default=None),
             "policy_lag_max": max(self._interval_lags, default=None),

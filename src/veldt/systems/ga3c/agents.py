@@ -64,7 +64,7 @@ class AgentsPlan:
     incarnations: int = 0
 
 
-def run_agent_host(
+def run_agent_process(
     control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, rate_limiter: RateLimiter
 ) -> None:
     """Entry point of the role: plays until it is asked to stop."""
@@ -234,7 +234,7 @@ class AgentHost:
                 self._rate_limiter.steps_A[self._plan.number] += steps
                 self._reset_steps += column.valid.size - steps
                 self._finished += [
-                    dataclasses.replace(game, env_index=b) for game in self._episodes[b].add(column)
+                    dataclasses.replace(episode, env_index=b) for episode in self._episodes[b].add(column)
                 ]
                 self._slot.start_next_rollout(part)
                 self._row_W[b] = 0

@@ -24,7 +24,7 @@ from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.sampling.observations import blank_observation
-from veldt.systems.ga3c.agents import AgentsPlan, run_agent_host
+from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
 from veldt.systems.planning.run_plan import RunPlan, counted
 from veldt.systems.roles.graph_parts import (
@@ -115,7 +115,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
     agent_role = Role(
         "agents",
         f"{width} agents, each in an env of its own" if width > 1 else "an agent in an env of its own",
-        run_agent_host,
+        run_agent_process,
         [
             AgentsPlan(
                 config,
