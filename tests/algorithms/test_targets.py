@@ -144,7 +144,7 @@ def test_the_values_are_those_the_policy_had_while_it_acted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_phantom_rows_have_no_influence_on_targets(seed: int) -> None:
+def test_reset_steps_have_no_influence_on_targets(seed: int) -> None:
     rollout, table = eventful(np.random.default_rng(seed))
     clean, dirty = (algorithm(1.0).targets(table, each) for each in (rollout, spoilt(rollout)))
     valid = clean.valid > 0

@@ -140,7 +140,7 @@ def test_no_gradient_reaches_a_target() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_phantom_rows_have_no_part_in_loss_and_gradient(seed: int) -> None:
+def test_reset_steps_have_no_part_in_loss_and_gradient(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rollout, table = eventful(rng)
     later = table.moved(rng, 0.1)
@@ -170,7 +170,7 @@ def test_a_rollout_of_reset_steps_teaches_nothing() -> None:
     assert network.policy.grad is not None and not network.policy.grad.any()
 
 
-def test_the_figures_show_lag() -> None:
+def test_the_metrics_show_lag() -> None:
     rng = np.random.default_rng(0)
     rollout, table = eventful(rng)
     now, later = (learned(algorithm(), table.moved(rng, by), rollout).metrics for by in (0.0, 1.0))

@@ -27,7 +27,7 @@ POLICY: Policy = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
     resets=st.sampled_from(["mid-batch", "wait"]),
     groups=st.integers(1, 2),
 )
-def test_rows_and_games(
+def test_rows_and_episodes(
     script: list[tuple[int, str]], width: int, horizon: int, count: int, resets: str, groups: int
 ) -> None:
     played = [play(script, POLICY, b, horizon, count, resets == "wait") for b in range(width)]

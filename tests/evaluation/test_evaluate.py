@@ -22,7 +22,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_whole_games_by_seed(name: str, tmp_path: Path) -> None:
+def test_whole_episodes_by_seed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
     run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, env_backend="in-process", **settings)
     agent = veldt.load(run.path)
@@ -103,6 +103,6 @@ def test_on_a_gpu(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("episodes", [0, -1])
-def test_how_many_games(episodes: int, tmp_path: Path) -> None:
+def test_how_many_episodes(episodes: int, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match="--episodes is "):
         veldt.evaluate(tmp_path, episodes=episodes)

@@ -36,7 +36,7 @@ def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_longest_game_fits_into_each_envs_share(pong: Path) -> None:
+def test_the_longest_episode_fits_into_each_envs_share(pong: Path) -> None:
     """170 steps have room for three episodes of 50 side by side, each with a step for its end; 4 would cut them off."""
     agent = veldt.load(pong)
     result = play_steps(agent, 170, seed=3, greedy=False)
@@ -45,7 +45,7 @@ def test_the_longest_game_fits_into_each_envs_share(pong: Path) -> None:
     assert len(play_steps(agent, 49, seed=3, greedy=False).scores) == 0
 
 
-def test_more_steps_hold_more_games_of_the_same_envs(pong: Path) -> None:
+def test_more_steps_hold_more_episodes_of_the_same_envs(pong: Path) -> None:
     agent = veldt.load(pong)
     few, many = (play_steps(agent, steps, seed=3, greedy=False) for steps in (220, 420))
     assert len(few.scores) == 4 and len(many.scores) == 8  # 4 envs are all that the run has

@@ -56,7 +56,7 @@ def by_what_is_seen(agent: Agent) -> Agent:
     return agent
 
 
-def test_games_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Starts) -> None:
+def test_episodes_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Starts) -> None:
     agent = by_what_is_seen(veldt.load(run))
     result = veldt.evaluate(agent, starts=starts.path)
     env = agent.make_env()
@@ -74,7 +74,7 @@ def test_games_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Sta
 
 
 @pytest.mark.parametrize("envs", ["in-process", "workers"])
-def test_the_same_seed_gives_the_same_games(run: Path, starts: Starts, envs: str) -> None:
+def test_the_same_seed_gives_the_same_episodes(run: Path, starts: Starts, envs: str) -> None:
     agent = veldt.load(run)
     simulation = dataclasses.replace(agent.config.envs, env_backend=envs)
     agent.config = dataclasses.replace(agent.config, envs=simulation)
@@ -83,7 +83,7 @@ def test_the_same_seed_gives_the_same_games(run: Path, starts: Starts, envs: str
     assert one != veldt.evaluate(run, starts=starts.path, seed=2)
 
 
-def test_recorded_games_are_the_agents_and_points_are_drawn_in_each(run: Path, starts: Starts) -> None:
+def test_recorded_episodes_are_the_agents_and_points_are_drawn_in_each(run: Path, starts: Starts) -> None:
     again = veldt.record_starts(run, starts=7, seed=4, out=run.parent / "again")
     assert [start.digest for start in again.each] == [start.digest for start in starts.each]
     assert starts.path == run / "starts.safetensors" and len(read_starts(starts.path)) == 7
@@ -206,7 +206,7 @@ def test_an_environment_that_has_changed(
         veldt.evaluate(agent, starts=starts.path)
 
 
-def test_a_start_at_the_end_of_a_game(run: Path, starts: Starts) -> None:
+def test_a_start_at_the_end_of_a_episode(run: Path, starts: Starts) -> None:
     """Nobody records one; a file may have one all the same."""
     agent = veldt.load(run)
     env, start = agent.make_env(), starts.each[0]

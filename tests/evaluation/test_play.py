@@ -83,7 +83,9 @@ def of_ale_py() -> gymnasium.Env[Any, Any]:
 
 
 @pytest.mark.parametrize("interrupt", [False, True])
-def test_games_are_their_seeds_and_what_was_pressed(interrupt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_episodes_are_their_seeds_and_what_was_pressed(
+    interrupt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CartPole falls after some ten pushes to one side; the last episode is left."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     step_env = make_step_env(resolve("CartPole-v1"), AtariConfig(), render=True)

@@ -41,7 +41,7 @@ def made(
 
 
 @pytest.mark.parametrize("preprocessing", ["104x80", "84x84"])
-def test_a_start_of_a_game_is_the_emulators_state(tmp_path: Path, preprocessing: Any) -> None:
+def test_a_start_of_a_episode_is_the_emulators_state(tmp_path: Path, preprocessing: Any) -> None:
     """Also the second time, after other episodes, and whatever frames are made of it."""
     source = resolve("ALE/SpaceInvaders-v5")
     starts = made(tmp_path / "starts", source, [120, 0, 37])
@@ -90,7 +90,7 @@ def test_what_is_seen_and_the_points_so_far_are_the_place() -> None:
     assert digest_of(b"state", seen, 1.0) == digest_of(b"state", [], 1.0)
 
 
-def test_points_are_uniform_over_a_games_steps() -> None:
+def test_points_are_uniform_over_an_episodes_steps() -> None:
     rng = np.random.default_rng(0)
     lengths = [1, 2, 7]
     drawn = np.array([draw_points(lengths, rng) for _ in range(7000)])

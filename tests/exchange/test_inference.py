@@ -128,7 +128,7 @@ def test_against_a_list(events: list[tuple[str, int]], most: int) -> None:
             server, under_way = edge.server(), []  # finds what was not answered
 
 
-def test_what_a_new_life_asks_waits_for_the_answer_to_the_former() -> None:
+def test_what_a_new_incarnation_requests_waits_for_the_answer_to_the_former() -> None:
     """Two threads of the server would write to one place, and the older answer might come last."""
     edge = InferenceEdge(SPEC, context())
     server, agent = edge.server(), np.array([2])

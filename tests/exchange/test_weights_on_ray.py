@@ -47,7 +47,7 @@ def test_weights_come_whole_newest_and_without_waiting() -> None:
     assert pulled(39) == 20 and (into["params"] == 20).all()
 
 
-def test_a_new_life_goes_on_from_the_newest_that_a_reader_has() -> None:
+def test_a_new_incarnation_continues_from_the_newest_that_a_reader_has() -> None:
     layouts = {"params": Layout((10,), "float32")}
     transport = QueuedTransport()
     readers = ["actor 0", "actor 1", "actor 2"]

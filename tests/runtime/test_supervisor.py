@@ -143,7 +143,7 @@ def test_a_killed_role_is_started_again_as_what_it_was() -> None:
             assert (again.message.task, again.message.peers) == ("a", [0, 2])
 
 
-def test_a_group_lives_and_dies_together() -> None:
+def test_a_group_starts_and_ends_together() -> None:
     members = [RolePlan(f"member {n}", works, ("a",), 3, group="members") for n in range(2)]
     with supervised(*members, plan(works, "alone", max_restarts=1)) as (_, hear):
         started = hear(Started, 3)
@@ -175,7 +175,7 @@ def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
         assert "time.sleep(1000)" in error.value.details
 
 
-def test_until_its_first_sign_of_life_a_role_may_take_longer() -> None:
+def test_until_its_first_heartbeat_a_role_may_take_longer() -> None:
     slow = RolePlan("slow", begins_slowly, (), max_restarts=0, deadline_s=1.0, startup_timeout_s=60.0)
     with supervised(slow) as (_, hear):
         hear(Begun)

@@ -83,7 +83,7 @@ def test_continuous_actions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_whose_games_are_the_score(share: float, tmp_path: Path) -> None:
+def test_which_envs_episodes_are_the_score(share: float, tmp_path: Path) -> None:
     """The evaluator's, if there is one, and else those of the half that explores least."""
     settings = SMALL | {"evaluator_share": share}
     env = "environments:unhurried_cartpole"
