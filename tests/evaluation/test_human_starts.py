@@ -206,7 +206,7 @@ def test_an_environment_that_has_changed(
         veldt.evaluate(agent, starts=starts.path)
 
 
-def test_a_start_at_the_end_of_a_episode(run: Path, starts: Starts) -> None:
+def test_a_start_at_the_end_of_an_episode(run: Path, starts: Starts) -> None:
     """Nobody records one; a file may have one all the same."""
     agent = veldt.load(run)
     env, start = agent.make_env(), starts.each[0]

@@ -41,7 +41,7 @@ def made(
 
 
 @pytest.mark.parametrize("preprocessing", ["104x80", "84x84"])
-def test_a_start_of_a_episode_is_the_emulators_state(tmp_path: Path, preprocessing: Any) -> None:
+def test_a_start_of_an_episode_is_the_emulators_state(tmp_path: Path, preprocessing: Any) -> None:
     """Also the second time, after other episodes, and whatever frames are made of it."""
     source = resolve("ALE/SpaceInvaders-v5")
     starts = made(tmp_path / "starts", source, [120, 0, 37])
