@@ -194,7 +194,7 @@ def test_a_window_knows_which_keys_are_held(monkeypatch: pytest.MonkeyPatch) -> 
 
 WORDS = {
     "": "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself",
-    "--play": "who plays, and what?",
+    "--play": "neither a run nor an env is given",
     "--env CartPole-v1": "--env is CartPole-v1, and no run says whose policy plays: name one, or add --play",
     "somewhere --env CartPole-v1 --play": "somewhere is not a veldt run: there is no such directory",
     "--env CartPole-v1 --play --network mlp": "--network is about a policy that plays, and with --play you do",

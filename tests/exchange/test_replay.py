@@ -132,7 +132,7 @@ def test_nothing_is_requested_from_shards_that_are_empty() -> None:
     edge = edge_of(2)
     for number in range(2):
         Shard(edge, number, np.zeros(0))
-    assert not ReplayClient(edge).order(0, 0.0)
+    assert not ReplayClient(edge).request(0, 0.0)
 
 
 def test_a_batch_that_lost_rows_is_not_dropped_while_a_shard_may_still_write_to_it() -> None:

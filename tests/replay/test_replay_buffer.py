@@ -218,7 +218,7 @@ def test_the_memory_taken_is_the_memory_computed(spec: EnvSpec) -> None:
 def test_more_memory_than_there_is_is_refused_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size, "available_memory", lambda: 2**30)
     with pytest.raises(
-        UsageError, match=r"1,000,000 and needs 7\.\d GiB of buffer, 1\.0 GiB are available: 1\d0,000"
+        UsageError, match=r"1,000,000 and needs 7\.\d GiB of memory, 1\.0 GiB are available: 1\d0,000"
     ):
         ReplayBuffer(ATARI, 16, ReplayConfig(), THREE)
     fits = ReplayConfig(buffer_size=120_000)
@@ -236,9 +236,9 @@ def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
     """Its own, or that of one around it, with what cached files would give back."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     for folder, limit in ((tmp_path / "a", "1000"), (tmp_path / "a" / "b", "max")):
-        (folder / "buffer.max").write_text(f"{limit}\n")
-        (folder / "buffer.current").write_text("700\n")
-        (folder / "buffer.stat").write_text("anon 500\nactive_file 30\ninactive_file 20\n")
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text("700\n")
+        (folder / "memory.stat").write_text("anon 500\nactive_file 30\ninactive_file 20\n")
     (tmp_path / "membership").write_text("1:cpu:/\n0::/a/b\n")
     assert _left_by_groups(tmp_path / "membership", tmp_path) == [350]
     assert _left_by_groups(tmp_path / "missing", tmp_path) == []
