@@ -47,7 +47,7 @@ def test_it_goes_on_whoever_is_killed(in_tmp: Path) -> None:
         of_it = [text for text in texts if text.startswith(f"the {name} was killed by SIGKILL")]
         assert len(of_it) == times
         assert all(("from the checkpoint of step" in text) == (name == "model") for text in of_it)
-    versions = [row["updates"] for row in metrics(run)]
+    versions = [row["train/updates"] for row in metrics(run)]
     assert versions == sorted(versions), "versions only grow"
 
 
