@@ -179,6 +179,7 @@ _TRAIN = (
     Metric("train/policy_loss", "", "The policy loss, before its weight.", _POLICY_GRADIENT),
     Metric("train/value_loss", "", "The value loss, before its weight (`--vf-coef`).", _POLICY_GRADIENT),
     Metric("train/critic_loss", "", "The critic's loss.", "`ddpg`"),
+    Metric("train/actor_loss", "", "The actor's loss.", "`ddpg`"),
     Metric(
         "train/entropy",
         "nats",
