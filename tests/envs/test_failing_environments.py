@@ -16,8 +16,6 @@ from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.errors import EnvError
 
-pytestmark = pytest.mark.alone
-
 # In these ways an environment fails by itself; in the others only a process around it can notice.
 RAISES = {
     "raise": "RuntimeError: the wheel came off",

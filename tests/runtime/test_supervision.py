@@ -12,8 +12,6 @@ from veldt.runtime import supervision
 from veldt.runtime.messages import pack
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
-pytestmark = pytest.mark.alone
-
 
 class Played:
     """A life that says what it is given to say."""

@@ -20,8 +20,6 @@ from veldt.runtime.roles import Control
 from veldt.runtime.supervisor import RoleMessage, RolePlan, Supervisor
 from veldt.runtime.watchdog import within
 
-pytestmark = pytest.mark.alone
-
 DEADLINE_S = 60.0
 
 

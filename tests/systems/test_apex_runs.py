@@ -16,8 +16,6 @@ import veldt
 from veldt.errors import RoleError, UsageError, VeldtError
 from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 
-pytestmark = pytest.mark.alone
-
 SMALL: dict[str, Any] = {
     "num_envs": 8,
     "actors": 2,
@@ -34,7 +32,10 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "c51", "rainbow"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param("dqn", marks=pytest.mark.long), pytest.param("c51", marks=pytest.mark.long), "rainbow"],
+)
 def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_path: Path) -> None:
     run = veldt.train(
         "apex-dqn", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", shards=2, **SMALL
@@ -185,6 +186,7 @@ def await_checkpoint(run: Path, process: Any) -> None:
     wait_until(is_there, START_S, "a checkpoint")
 
 
+@pytest.mark.alone
 def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
     before = shared_memory()
     with child(CODE, in_tmp) as process:

@@ -40,7 +40,12 @@ APART = {name: value for name, value in BUNDLES.items() if name != "horizon"} | 
 
 @pytest.mark.parametrize(
     ("settings", "algorithm"),
-    [(BUNDLES, "dqn"), (BUNDLES, "rainbow"), (APART, "dqn"), (APART, "c51")],
+    [
+        (BUNDLES, "dqn"),
+        pytest.param(BUNDLES, "rainbow", marks=pytest.mark.long),
+        pytest.param(APART, "dqn", marks=pytest.mark.long),
+        (APART, "c51"),
+    ],
     ids=["bundles-dqn", "bundles-rainbow", "apart-dqn", "apart-c51"],
 )
 def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_path: Path) -> None:
@@ -82,13 +87,18 @@ def test_a_resumed_server_begins_with_the_checkpoints_parameters_and_state(tmp_p
             np.testing.assert_array_equal(after.groups[group][name], array, err_msg=f"{group} {name}")
 
 
-@pytest.mark.parametrize("settings", [BUNDLES, APART], ids=["bundles", "apart"])
+@pytest.mark.parametrize(
+    "settings", [pytest.param(BUNDLES, marks=pytest.mark.long), APART], ids=["bundles", "apart"]
+)
 def test_continuous_actions(settings: Any, tmp_path: Path) -> None:
     run = veldt.train("gorila", env="Pendulum-v1", algorithm="ddpg", run_dir=tmp_path / "run", **settings)
     assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/critic"])
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "ppo", "vtrace"])
+@pytest.mark.parametrize(
+    "algorithm",
+    ["a2c", pytest.param("ppo", marks=pytest.mark.long), pytest.param("vtrace", marks=pytest.mark.long)],
+)
 def test_a_gradient_server_for_fresh_rollouts(algorithm: str, tmp_path: Path) -> None:
     """Workers that push gradients to one reducer, and pull its model: Machin's A3C."""
     settings = {"learners": 3, "num_envs": 6, "steps": 3000, "hidden": (16,), "seed": 1, "quiet": True}
@@ -97,7 +107,7 @@ def test_a_gradient_server_for_fresh_rollouts(algorithm: str, tmp_path: Path) ->
     assert (CheckpointStore(run.path / "checkpoints").newest(print).groups["server"]["version"] > 10).all()
 
 
-@pytest.mark.parametrize("by", ["updates", "steps"])
+@pytest.mark.parametrize("by", ["updates", pytest.param("steps", marks=pytest.mark.long)])
 def test_exploration_falls_by_everybodys_updates(by: str, tmp_path: Path) -> None:
     """Of which there are few with a threshold that discards most gradients."""
     settings = BUNDLES | {"epsilon_start": 1.0, "epsilon_end": 0.0, "epsilon_steps": 10_000, "anneal_by": by}
