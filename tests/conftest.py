@@ -14,7 +14,7 @@ from unittest import mock
 
 import pytest
 
-from veldt.runtime.processes import forkserver
+from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)
@@ -38,8 +38,11 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_forkserver() -> None:
-    """Env processes start from one server with the emulator loaded, whichever test comes first."""
-    forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
+    """Env processes and roles start from one server that has loaded what they need, whichever test comes first.
+
+    Without it, each role of each run would spend two seconds of a core on importing torch.
+    """
+    forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari", *PRELOAD_ROLES])
 
 
 @pytest.fixture(autouse=True)
