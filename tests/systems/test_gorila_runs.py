@@ -87,18 +87,13 @@ def test_a_resumed_server_begins_with_the_checkpoints_parameters_and_state(tmp_p
             np.testing.assert_array_equal(after.groups[group][name], array, err_msg=f"{group} {name}")
 
 
-@pytest.mark.parametrize(
-    "settings", [pytest.param(BUNDLES, marks=pytest.mark.long), APART], ids=["bundles", "apart"]
-)
+@pytest.mark.parametrize("settings", [BUNDLES, APART], ids=["bundles", "apart"])
 def test_continuous_actions(settings: Any, tmp_path: Path) -> None:
     run = veldt.train("gorila", env="Pendulum-v1", algorithm="ddpg", run_dir=tmp_path / "run", **settings)
     assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/critic"])
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    ["a2c", pytest.param("ppo", marks=pytest.mark.long), pytest.param("vtrace", marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("algorithm", ["a2c", "ppo", "vtrace"])
 def test_a_gradient_server_for_fresh_rollouts(algorithm: str, tmp_path: Path) -> None:
     """Workers that push gradients to one reducer, and pull its model: Machin's A3C."""
     settings = {"learners": 3, "num_envs": 6, "steps": 3000, "hidden": (16,), "seed": 1, "quiet": True}
@@ -107,7 +102,7 @@ def test_a_gradient_server_for_fresh_rollouts(algorithm: str, tmp_path: Path) ->
     assert (CheckpointStore(run.path / "checkpoints").newest(print).groups["server"]["version"] > 10).all()
 
 
-@pytest.mark.parametrize("by", ["updates", pytest.param("steps", marks=pytest.mark.long)])
+@pytest.mark.parametrize("by", ["updates", "steps"])
 def test_exploration_falls_by_everybodys_updates(by: str, tmp_path: Path) -> None:
     """Of which there are few with a threshold that discards most gradients."""
     settings = BUNDLES | {"epsilon_start": 1.0, "epsilon_end": 0.0, "epsilon_steps": 10_000, "anneal_by": by}
@@ -140,7 +135,7 @@ def test_what_is_too_old_is_discarded_and_counted(tmp_path: Path) -> None:
     settings = BUNDLES | {
         "max_staleness": 1,
         "learner_sync_interval": 10,
-        "steps": 20_000,
+        "steps": 10_000,
         "checkpoint_every": 50_000,
     }
     run = veldt.train(
