@@ -159,7 +159,7 @@ def test_its_policy_is_evaluated_from_human_starts(tmp_path: Path) -> None:
 
 def test_an_evaluator_plays_by_the_servers_parameters(tmp_path: Path) -> None:
     settings = BUNDLES | {"evaluator_share": 0.3, "evaluate_every": 1000, "evaluate_steps": 500}
-    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **settings | {"steps": 20_000})
+    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **settings | {"steps": 8000})
     assert run.summary["episodes"] > 0 and len(events(run.path, "evaluation")) >= 1
 
 
