@@ -13,7 +13,7 @@ MOVED := moved
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint venv clean moved
+.PHONY: help demo test test-long lint docs venv clean moved
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
@@ -38,6 +38,10 @@ lint: $(STAMP) ## style, formatting, types and import rules, without the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP) ## build the documentation's site, from docs/ into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The site: $(CURDIR)/build/site/index.html"
 
 venv: $(STAMP) ## only install, into .venv
 

@@ -112,18 +112,18 @@ def result_table(found: dict[str, Any], device: Device) -> Iterator[str]:
 
 
 def _rows(
-    name: str, gpus: str, system: Callable[..., Sequence[Chain]], by_mail: tuple[Costs, int] | None = None
+    name: str, gpus: str, system: Callable[..., Sequence[Chain]], by_messages: tuple[Costs, int] | None = None
 ) -> Iterator[str]:
-    """A system's; those beyond a machine's cores also by mail, if it can be, of these costs and GPUs."""
+    """A system's; those beyond a machine's cores also by messages, if it can be, of these costs and GPUs."""
     enough = f"{saturation(system):,}"
     for actors in (16, 100, 1000):
         found = {f"{actors:,}" + (" ¹" if actors > CORES else ""): system(actors)}
-        if actors > CORES and by_mail is not None:
+        if actors > CORES and by_messages is not None:
             assert isinstance(system, functools.partial)
             how = functools.partial(system.func, **{**system.keywords, "by_ray": True})
-            wire = replace(by_mail[0], edges={**by_mail[0].edges, "letter": WIRE})
-            found[f"{actors:,}, by Ray"] = how(*by_mail, actors)
-            found[f"{actors:,}, by wire"] = how(wire, by_mail[1], actors)
+            wire = replace(by_messages[0], edges={**by_messages[0].edges, "message": WIRE})
+            found[f"{actors:,}, by Ray"] = how(*by_messages, actors)
+            found[f"{actors:,}, by wire"] = how(wire, by_messages[1], actors)
         for size, chains in found.items():
             said = predicted(chains)
             others = sorted(((busy, at) for at, busy in said.busy.items() if at != said.binds), reverse=True)

@@ -43,7 +43,7 @@ class Device:
 
 GPU = Device(flops=8e12)
 P100 = Device(flops=2e12, carry=10e9, link=20e9)
-LETTER = Line(280e-6, 1 / 300e6)
+MESSAGE = Line(280e-6, 1 / 300e6)
 WIRE = Line(20e-6, 1 / 10e9)
 SOURCES = {
     "P100, effective": (
@@ -64,12 +64,12 @@ SOURCES = {
         "a third of NVLink 3's 600 both ways (an eighth of NVLink 1's 160)",
     ),
     "an all-reduce at least": ("50 µs", "the order of NCCL's latency on one machine"),
-    "cores of a machine": ("128", "a server of eight GPUs; each core as quick as the one measured"),
-    "a letter of Ray": (
+    "cores of a machine": ("128", "a server of eight GPUs; each core as fast as the one measured"),
+    "a message of Ray": (
         "280 µs + 3.3 ns a byte",
         "benchmarks.md; 300 MB/s of arrays of 3 MB, once, two cores",
     ),
-    "a letter at the wire's speed": (
+    "a message at the wire's speed": (
         "20 µs + 0.1 ns a byte",
         "four fifths of 100 Gbit/s Ethernet, no Python",
     ),
@@ -99,7 +99,7 @@ def costs(
         update_at=update_at,
         reduce=reduce,
         carry=carry,
-        edges=lines | {"letter": LETTER},
+        edges=lines | {"message": MESSAGE},
         parameters=found["parameters"][network],
         step_bytes=step,
         row_bytes=8 * _FRAME + 50 if env == BREAKOUT else 100,

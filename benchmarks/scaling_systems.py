@@ -1,7 +1,7 @@
 """The stations of each system, and what one step takes of them.
 
 An actor is a core that steps `width` envs. Learning is on devices, or where there are none on a core. Edges are
-those of one machine, or Ray's letters (`by_ray`), of which each end pays for packing its own.
+those of one machine, or Ray's messages (`by_ray`), of which each end pays for packing its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Costs:
         reduce: an all-reduce of so many bytes among so many learners.
         carry: so many bytes between host and device.
         edges: "publish", "pull", "hand over", "take" by bytes; "add", "draw", "renew" by rows; "store", "rule" by
-            parameters; "request", "reply" by agents; "wake" of another process and by it; "letter" by Ray, by bytes.
+            parameters; "request", "reply" by agents; "wake" of another process and by it; "message" by Ray, by bytes.
         parameters: float32.
         step_bytes, row_bytes: of a step as it is stored, and of a transition as it is learned from.
     """
@@ -107,8 +107,8 @@ def gorila(
     bundles = gpus or actors
     edge_s = c["hand over"](c.parameter_bytes) + c["pull"](c.parameter_bytes)
     server_s = c["rule"](c.parameters) + c["publish"](c.parameter_bytes) / bundles
-    if by_ray:  # a letter to each shard and one from each
-        edge_s = 2 * (shards * c["letter"].fixed + c["letter"].each * c.parameter_bytes)
+    if by_ray:  # a message to each shard and one from each
+        edge_s = 2 * (shards * c["message"].fixed + c["message"].each * c.parameter_bytes)
         server_s += edge_s
     learning = (
         Station("draw", (c["draw"](batch) + c["renew"](batch)) / steps, bundles),
@@ -159,15 +159,18 @@ def apex(
     slot = max(-(-flush // width), 3) * width  # steps that are handed over together
     share = batch / gpus
     part = share / shards  # of a batch for one learner, from one shard
-    mail_s, mailed_s, copied_s = 0.0, 0.0, c["hand over"](slot * c.step_bytes) / slot
+    messages_s, carried_s, copied_s = 0.0, 0.0, c["hand over"](slot * c.step_bytes) / slot
     if by_ray:
-        copied_s = mail_s = c["letter"](slot * c.step_bytes) / slot
+        copied_s = messages_s = c["message"](slot * c.step_bytes) / slot
         # Letters of some batches each, as the learner's orders come: their bytes are what counts.
-        mailed_s = intensity * c["letter"].each * c.row_bytes
+        carried_s = intensity * c["message"].each * c.row_bytes
     actor_s = c.simulate + c.infer(width) / width * (1 + width / slot) + copied_s
     actor_s += c["pull"](c.parameter_bytes) / actor_sync_interval
     shard_s = (
-        c["add"](slot) / slot + mail_s + mailed_s + intensity * (c["draw"](part) + c["renew"](part)) / part
+        c["add"](slot) / slot
+        + messages_s
+        + carried_s
+        + intensity * (c["draw"](part) + c["renew"](part)) / part
     )
     update_s = c.update_at(share) + c.carry(share * c.row_bytes)
     return [
@@ -178,7 +181,7 @@ def apex(
             Station("publishing", intensity * c["publish"](c.parameter_bytes) / batch),
             Station("all-reduce", intensity * c.reduce(c.parameter_bytes, gpus) / batch),
         ),
-        (Station("learner's mail", mailed_s, gpus),),
+        (Station("learner's messages", carried_s, gpus),),
     ]
 
 
@@ -193,9 +196,9 @@ def impala(
 ) -> list[Chain]:
     """Actors, and learners with so many unrolls each."""
     slot, rows = horizon * width, horizon * unrolls
-    handed_s, mailed_s = c["hand over"](slot * c.step_bytes) / slot, 0.0
+    handed_s, carried_s = c["hand over"](slot * c.step_bytes) / slot, 0.0
     if by_ray:
-        handed_s = mailed_s = c["letter"](slot * c.step_bytes) / slot
+        handed_s = carried_s = c["message"](slot * c.step_bytes) / slot
     actor_s = c.simulate + c.infer(width) / width * (1 + 1 / horizon) + handed_s
     actor_s += c["pull"](c.parameter_bytes) / slot
     return [
@@ -206,5 +209,5 @@ def impala(
             Station("publishing", c["publish"](c.parameter_bytes) / rows, gpus),
             Station("all-reduce", c.reduce(c.parameter_bytes, gpus) / rows, gpus),
         ),
-        (Station("learners' mail", mailed_s, gpus),),
+        (Station("learners' messages", carried_s, gpus),),
     ]

@@ -19,7 +19,7 @@ Line, Station = model.Line, model.Station
 _FREE = Line(0.0, 0.0)
 _EDGES = (
     "publish", "pull", "hand over", "take", "add", "draw", "renew", "store", "rule", "request", "reply", "wake",
-    "letter",
+    "message",
 )  # fmt: skip
 # A step takes 1 ms; inference 1 ms a batch and 0.1 ms a row on a core, 0.2 ms a batch and nothing a row on the device;
 # an update 2 ms and 0.01 ms a row there. Everything else is free until a test says otherwise.
@@ -106,23 +106,23 @@ def test_apex_uses_each_step_as_often_as_it_is_told() -> None:
         assert found.sps == pytest.approx(steps / 7.12e-3) and found.binds == "update"
 
 
-def test_shards_share_what_is_drawn_and_letters_bind_where_bytes_are_dear() -> None:
-    costly = with_edges(draw=Line(0.0, 1e-4), letter=Line(0.0, 1e-6))
+def test_shards_share_what_is_drawn_and_messages_bind_where_bytes_are_dear() -> None:
+    costly = with_edges(draw=Line(0.0, 1e-4), message=Line(0.0, 1e-6))
     # 8 uses of 0.1 ms are 0.8 ms a step of a shard: four make 5,000.
     assert model.predicted(systems.apex(costly, 1, 10**5)).sps == pytest.approx(5000)
-    # By mail a step is 800 bytes eight times, 6.4 ms, at the learner.
+    # By messages a step is 800 bytes eight times, 6.4 ms, at the learner.
     found = model.predicted(systems.apex(costly, 1, 10**5, by_ray=True))
-    assert found.sps == pytest.approx(1 / 6.4e-3) and found.binds == "learner's mail"
+    assert found.sps == pytest.approx(1 / 6.4e-3) and found.binds == "learner's messages"
 
 
-def test_parameter_shards_share_the_rule_and_not_the_letters() -> None:
+def test_parameter_shards_share_the_rule_and_not_the_messages() -> None:
     costly = with_edges(rule=Line(0.0, 1e-3))  # a second for all parameters; an update for 64 steps
     for shards in (1, 4):
         found = model.predicted(systems.gorila(costly, 0, 10**4, shards=shards))
         assert found.sps == pytest.approx(64 * shards) and found.binds == "parameter shards"
-    letters = with_edges(letter=Line(1.0, 0.0))  # one to and one from each shard, each shard's own
+    messages = with_edges(message=Line(1.0, 0.0))  # one to and one from each shard, each shard's own
     for shards in (1, 4):
-        found = model.predicted(systems.gorila(letters, 0, 10**4, shards=shards, by_ray=True))
+        found = model.predicted(systems.gorila(messages, 0, 10**4, shards=shards, by_ray=True))
         assert found.sps == pytest.approx(32)
 
 

@@ -13,8 +13,11 @@ from veldt import openmp
 
 if TYPE_CHECKING:
     from veldt.agent import Agent
+    from veldt.algorithms.registry import register_algorithm
     from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
-    from veldt.errors import CheckpointError, EnvError, NetworkError, UsageError, VeldtError
+    from veldt.config.system_registry import register_system
+    from veldt.errors import CheckpointError, EnvError, NetworkError, PluginError, UsageError, VeldtError
+    from veldt.recipes import Recipe, Sourced, register_recipe
 
     __version__: str
 
@@ -27,21 +30,31 @@ _HOME = {
         ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
     ),
     **dict.fromkeys(
-        ("CheckpointError", "NetworkError", "EnvError", "UsageError", "VeldtError"), "veldt.errors"
+        ("CheckpointError", "NetworkError", "EnvError", "PluginError", "UsageError", "VeldtError"),
+        "veldt.errors",
     ),
+    "register_algorithm": "veldt.algorithms.registry",
+    "register_system": "veldt.config.system_registry",
+    **dict.fromkeys(("Recipe", "Sourced", "register_recipe"), "veldt.recipes"),
 }
 __all__ = [
     "Agent",
     "CheckpointError",
     "EnvError",
     "NetworkError",
+    "PluginError",
+    "Recipe",
     "Run",
+    "Sourced",
     "UsageError",
     "VeldtError",
     "evaluate",
     "list_recipes",
     "load",
     "record_starts",
+    "register_algorithm",
+    "register_recipe",
+    "register_system",
     "resume",
     "train",
 ]

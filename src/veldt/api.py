@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from veldt.agent import Agent, make_network
+from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, Env, Network, admit, remember_code
-from veldt.config.train_config import RESUMABLE, TrainConfig, from_dict, to_dict
+from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
 from veldt.config.warnings import warnings_about
 from veldt.envs.arrangement import probe_spec
 from veldt.envs.source import EnvSource, resolve
@@ -25,7 +26,7 @@ from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.learning.learner import load_weights
 from veldt.networks.build import TorsoFactory, is_own
 from veldt.networks.precision import apply_precision
-from veldt.recipes import RECIPES, find
+from veldt.recipes import RECIPES, find, plugins_of
 from veldt.recipes.overrides import (
     by_section,
     refuse_unread,
@@ -138,6 +139,7 @@ def train_config(
         VeldtError: as for `train`.
     """
     source, given = source or resolve(config.env, config.env_kwargs), given or {}
+    config = dataclasses.replace(config, plugins=plugins_of(config))
     run_plan = make_run_plan(config, source, network)
     if not given.keys().isdisjoint({"hidden", "layer_norm"}):
         refuse_unread_mlp(given, config, make_network(run_plan.config, run_plan.spec, network))
@@ -162,7 +164,7 @@ def train_config(
             warnings = warnings_about(run_plan.config, given, on_cluster=cluster is not None)
             for decision in (*run_plan.decisions, *warnings):
                 progress.note(decision)
-            _remember(source, network or config.network.network, progress)
+            _remember(source, network or config.network.network, config, progress)
             outcome = run_system(run_plan, directory, progress, None, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
@@ -207,7 +209,7 @@ def resume(
     refuse_links(directory.path)
     # Take the lock first: a process that still trains this run keeps writing checkpoints.
     with directory.lock():
-        previous = from_dict(directory.read_config()["resolved"])
+        previous = read_run_config(directory.path, directory.read_config()["resolved"], trust)
         config = with_settings(previous, settings)
         notes: list[str] = []
         checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
@@ -223,7 +225,7 @@ def resume(
             directory.change_config("run", settings)  # the next resume reads them
             for note in notes:
                 progress.note(note)
-            _remember(chosen.source, chosen.network or chosen.config.network.network, progress)
+            _remember(chosen.source, chosen.network or chosen.config.network.network, config, progress)
             outcome = run_system(run_plan, directory, progress, checkpoint, supervised)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
@@ -261,7 +263,8 @@ def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -
     """See `load`; `call` as for `admit`."""
     target = choose_device(device)
     directory = RunDirectory.open(Path(run))
-    chosen = admit(directory.path, from_dict(directory.read_config()["resolved"]), choice, call)
+    stored = read_run_config(directory.path, directory.read_config()["resolved"], choice.trust)
+    chosen = admit(directory.path, stored, choice, call)
     config, source = chosen.config, chosen.source
     notes: list[str] = []
     store = CheckpointStore(directory.checkpoints)
@@ -397,8 +400,8 @@ def drawn(config: TrainConfig) -> list[str]:
     return list(run_plan.decisions) if config.in_one_process else graph_of(run_plan).drawn()
 
 
-def _remember(source: EnvSource, network: Network, progress: Progress) -> None:
-    if (note := remember_code(source, network)) is not None:
+def _remember(source: EnvSource, network: Network, config: TrainConfig, progress: Progress) -> None:
+    if (note := remember_code(source, network, config.plugins)) is not None:
         progress.note(note)
 
 

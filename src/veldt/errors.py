@@ -47,6 +47,14 @@ class NetworkError(VeldtError):
         self.details = details
 
 
+class PluginError(VeldtError):
+    """A plug-in's own code raised when it was imported; `details` is the traceback."""
+
+    def __init__(self, message: str, *, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
 class RoleError(VeldtError):
     """A role of a run, in a process of its own, failed for good; `details` is its traceback, or "".
 
@@ -97,7 +105,7 @@ def diverged(what: str, lower: str = "--learning-rate or --max-grad-norm") -> Ve
 
 
 @contextlib.contextmanager
-def as_error(kind: type[EnvError] | type[NetworkError], what: str) -> Iterator[None]:
+def as_error(kind: type[EnvError] | type[NetworkError] | type[PluginError], what: str) -> Iterator[None]:
     """Converts errors of the user's own code to `kind`; `what` failed (a sentence's beginning), and the reason."""
     try:
         yield

@@ -10,26 +10,44 @@ from typing import Any
 import pytest
 
 import veldt
+from documentation import PAGES, ROOT, write_files
 from veldt import api
 from veldt.cli import main
 from veldt.cli.entry import VERBS
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# In a block of commands, or in a sentence.
+BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# In a line of a block of commands, or in a sentence.
 COMMAND = re.compile(r"^(?:\$ )?veldt ([^#\n]*)|`veldt ([^`]+)`", re.MULTILINE)
+SCRIPT = re.compile(r"^(?:\$ )?python (\w+/[\w/.]+)|`python (\w+/[\w/.]+)[^`]*`", re.MULTILINE)
+TARGET = re.compile(r"^(?:\$ )?make (\w+)|`make (\w+)[^`]*`", re.MULTILINE)
+EXTRA = re.compile(r"pip install '\.\[([\w,]+)\]'")
 PLACES = {
     "ENV": "CartPole-v1",
     "RECIPE": "ppo",
-    "mine:make_env": "gymnasium:make",
-    "mine:network": "torch.nn:Linear",
+    "NAME": "ppo",
+    "ALGORITHM": "a2c",
 }
+# Code of a page that does not show it as a file.
+CODE = {"mine:make_env": "gymnasium:make", "mine:network": "torch.nn:Linear"}
 
 
-def commands() -> list[str]:
-    found = {" ".join((a or b).split()) for page in PAGES for a, b in COMMAND.findall(page.read_text())}
+def found_in(page: Path, pattern: re.Pattern[str]) -> set[str]:
+    """What a pattern finds in a page: its first group in blocks of commands, its second in sentences."""
+    text = page.read_text()
+    in_blocks = {a for block in BLOCK.findall(text) for a, _ in pattern.findall(block) if a}
+    return {" ".join(found.split()) for found in in_blocks | {b for _, b in pattern.findall(text) if b}}
+
+
+def commands() -> dict[str, Path]:
+    """Returns the commands, and the first page that has each."""
     a_verb_alone = set(VERBS) - {"doctor"}  # only its name
-    return sorted(found - a_verb_alone)
+    found = {
+        command: page
+        for page in reversed(PAGES)
+        for command in found_in(page, COMMAND)
+        if command not in a_verb_alone
+    }
+    return dict(sorted(found.items()))
 
 
 class Parsed(Exception):
@@ -40,10 +58,17 @@ def stop(*_: Any, **__: Any) -> None:
     raise Parsed
 
 
-@pytest.mark.parametrize("command", commands())
-def test_it_works(command: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("command", "page"), commands().items())
+def test_it_works(
+    command: str, page: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     words = [PLACES.get(word, word) for word in shlex.split(command.replace("[RUN ...]", "RUN"))]
-    words = [str(run) if word == "RUN" else word for word in words]
+    if not (tmp_path / "mine.py").exists():
+        words = [CODE.get(word, word) for word in words]
+    words = [str(run) if word == "RUN" or word.startswith("runs/") else word for word in words]
     if "FILE" in words:
         starts = veldt.record_starts(run, starts=2)
         words = [str(starts.path) if word == "FILE" else word for word in words]
@@ -56,3 +81,14 @@ def test_it_works(command: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert not stopped.code
     except Parsed:
         assert words[0] == "train"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_scripts_targets_and_extras_exist(page: Path) -> None:
+    for script in found_in(page, SCRIPT):
+        assert (ROOT / script).exists(), f"{page.name}: python {script}"
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert found_in(page, TARGET) <= targets
+    extras = {extra for names in EXTRA.findall(page.read_text()) for extra in names.split(",")}
+    declared = (ROOT / "pyproject.toml").read_text()
+    assert all(re.search(rf"^{extra} = \[", declared, re.MULTILINE) for extra in extras)

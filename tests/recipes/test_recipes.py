@@ -9,8 +9,10 @@ import pytest
 import veldt
 from veldt.algorithms.c51 import RainbowConfig
 from veldt.algorithms.dqn import DQNConfig
+from veldt.algorithms.registry import ALGORITHMS
 from veldt.cli.training import WITH_ROLES
-from veldt.config.train_config import ALGORITHMS, TrainConfig, incompatibility
+from veldt.config.fit import incompatibility
+from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES, Recipe, derived_of, find
 from veldt.replay.settings import ReplayConfig

@@ -151,7 +151,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
             {"rate_limit_tolerance": 10.0},
             "would wait for each other for ever; it must be at least",
         ),
-        ("apex-dqn", {"algorithm": "ppo"}, "ppo learns from the rollout that was just sampled"),
+        ("apex-dqn", {"algorithm": "ppo"}, "ppo does not fit: the system apex needs .* replay buffer"),
         ("apex-dqn", {"algorithm": "c52"}, "did you mean 'c51'"),
         ("apex-dqn", {"processes": 2}, "--actors says how many processes act"),
         ("apex-dqn", {"buffer_size": 10**13}, r"needs .* GiB of memory"),

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import torch
 
 from veldt.algorithms.base import Forward, Loss
+from veldt.algorithms.capabilities import RECURRENT
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Batch, Rollout, unroll_forward
@@ -41,7 +42,8 @@ _REFERENCE_BATCH = 80  # 16 envs with 5 steps each; the learning rate is given f
 class A2C(PolicyGradient):
     """One update per rollout, on all of its rows."""
 
-    name, recurrent = "a2c", True
+    name = "a2c"
+    capabilities = PolicyGradient.capabilities | {RECURRENT}
 
     def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
         super().__init__(config, action, config.rmsprop())

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from veldt.algorithms.capabilities import ON_POLICY, REPLAY
 from veldt.algorithms.rollout import Batch, Observation, Rollout
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
@@ -47,9 +48,11 @@ class Algorithm(ABC):
     """Everything a system needs to know about an algorithm, independent of where its experience comes from.
 
     `progress` is the fraction of the training budget that is done, in [0, 1); `steps` counts agent steps. Schedules are
-    functions of these two, so a resumed run continues them.
+    functions of these two, so a resumed run continues them. `capabilities` (`capabilities.CAPABILITIES`) decide which
+    systems and which action spaces the algorithm fits.
     """
 
+    capabilities: ClassVar[frozenset[str]] = frozenset()
     name: str
     rule: UpdateRule
     max_grad_norm: float  # upper limit of the gradient's norm; 0: no limit
@@ -116,12 +119,9 @@ class Algorithm(ABC):
 
 
 class OnPolicy(Algorithm):
-    """Learns from each rollout once, right after it was sampled.
+    """Learns from each rollout once, right after it was sampled."""
 
-    `recurrent` is whether it keeps rows in time order, and so can train a network with a recurrent state.
-    """
-
-    recurrent: bool = False
+    capabilities = frozenset({ON_POLICY})
 
     @abstractmethod
     def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
@@ -136,6 +136,8 @@ class OnPolicy(Algorithm):
 
 class OffPolicy(Algorithm):
     """Learns from transitions of any age, sampled from a replay buffer."""
+
+    capabilities = frozenset({REPLAY})
 
     batch_size: int  # transitions per update
     intensity: float  # how often each transition is used, on average

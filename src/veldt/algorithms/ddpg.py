@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, Loss
+from veldt.algorithms.capabilities import CONTINUOUS, REPLAY
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import QLearningBatch, Transitions
@@ -48,14 +49,10 @@ class DDPG(ReplayAlgorithm):
     """The critic regresses Q(s, a) on the return under the target actor; the actor follows dQ/da."""
 
     name = "ddpg"
+    capabilities = frozenset({REPLAY, CONTINUOUS})
     _config: DDPGConfig
 
     def __init__(self, config: DDPGConfig, action: ActionSpec) -> None:
-        if action.kind != "box":
-            raise UsageError(
-                "ddpg moves actions along a gradient, and this environment's are choices from a list: take a recipe "
-                f"for them ({'dqn, c51, rainbow, apex-dqn, ' if action.kind == 'discrete' else ''}ppo, a2c or impala)"
-            )
         if not all(map(math.isfinite, (*action.low, *action.high))):
             raise UsageError(
                 f"ddpg's actions lie between bounds, and this environment's are {list(action.low)} to "

@@ -9,14 +9,15 @@ from typing import Annotated
 from torch import Tensor
 
 from veldt.algorithms.base import OffPolicy, TargetUpdate
+from veldt.algorithms.settings import AlgorithmConfig
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
 from veldt.replay.n_step import NStep
-from veldt.setting_metadata import Unit, check_values, flag
+from veldt.setting_metadata import Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)
-class OffPolicyConfig:
+class OffPolicyConfig(AlgorithmConfig):
     """Settings of all off-policy algorithms."""
 
     batch_size: Annotated[int, Unit("transitions")] = 32
@@ -45,7 +46,7 @@ class OffPolicyConfig:
     """Learn from a lost life as from a termination (without a reset of the env)."""
 
     def __post_init__(self) -> None:
-        check_values(self)
+        super().__post_init__()
         for name in ("batch_size", "learning_starts", "n_step"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
@@ -75,12 +76,6 @@ class OffPolicyConfig:
         return max(1, round(self.target_update_interval * self.training_intensity / self.batch_size))
 
     def derived(self, num_envs: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
-        """Derived values for `veldt recipes`: name, value, unit and the settings they come from.
-
-        Args:
-            in_phases: whether acting and learning alternate.
-        """
-        """The learning rate for this batch size."""
         phases = [
             (
                 "steps per phase",
@@ -107,12 +102,8 @@ class OffPolicyConfig:
         ]
 
     def scaled_learning_rate(self) -> float:
-        """The step size of this batch."""
+        """The learning rate for this batch size."""
         return self.learning_rate
-
-    def unread(self) -> dict[str, str]:
-        """Settings that have no effect with the other settings, and why."""
-        return {}
 
 
 class ReplayAlgorithm(OffPolicy):

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
+from veldt.algorithms.capabilities import CONTINUOUS, DISCRETE, MULTI_DISCRETE, ON_POLICY
 from veldt.algorithms.rollout import Batch, Observation, Rollout, bootstrap_forward, unroll_forward
+from veldt.algorithms.settings import AlgorithmConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.returns import generalised_advantages
@@ -18,11 +20,11 @@ from veldt.functional.valid_rows import ValidRows
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import RecurrentActorCritic
-from veldt.setting_metadata import Unit, check_values, flag
+from veldt.setting_metadata import Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyGradientConfig:
+class PolicyGradientConfig(AlgorithmConfig):
     """Settings of all policy-gradient algorithms."""
 
     learning_rate: Annotated[float, Unit("per update")] = 7e-4
@@ -47,7 +49,7 @@ class PolicyGradientConfig:
     """Policy and value share one torso."""
 
     def __post_init__(self) -> None:
-        check_values(self)
+        super().__post_init__()
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
@@ -57,13 +59,11 @@ class PolicyGradientConfig:
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
 
-    def unread(self) -> dict[str, str]:
-        """Settings that have no effect with the other settings, and why."""
-        return {}
-
 
 class PolicyGradient(OnPolicy):
     """See `OnPolicy`."""
+
+    capabilities = frozenset({ON_POLICY, DISCRETE, MULTI_DISCRETE, CONTINUOUS})
 
     def __init__(self, config: PolicyGradientConfig, action: ActionSpec, rule: UpdateRule) -> None:
         self._config, self._action, self.rule = config, action, rule

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward
+from veldt.algorithms.capabilities import DISCRETE, REPLAY
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import QLearningBatch, Transitions
@@ -30,6 +31,8 @@ _LADDER_POWER = 7.0  # Horgan et al. 2018, section 4.1
 @dataclass(frozen=True, kw_only=True)
 class QLearningConfig(OffPolicyConfig):
     """Settings of DQN and Categorical DQN."""
+
+    is_family = True
 
     scale_learning_rate: Literal["paper", "none"] = "paper"
     """How the learning rate scales with the batch; --learning-rate is for a batch of 32 (Stooke & Abbeel, A.3)."""
@@ -135,17 +138,11 @@ class QLearningConfig(OffPolicyConfig):
 class QLearning(ReplayAlgorithm):
     """See `OffPolicy`. Takes the discrete action with the largest Q, or, with probability ε, a random one."""
 
+    capabilities = frozenset({REPLAY, DISCRETE})
     _config: QLearningConfig
     atoms = 1
 
     def __init__(self, config: QLearningConfig, action: ActionSpec) -> None:
-        if action.kind != "discrete":
-            raise UsageError(
-                f"{self.name} chooses among a number of actions, and this environment's are "
-                f"{'continuous' if action.kind == 'box' else 'several choices at once'}: take a recipe for them "
-                f"({'ddpg, apex-ddpg, ' if action.kind == 'box' else ''}ppo, a2c or impala), or wrap the environment "
-                "so that its action space is Discrete (gymnasium.wrappers.TransformAction)"
-            )
         super().__init__(config, config.rule())
         self._actions = action.sizes[0]
 

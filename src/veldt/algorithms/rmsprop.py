@@ -12,7 +12,7 @@ from veldt.setting_metadata import Unit
 
 @dataclass(frozen=True, kw_only=True)
 class RMSPropConfig:
-    """See `RMSProp`."""
+    """Settings of RMSProp."""
 
     rmsprop_decay: Annotated[float, Unit("per update")] = 0.99
     """Decay of RMSProp's mean square."""

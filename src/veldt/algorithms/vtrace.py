@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Forward, Loss
+from veldt.algorithms.capabilities import OFF_POLICY_CORRECTED, RECURRENT
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Rollout, unroll_forward
@@ -90,7 +91,8 @@ _CLIPPED = 1.01
 class VTrace(PolicyGradient):
     """One update per rollout, on all of its rows; a batch is a `Rollout` of any envs side by side, from any actor."""
 
-    name, recurrent = "vtrace", True
+    name = "vtrace"
+    capabilities = PolicyGradient.capabilities | {OFF_POLICY_CORRECTED, RECURRENT}
 
     def __init__(self, config: VTraceConfig, action: ActionSpec) -> None:
         super().__init__(config, action, config.rule())

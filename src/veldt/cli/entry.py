@@ -29,7 +29,8 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
   veldt doctor                      what is here, and the plan training would use
   veldt bench sampling|training     speed beside the machine's limit
 
-Add --help to any of them for its flags, or --debug for a traceback. veldt --version says which this is.
+Add --help to any of them for its flags, --plugin MODULE for your own algorithms, systems and recipes, or --debug for a
+traceback. veldt --version says which this is.
 Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted before there was a checkpoint."""
 
 _CONSEQUENCE_S = 2.0  # seconds after an interrupt in which an error is taken for its consequence
@@ -119,4 +120,25 @@ def _dispatch(arguments: list[str]) -> str:
         return f"veldt {__version__}"
     if verb not in VERBS:
         raise UsageError(f"no verb '{verb}'{did_you_mean(verb, VERBS)}: known are {', '.join(VERBS)}")
-    return VERBS[verb](arguments[1:])
+    return VERBS[verb](_without_plugins(arguments[1:]))
+
+
+def _without_plugins(arguments: list[str]) -> list[str]:
+    """Imports the plug-ins that `--plugin MODULE` names, which may add flags and recipes. Returns the other words."""
+    modules, rest, words = [], [], iter(arguments)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag != "--plugin":
+            rest.append(word)
+            continue
+        module = value if equals else next(words, "")
+        if not module or module.startswith("-"):
+            raise UsageError(
+                "--plugin is without a value: give the name of a module, such as mine for mine.py"
+            )
+        modules.append(module)
+    if modules:
+        from veldt.registry import import_plugins
+
+        import_plugins(modules)
+    return rest

@@ -214,7 +214,8 @@ def recipes(arguments: list[str]) -> str:
 def _print_matrix(console: Console) -> None:
     from rich.table import Table
 
-    from veldt.config.train_config import ALGORITHMS, SYSTEMS
+    from veldt.algorithms.registry import ALGORITHMS
+    from veldt.config.system_registry import SYSTEMS
     from veldt.recipes import cell, reasons
 
     table = Table("", *SYSTEMS, box=None)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, admit
-from veldt.config.train_config import from_dict
 from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed
 from veldt.envs.settings import AtariConfig, EnvConfig
@@ -59,7 +59,7 @@ def record(
     atari, timeout = AtariConfig(), EnvConfig().env_timeout
     if run is not None:
         directory = RunDirectory.open(run).path
-        config = from_dict(RunDirectory.open(run).read_config()["resolved"])
+        config = read_run_config(directory, RunDirectory.open(run).read_config()["resolved"], trust)
         source = admit(
             directory, config, Choice(env, None, trust), "record_starts(run, {})", policy=False
         ).source

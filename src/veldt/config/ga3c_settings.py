@@ -75,6 +75,10 @@ class Ga3cConfig(RolesConfig):
         return False
 
     @property
+    def cluster_refusal(self) -> str:
+        return "its agents request each action through memory that machines do not share"
+
+    @property
     def tunes(self) -> bool:
         return self.tuner_interval > 0
 

@@ -8,7 +8,7 @@ on this machine (`trusted`). A callable, which a run cannot store, must be passe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,9 +86,9 @@ def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: 
     return Admitted(config, source, None if isinstance(network, str) else network)
 
 
-def remember_code(source: EnvSource, network: Network) -> str | None:
+def remember_code(source: EnvSource, network: Network, plugins: Iterable[str]) -> str | None:
     """Records that the user trains with this code. Returns a sentence to show where that fails, else None."""
-    codes = []
+    codes = [find_code("plugin", module, {}, module) for module in plugins if module != "__main__"]
     module = imported_module(source.name, source.kwargs)
     if module is not None and can_be_loaded(source.name):
         codes.append(find_code("env", source.name, source.kwargs, module))

@@ -50,6 +50,21 @@ class RolesConfig:
         """Whether each learner acts in its share of the envs, and learns from its own data only."""
         return False
 
+    @property
+    def in_one_process(self) -> bool:
+        """Whether the run is one sampler-learner in the main process."""
+        return False
+
+    @property
+    def resumes_as_a_whole(self) -> bool:
+        """Whether the run restarts from its newest checkpoint when a role is lost, instead of the role alone."""
+        return False
+
+    @property
+    def cluster_refusal(self) -> str:
+        """Why the processes cannot be placed on a cluster, as the end of a sentence; "" where they can."""
+        return ""
+
 
 def check_even(envs: int, processes: int, name: str, each: str) -> None:
     """UsageError where the envs cannot be divided evenly among the processes, the value of the setting `name`."""
@@ -63,7 +78,7 @@ def check_even(envs: int, processes: int, name: str, each: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnitsConfig(RolesConfig):
+class SynchronousConfig(RolesConfig):
     """The sampler-learners of a synchronous system."""
 
     learners: Annotated[int, Unit("processes")] = 1
@@ -73,9 +88,21 @@ class UnitsConfig(RolesConfig):
     def check_envs(self, envs: int) -> None:
         check_even(envs, self.learners, "learners", "learner")
 
+    @property
+    def in_one_process(self) -> bool:
+        return self.learners == 1
+
+    @property
+    def resumes_as_a_whole(self) -> bool:
+        return self.learners > 1
+
+    @property
+    def cluster_refusal(self) -> str:
+        return "" if self.learners > 1 else "it learns and acts in one process: take more --learners"
+
 
 @dataclass(frozen=True, kw_only=True)
-class AsynchronousConfig(UnitsConfig):
+class AsynchronousConfig(RolesConfig):
     """The sampler-learners of an asynchronous system, and their central store."""
 
     learners: Annotated[int, Unit("processes")] = 8
@@ -98,6 +125,13 @@ class AsynchronousConfig(UnitsConfig):
             raise UsageError(
                 f"--actor-sync-interval is {self.actor_sync_interval}: it must be 0 (never) or more"
             )
+
+    def check_envs(self, envs: int) -> None:
+        check_even(envs, self.learners, "learners", "learner")
+
+    @property
+    def cluster_refusal(self) -> str:
+        return "its learners share memory, which machines do not"
 
     @property
     def together(self) -> bool:

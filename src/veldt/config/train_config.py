@@ -9,51 +9,22 @@ import typing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from veldt.algorithms.a2c import A2C, A2CConfig
-from veldt.algorithms.base import Algorithm, OnPolicy
-from veldt.algorithms.c51 import C51, C51Config, Rainbow, RainbowConfig
-from veldt.algorithms.ddpg import DDPG, DDPGConfig
-from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.a2c import A2CConfig
+from veldt.algorithms.base import Algorithm
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.policy_gradient import PolicyGradientConfig
-from veldt.algorithms.ppo import PPO, PPOConfig
-from veldt.algorithms.vtrace import VTrace, VTraceConfig
-from veldt.config.ga3c_settings import Ga3cConfig
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.algorithms.settings import AlgorithmConfig
+from veldt.config.fit import check_actions, check_fits, check_recurrent
 from veldt.config.gorila_settings import GorilaConfig
-from veldt.config.system_settings import (
-    ApexConfig,
-    AsynchronousConfig,
-    ImpalaConfig,
-    RolesConfig,
-    UnitsConfig,
-)
+from veldt.config.system_registry import SYSTEMS
+from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import CheckpointError, UsageError
+from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit, check_values, flag
-
-AlgorithmConfig = A2CConfig | PPOConfig | VTraceConfig | DQNConfig | C51Config | DDPGConfig
-ALGORITHMS: dict[str, tuple[type[AlgorithmConfig], type[Algorithm]]] = {
-    "a2c": (A2CConfig, A2C),
-    "ppo": (PPOConfig, PPO),
-    "vtrace": (VTraceConfig, VTrace),
-    "dqn": (DQNConfig, DQN),
-    "c51": (C51Config, C51),
-    "rainbow": (RainbowConfig, Rainbow),
-    "ddpg": (DDPGConfig, DDPG),
-}
-_ON_POLICY = ("a2c", "ppo")
-System = Literal["synchronous", "asynchronous", "ga3c", "gorila", "apex", "impala"]
-# The settings of each system's processes.
-SYSTEMS: dict[System, type[RolesConfig]] = {
-    "synchronous": UnitsConfig,
-    "asynchronous": AsynchronousConfig,
-    "ga3c": Ga3cConfig,
-    "gorila": GorilaConfig,
-    "apex": ApexConfig,
-    "impala": ImpalaConfig,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +34,7 @@ class NetworkConfig:
     network: str = "auto"
     """auto, mlp, a3c, dqn, impala, small, or your own as module:function."""
     hidden: Annotated[tuple[int, ...], Unit("units")] = (64, 64)
-    """Sizes of the MLP's layers (auto: for vectors). Only for a network that has an MLP."""
+    """Sizes of the MLP's layers. Only for a network that has an MLP: with auto, that of vectors."""
     layer_norm: bool = False
     """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
@@ -113,7 +84,7 @@ class RunConfig:
     """Steps between evaluations; there is one at the end of a run of at least as many; 0: never. Training pauses for
     it, or an evaluator process plays beside training: then an evaluation is skipped while another one is running."""
     evaluate_steps: Annotated[int, Unit("steps")] = 125_000
-    """Steps of an evaluation: the whole episodes in them count, as in `veldt evaluate --protocol atari`."""
+    """Steps of an evaluation: the whole episodes in them count, as in `veldt evaluate RUN --protocol atari`."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -147,11 +118,17 @@ RESUMABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything about a run. `recipe` names where the defaults came from."""
+    """Everything about a run.
+
+    Args:
+        recipe: where the defaults came from.
+        plugins: modules that register the recipe, the algorithm, the system or the network, where that is not veldt.
+    """
 
     recipe: str
     algorithm: str
-    system: System = "synchronous"
+    system: str = "synchronous"
+    plugins: tuple[str, ...] = ()
     env: str
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     run: RunConfig = RunConfig()
@@ -160,7 +137,7 @@ class TrainConfig:
     network: NetworkConfig = NetworkConfig()
     envs: EnvConfig = EnvConfig()
     atari: AtariConfig = AtariConfig()
-    roles: RolesConfig = field(default_factory=UnitsConfig)
+    roles: RolesConfig = field(default_factory=SynchronousConfig)
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -170,10 +147,9 @@ class TrainConfig:
                 f"--actors is {self.roles.actors}, and {self.algorithm} learns from the rollout that was just sampled, "
                 "not from a replay buffer that actors fill: take --actors 0, so that each learner acts itself"
             )
-        if type(self.roles) is not SYSTEMS[self.system]:
-            raise UsageError(
-                f"the system {self.system} has settings of its own, {SYSTEMS[self.system].__name__}"
-            )
+        settings = SYSTEMS[self.system].settings
+        if type(self.roles) is not settings:
+            raise UsageError(f"the system {self.system} has settings of its own, {settings.__name__}")
         if isinstance(self.learn, OffPolicyConfig) != (self.replay is not None):
             raise UsageError(
                 f"the algorithm {self.algorithm} "
@@ -185,11 +161,12 @@ class TrainConfig:
             )
         self.roles.check_envs(self.envs.num_envs)
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
-            _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.memories)
+            _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.num_buffers)
         if isinstance(self.learn, OffPolicyConfig):
             _check_shares(self.learn.batch_size, self.batch_shares)
         if self.network.lstm:
-            _check_memory(self.algorithm, self.learn, self.network.lstm)
+            check_recurrent(self.algorithm, self.network.lstm)
+            _check_shared(self.learn, self.network.lstm)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -206,7 +183,7 @@ class TrainConfig:
     @property
     def in_one_process(self) -> bool:
         """Whether the run is one sampler-learner in the main process."""
-        return self.system == "synchronous" and self.roles.learners == 1
+        return self.roles.in_one_process
 
     @property
     def phase_width(self) -> int:
@@ -214,7 +191,7 @@ class TrainConfig:
         return self.envs.num_envs // (self.roles.learners if self.roles.alone else 1)
 
     @property
-    def memories(self) -> int:
+    def num_buffers(self) -> int:
         """Number of replay buffers: more than one where each learner has its own, and samples whole batches from it."""
         return self.roles.learners if self.roles.alone else 1
 
@@ -224,54 +201,10 @@ class TrainConfig:
         return self.roles.learners if self.roles.together else 1
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
-        return ALGORITHMS[self.algorithm][1](self.learn, action)
-
-
-@dataclass(frozen=True)
-class Incompatibility:
-    """`why` an algorithm cannot learn in a system, as the end of a sentence, and what to do `instead`."""
-
-    why: str
-    instead: str
-
-
-def incompatibility(system: System, algorithm: str) -> Incompatibility | None:
-    """Returns why the algorithm cannot learn in the system; None where it can."""
-    if system == "apex" and not issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
-        return Incompatibility(
-            "learns from the rollout that was just sampled, and the system apex is for algorithms that learn from a "
-            "replay buffer",
-            f"take one of {_named(off_policy=True)}",
-        )
-    if system == "ga3c" and issubclass(ALGORITHMS[algorithm][0], OffPolicyConfig):
-        return Incompatibility(
-            "learns from a replay buffer, and the system ga3c hands its agents' rollouts to trainers as they come and "
-            "forgets them",
-            f"take one of {_named(off_policy=False)}",
-        )
-    if system == "impala" and algorithm != "vtrace":
-        what = (
-            "its own policy's, and in the system impala it is some updates old"
-            if algorithm in _ON_POLICY
-            else "transitions, and in the system impala it gets unrolls"
-        )
-        return Incompatibility(
-            f"would take what it learns from for {what}",
-            "take vtrace there, which corrects for the difference",
-        )
-    return None
-
-
-def _named(off_policy: bool) -> str:
-    return ", ".join(
-        name for name, (cls, _) in ALGORITHMS.items() if issubclass(cls, OffPolicyConfig) == off_policy
-    )
-
-
-def check_fits(system: System, algorithm: str) -> None:
-    """Raises UsageError where the algorithm cannot learn in the system."""
-    if (found := incompatibility(system, algorithm)) is not None:
-        raise UsageError(f"{algorithm} {found.why}: {found.instead}")
+        """Returns the algorithm for these settings. UsageError where it cannot choose such actions."""
+        import_plugins(self.plugins)
+        check_actions(self.algorithm, action)
+        return ALGORITHMS[self.algorithm].algorithm(self.learn, action)
 
 
 def _check_shares(batch: int, learners: int) -> None:
@@ -283,25 +216,19 @@ def _check_shares(batch: int, learners: int) -> None:
         )
 
 
-def _check_memory(algorithm: str, learn: AlgorithmConfig, lstm: int) -> None:
-    able = [name for name, (_, cls) in ALGORITHMS.items() if issubclass(cls, OnPolicy) and cls.recurrent]
-    if algorithm not in able:
-        raise UsageError(
-            f"--lstm is {lstm}, and {algorithm} learns from steps out of their order, where nothing can be remembered: "
-            f"it must be 0, or the algorithm {' or '.join(able)}"
-        )
+def _check_shared(learn: AlgorithmConfig, lstm: int) -> None:
     if isinstance(learn, PolicyGradientConfig) and not learn.shared:
         raise UsageError(
-            f"--lstm is {lstm}, and policy and value stand on a torso each, where they would not share a memory: take "
+            f"--lstm is {lstm}, and policy and value have a torso each, which cannot share a recurrent state: take "
             "--shared, or --lstm 0"
         )
 
 
 def _check_sizes(
-    learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool, memories: int
+    learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool, num_buffers: int
 ) -> None:
-    each = f", shared out among {memories} learners" if memories > 1 else ""
-    starts, size = learn.learning_starts // memories, replay.buffer_size // memories
+    each = f", shared out among {num_buffers} learners" if num_buffers > 1 else ""
+    starts, size = learn.learning_starts // num_buffers, replay.buffer_size // num_buffers
     if learn.learning_starts > replay.buffer_size:
         raise UsageError(
             f"--learning-starts is {learn.learning_starts:,}, and the replay buffer keeps {replay.buffer_size:,} "
@@ -338,18 +265,18 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(values: dict[str, Any]) -> TrainConfig:
     """Rebuilds the configuration from `to_dict`. CheckpointError where a field is unknown or missing."""
     values = dict(values)
-    algorithm = values.get("algorithm")
+    algorithm = str(values.get("algorithm"))
     if algorithm not in ALGORITHMS:
         raise CheckpointError(
             f"the run's configuration names the algorithm '{algorithm}', which this veldt has not"
         )
-    values["learn"] = _build(ALGORITHMS[algorithm][0], values.get("learn", {}))
-    system = values.get("system")
+    values["learn"] = _build(ALGORITHMS[algorithm].settings, values.get("learn", {}))
+    system = str(values.get("system"))
     if system not in SYSTEMS:
         raise CheckpointError(
             f"the run's configuration names the system '{system}', which this veldt has not"
         )
-    values["roles"] = _build(SYSTEMS[system], values.get("roles") or {})
+    values["roles"] = _build(SYSTEMS[system].settings, values.get("roles") or {})
     return _build(TrainConfig, values)
 
 

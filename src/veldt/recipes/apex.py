@@ -75,7 +75,7 @@ APEX_DQN = Recipe(
         "priority_exponent": Sourced(0.3, f"measured here (0.6 in {_HORGAN})"),
         "gamma": Sourced(0.98, "measured here"),
         "buffer_size": Sourced(50_000, "measured here (100,000 in RL Zoo, dqn CartPole-v1)"),
-        "checkpoint_every": Sourced(25_000, "measured here: half a minute"),
+        "checkpoint_every": Sourced(25_000, "measured here: about half a minute"),
     },
 )
 
@@ -98,7 +98,7 @@ APEX_DDPG = Recipe(
     name="apex-ddpg",
     algorithm="ddpg",
     system="apex",
-    summary="Ape-X DPG: the same for continuous actions (Horgan et al. 2018, section 4.2)",
+    summary="Ape-X DPG: distributed replay and one learner for continuous actions (Horgan et al. 2018, section 4.2)",
     atari=_APEX_DDPG_SMALL,
     small=_APEX_DDPG_SMALL,
 )

@@ -12,7 +12,7 @@ GA3C = Recipe(
     name="ga3c",
     algorithm="a2c",
     system="ga3c",
-    summary="GA3C: agents ask one model on one device, whose threads answer and learn (Babaeizadeh et al. 2017)",
+    summary="GA3C: agents request actions from one model, whose threads answer and learn (Babaeizadeh et al. 2017)",
     atari={
         **EVALUATION,
         "num_envs": Sourced(32, f"{_NVLABS}: N_A"),
@@ -20,14 +20,14 @@ GA3C = Recipe(
         "trainers": Sourced(2, f"{_BABAEIZADEH}, section 2; {_NVLABS}"),
         "prediction_batch": Sourced(128, _NVLABS),
         # RMSProp with a small ε makes a step of the same length from one noisy rollout as from many.
-        "training_rows": Sourced(80, f"a2c's batch (0 in {_NVLABS}: a trainer waits for no second rollout)"),
+        "training_rows": Sourced(80, f"a2c's batch (0 in {_NVLABS}: a trainer learns from a single rollout)"),
         "tuner_interval": Sourced(60.0, f"{_BABAEIZADEH}, section 2: every minute"),
         "horizon": Sourced(5, f"{_NVLABS}: T_max"),
         "learning_rate": Sourced(
             7e-4, "Stooke & Abbeel 2018, A.3, of 80 rows (3e-4, of a sum, in NVlabs/GA3C)"
         ),
         "scale_learning_rate": Sourced("none", _NVLABS),
-        "anneal_learning_rate": Sourced(False, f"{_NVLABS}: the rate begins as it ends"),
+        "anneal_learning_rate": Sourced(False, f"{_NVLABS}: it begins and ends at the same rate"),
         "rmsprop_decay": Sourced(0.99, _NVLABS),
         # NVlabs' ε is for a sum over 5 steps. For a mean it would be 0.1 / 5², which would still dominate the root:
         # steps would be proportional to gradients, and a mean does not grow with the number of rollouts, as a sum does.

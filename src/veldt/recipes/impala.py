@@ -10,7 +10,7 @@ IMPALA = Recipe(
     name="impala",
     algorithm="vtrace",
     system="impala",
-    summary="IMPALA: actors send unrolls, the learner corrects for their age by V-trace (Espeholt et al. 2018)",
+    summary="IMPALA: actors send rollouts, the learner corrects for their age with V-trace (Espeholt et al. 2018)",
     atari={
         **EVALUATION,
         "steps": Sourced(50_000_000, f"{_ESPEHOLT}, table 4: 200 million frames"),
@@ -47,7 +47,7 @@ IMPALA = Recipe(
         "vf_coef": Sourced(0.5, "measured here"),
         "max_grad_norm": Sourced(0.5, "RL Zoo, ppo CartPole-v1"),
         "clip_rewards": Sourced(False, "RL Zoo: no reward clipping outside Atari"),
-        "shared": Sourced(False, "RL Zoo: policy and value on a network each"),
+        "shared": Sourced(False, "RL Zoo: separate policy and value networks"),
         "hidden": Sourced((64, 64), "RL Zoo, ppo CartPole-v1"),
         "checkpoint_every": Sourced(250_000, DEFAULT),
     },

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from veldt.config.train_config import ALGORITHMS, SYSTEMS, System, incompatibility
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.config.fit import incompatibility
+from veldt.config.system_registry import SYSTEMS
 from veldt.recipes.recipe import RECIPES
 
 RUNS, REFUSED = "yes", "-"
 
 
-def cell(algorithm: str, system: System) -> str:
+def cell(algorithm: str, system: str) -> str:
     """Returns the names of this pair's recipes; without one, whether it runs by --algorithm in another recipe."""
     if incompatibility(system, algorithm) is not None:
         return REFUSED
@@ -18,9 +20,9 @@ def cell(algorithm: str, system: System) -> str:
 
 def reasons() -> list[str]:
     """Returns a sentence for each reason why pairs cannot run."""
-    refused: dict[tuple[System, str], list[str]] = {}
+    refused: dict[str, list[str]] = {}
     for system in SYSTEMS:
         for algorithm in ALGORITHMS:
             if (found := incompatibility(system, algorithm)) is not None:
-                refused.setdefault((system, found.why), []).append(algorithm)
-    return [f"{', '.join(names)} in {system}: {why}" for (system, why), names in refused.items()]
+                refused.setdefault(found.why, []).append(algorithm)
+    return [f"{', '.join(names)}: {why}" for why, names in refused.items()]

@@ -111,10 +111,10 @@ def why_no_setting(config: TrainConfig, name: str) -> str | None:
             return f"{flag(name)} is called {flag(called)} here"
         return f"{flag(name)} is called {flag(called)} in veldt, and {why_no_setting(config, called)}"
     if config.replay is None and name in _REPLAY:
-        having = [recipe.name for recipe in RECIPES.values() if recipe.has("buffer_size")]
+        having = [recipe.name for recipe in RECIPES.values() if "buffer_size" in recipe.setting_names()]
         why = f"about a replay buffer, and {config.algorithm} learns from fresh rollouts and keeps none"
     else:
-        having = [recipe.name for recipe in RECIPES.values() if recipe.has(name)]
+        having = [recipe.name for recipe in RECIPES.values() if name in recipe.setting_names()]
         if not having:
             return None
         if config.in_phases and name in _ACTORS:

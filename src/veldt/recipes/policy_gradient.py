@@ -10,7 +10,7 @@ A2C = Recipe(
     system="synchronous",
     summary="Advantage actor-critic, one update per rollout of 5 steps (Mnih et al. 2016; Stooke & Abbeel 2018)",
     atari={
-        "num_envs": Sourced(16, f"{SA}, A.3: base of the scaling"),
+        "num_envs": Sourced(16, f"{SA}, A.3: the learning rate is for so many"),
         "horizon": Sourced(5, "Mnih et al. 2016: t_max 5"),
         "learning_rate": Sourced(7e-4, f"{SA}, A.3: for 16 envs"),
         "scale_learning_rate": Sourced("sqrt", f"{SA}, 5.2"),
@@ -53,7 +53,7 @@ PPO = Recipe(
     atari={
         "num_envs": Sourced(16, "measured here: two processes of eight"),
         "batch_size": Sourced(
-            1024, "Schulman et al. 2017, table 5: 8 x 128; the horizon shrinks as envs grow"
+            1024, "Schulman et al. 2017, table 5: 8 x 128; more envs make the horizon shorter"
         ),
         "epochs": Sourced(3, "Schulman et al. 2017, table 5"),
         "minibatches": Sourced(4, f"{SA}, 5.2"),
@@ -100,7 +100,7 @@ A3C = Recipe(
     name="a3c",
     algorithm="a2c",
     system="asynchronous",
-    summary="A2C by learners that each bring gradients to a central store (Mnih et al. 2016; Stooke & Abbeel 2018)",
+    summary="A2C by asynchronous learners that update one central store (Mnih et al. 2016; Stooke & Abbeel 2018)",
     atari={
         **A2C.atari,
         "num_envs": Sourced(128, f"{SA}, 5.2: 16 of each learner"),
@@ -116,7 +116,7 @@ APPO = Recipe(
     name="appo",
     algorithm="ppo",
     system="asynchronous",
-    summary="PPO by learners on a central store, with multi-step asynchronous Adam (Stooke & Abbeel 2018)",
+    summary="PPO by asynchronous learners that update one central store (Stooke & Abbeel 2018)",
     atari={
         **PPO.atari,
         "num_envs": Sourced(64, f"{SA}, 5.2: 8 of each learner"),

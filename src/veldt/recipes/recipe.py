@@ -9,18 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
-from veldt.algorithms.q_learning import QLearningConfig
-from veldt.config.train_config import (
-    ALGORITHMS,
-    SYSTEMS,
-    NetworkConfig,
-    RunConfig,
-    System,
-    TrainConfig,
-    check_fits,
-)
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.algorithms.settings import AlgorithmConfig
+from veldt.config.fit import check_fits
+from veldt.config.system_registry import SYSTEMS
+from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
-from veldt.errors import UsageError, did_you_mean
+from veldt.registry import Registry
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit
 
@@ -59,7 +54,7 @@ class Recipe:
 
     name: str
     algorithm: str
-    system: System
+    system: str
     summary: str
     atari: Settings
     small: Settings
@@ -73,25 +68,29 @@ class Recipe:
         settings = self.atari if env.startswith("ALE/") else self.small
         if algorithm is None or algorithm == self.algorithm:
             return settings
-        nearest, names = self._nearest(algorithm), _names(ALGORITHMS[algorithm][0])
+        nearest, names = self._nearest(algorithm), _names(ALGORITHMS[algorithm].settings)
         if nearest is self:
             # A variant learns by these settings, and by its own recipe's where only it has them.
-            names -= _names(ALGORITHMS[self.algorithm][0])
-            nearest = next(recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm)
+            names -= _names(ALGORITHMS[self.algorithm].settings)
+            nearest = next((recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm), None)
         else:
             names |= _names(ReplayConfig)
-        learned = nearest.settings(env, algorithm)
+        learned = nearest.settings(env, algorithm) if nearest else {}
         known = set().union(*map(_names, self._sections(algorithm).values()))
         return {name: value for name, value in settings.items() if name in known - names} | {
             name: value for name, value in learned.items() if name in names
         }
 
-    def _nearest(self, algorithm: str) -> Recipe:
-        """Returns a recipe of `algorithm`'s family, if possible of this system, and if possible of `algorithm`
-        itself."""
+    def _nearest(self, algorithm: str) -> Recipe | None:
+        """Returns a recipe of `algorithm`'s family, if possible of this system, and if possible of `algorithm` itself;
+        None if the family has no recipe."""
         family = _family(algorithm)
         alike = [recipe for recipe in (self, *RECIPES.values()) if _family(recipe.algorithm) is family]
-        return min(alike, key=lambda recipe: (recipe.system != self.system, recipe.algorithm != algorithm))
+        return min(
+            alike,
+            key=lambda recipe: (recipe.system != self.system, recipe.algorithm != algorithm),
+            default=None,
+        )
 
     def config(self, env: str, algorithm: str | None = None) -> TrainConfig:
         """Returns the configuration with this recipe's values for `env`, and veldt's defaults for the rest.
@@ -100,11 +99,7 @@ class Recipe:
             algorithm: another than the recipe's own. UsageError where it does not fit the system.
         """
         algorithm = algorithm or self.algorithm
-        if algorithm not in ALGORITHMS:
-            raise UsageError(
-                f"--algorithm is '{algorithm}'{did_you_mean(algorithm, ALGORITHMS)}: known are "
-                f"{', '.join(ALGORITHMS)}"
-            )
+        ALGORITHMS.find(algorithm, f"--algorithm is '{algorithm}'")
         check_fits(self.system, algorithm)
         settings = self.settings(env, algorithm)
         sections = self._sections(algorithm)
@@ -115,15 +110,15 @@ class Recipe:
         return TrainConfig(recipe=self.name, algorithm=algorithm, system=self.system, env=env, **built)
 
     def _sections(self, algorithm: str) -> dict[str, type[Any]]:
-        learn, roles = ALGORITHMS[algorithm][0], SYSTEMS[self.system]
+        learn, roles = ALGORITHMS[algorithm].settings, SYSTEMS.find(self.system).settings
         sections = {"learn": learn, **_SECTIONS, "roles": roles}
         if not issubclass(learn, OffPolicyConfig):
             del sections["replay"]
         return sections
 
-    def has(self, name: str) -> bool:
-        """Whether the recipe has a setting of this name."""
-        return any(name in _names(cls) for cls in self._sections(self.algorithm).values())
+    def setting_names(self) -> set[str]:
+        """Returns the names of all settings that the recipe has."""
+        return set().union(*map(_names, self._sections(self.algorithm).values()))
 
     def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
         """Returns (setting, value, unit, source) for every setting of this recipe's `config`, for `veldt recipes NAME`.
@@ -143,21 +138,13 @@ class Recipe:
         return rows
 
 
-# All recipes by name, in the order of listings; filled by the package's __init__.
-RECIPES: dict[str, Recipe] = {}
-
-
-def find(name: str) -> Recipe:
-    """Returns the recipe of this name. UsageError, with a suggestion, for an unknown name."""
-    if name not in RECIPES:
-        raise UsageError(f"no recipe '{name}'{did_you_mean(name, RECIPES)}: known are {', '.join(RECIPES)}")
-    return RECIPES[name]
+# All recipes by name, in the order of listings.
+RECIPES: Registry[Recipe] = Registry("recipe", "veldt.recipes.builtin")
+find = RECIPES.find
 
 
 def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     """Returns (name, value, unit, origin) of derived values: what the settings mean for an optimisation phase."""
-    if not isinstance(config.learn, OffPolicyConfig):
-        return []
     return config.learn.derived(config.envs.num_envs, config.in_phases)
 
 
@@ -165,10 +152,11 @@ def _names(cls: type[Any]) -> set[str]:
     return {field.name for field in dataclasses.fields(cls)}
 
 
-def _family(algorithm: str) -> type[Any]:
-    """Returns the settings class of a family: Q-learning's variants are one, other algorithms share no settings."""
-    learn = ALGORITHMS[algorithm][0]
-    return QLearningConfig if issubclass(learn, QLearningConfig) else learn
+def _family(algorithm: str) -> type[AlgorithmConfig]:
+    """Returns the settings class that the algorithm's family shares; see `AlgorithmConfig.is_family`."""
+    settings = ALGORITHMS[algorithm].settings
+    families = [cls for cls in settings.__mro__ if cls.__dict__.get("is_family")]
+    return families[-1] if families else settings
 
 
 def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:

@@ -21,7 +21,7 @@ _Q_SMALL: Settings = {
     "num_envs": Sourced(16, "measured here"),
     "batch_size": Sourced(128, "measured here (64 in RL Zoo, dqn CartPole-v1)"),
     "training_intensity": Sourced(32.0, "RL Zoo, dqn CartPole-v1: 128 updates of 64 for 256 steps"),
-    "horizon": Sourced(8, "measured here: some updates a phase, as RL Zoo has 128"),
+    "horizon": Sourced(8, "measured here: several updates in each phase (128 in RL Zoo)"),
     "learning_starts": Sourced(1_000, "RL Zoo, dqn CartPole-v1"),
     "learning_rate": Sourced(1e-3, "measured here (2.3e-3 in RL Zoo, dqn CartPole-v1)"),
     "scale_learning_rate": Sourced("none", "measured here"),
@@ -42,7 +42,7 @@ _Q_SMALL: Settings = {
 OLD_GRADIENTS: Settings = {
     "training_intensity": Sourced(8.0, "measured here"),
     "learning_rate": Sourced(5e-4, "measured here"),
-    "optimiser": Sourced("rmsprop", "measured here: by Adam's momentum of old gradients Q-values diverge"),
+    "optimiser": Sourced("rmsprop", "measured here: with Adam's momentum of old gradients Q-values diverge"),
     "n_step": Sourced(10, "measured here"),
     "dueling": Sourced(True, "measured here"),
     "layer_norm": Sourced(True, "measured here: Q-values stay within their bounds"),
@@ -76,7 +76,7 @@ ASYNC_DQN = Recipe(
     name="async-dqn",
     algorithm="dqn",
     system="asynchronous",
-    summary="DQN by learners with a memory each that bring gradients to a central store (Stooke & Abbeel 2018)",
+    summary="DQN by asynchronous learners, each with its own replay buffer (Stooke & Abbeel 2018)",
     atari={
         **DQN.atari,
         "learners": Sourced(4, f"{SA}, 5.3: up to 4 learn well"),
@@ -91,7 +91,9 @@ ASYNC_DQN = Recipe(
         "num_envs": Sourced(32, "measured here: 8 of each of 4 learners"),
         "learning_starts": Sourced(1_024, f"{DEFAULT}: a batch for each of up to 8 learners"),
         "epsilon_end": Sourced(0.02, "measured here (0.04 in RL Zoo, dqn CartPole-v1)"),
-        "buffer_size": Sourced(400_000, "measured here: all that was seen, or it forgets how to fail"),
+        "buffer_size": Sourced(
+            400_000, "measured here: all steps of the run; with fewer it forgets failures"
+        ),
     },
 )
 

@@ -22,15 +22,15 @@ class ReplayConfig:
     buffer_size: Annotated[int, Unit("transitions")] = 1_000_000
     """Maximum number of transitions, over all envs; new ones replace the oldest."""
     replay: Literal["uniform", "prioritised"] = "uniform"
-    """How transitions are drawn: uniformly, or in proportion to the network's last error on them."""
+    """How transitions are sampled: uniformly, or in proportion to the network's last error on them."""
     priority_exponent: Annotated[float, Unit("exponent")] = 0.6
-    """α of prioritised replay: 0 draws uniformly, 1 in proportion to the priority (Schaul et al. 2016)."""
+    """α of prioritised replay: 0 samples uniformly, 1 in proportion to the priority (Schaul et al. 2016)."""
     importance_exponent: Annotated[float, Unit("exponent")] = 0.4
     """β of the importance weights at the run's start."""
     importance_exponent_end: Annotated[float, Unit("exponent")] = 1.0
-    """β at the run's end, reached linearly; 1 corrects the prioritised draw in full."""
+    """β at the run's end, reached linearly; 1 corrects fully for the prioritised sampling."""
     compress_frames: bool = False
-    """Keep frames compressed: a fraction of the memory, for much more computation at each draw."""
+    """Store frames compressed: takes a fraction of the RAM, and much more computation when batches are sampled."""
 
     def __post_init__(self) -> None:
         check_values(self)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
 import torch
 
-from veldt.config.train_config import System, TrainConfig
+from veldt.config.system_registry import SYSTEMS
+from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, VeldtError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint
@@ -16,33 +17,19 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
 from veldt.runtime.devices import choose_device
-from veldt.systems.apex.graph import apex
-from veldt.systems.asynchronous.graph import asynchronous
 from veldt.systems.driver.distributed_run import DistributedRun, RestartHistory, Supervised
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
-from veldt.systems.ga3c.graph import ga3c
-from veldt.systems.gorila.graph import gorila
-from veldt.systems.impala.graph import impala
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.synchronous.one_learner import Synchronous
-from veldt.systems.synchronous.several_learners import several_learners
 from veldt.tracking.progress import Progress
-
-_GRAPHS: Mapping[System, Callable[..., Graph]] = {
-    "synchronous": several_learners,
-    "asynchronous": asynchronous,
-    "ga3c": ga3c,
-    "gorila": gorila,
-    "apex": apex,
-    "impala": impala,
-}
 
 
 def graph_of(run_plan: RunPlan) -> Graph:
     """Returns the roles of a new run, and their edges."""
-    return _GRAPHS[run_plan.config.system](run_plan)
+    graph: Graph = SYSTEMS[run_plan.config.system].load_graph()(run_plan)
+    return graph
 
 
 @contextlib.contextmanager
@@ -57,20 +44,10 @@ def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
             )
         yield start_local
         return
-    if config.in_one_process:
+    if why := config.roles.cluster_refusal:
         raise UsageError(
-            f"--cluster is '{cluster}', and {config.recipe} learns and acts in one process: take more --learners, or a "
-            "recipe of several processes (gorila, apex-dqn, apex-ddpg, impala), or leave it out"
-        )
-    if config.system == "asynchronous":
-        raise UsageError(
-            f"--cluster is '{cluster}', and the learners of {config.recipe} share memory, which machines do not: leave "
-            "it out"
-        )
-    if config.system == "ga3c":
-        raise UsageError(
-            f"--cluster is '{cluster}', and the agents of {config.recipe} ask its model for every action through "
-            "memory that machines do not share: leave it out"
+            f"--cluster is '{cluster}', and {config.recipe} cannot run there: {why}; leave --cluster out, or take a "
+            f"recipe of several processes that share no memory"
         )
     from veldt.runtime.on_ray.cluster import connected
 
@@ -92,14 +69,14 @@ def run_system(
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> DistributedRun:
         return DistributedRun(
-            _GRAPHS[config.system], run_plan, directory, progress, checkpoint, supervised, lost
+            SYSTEMS[config.system].load_graph(), run_plan, directory, progress, checkpoint, supervised, lost
         )
 
     try:
         with training_in(str(directory.path)):
             if config.in_one_process:
                 return Synchronous(run_plan, directory, progress, checkpoint).run()
-            if config.system == "synchronous":
+            if config.roles.resumes_as_a_whole:
                 return run_restarting(begin, checkpoint, directory.path, config.roles.max_restarts)
             return begin(checkpoint).run()
     except VeldtError as error:

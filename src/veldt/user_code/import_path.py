@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from veldt.errors import UsageError, did_you_mean
@@ -23,13 +24,8 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
         UsageError: the module or the function does not exist. Errors of the module's own code pass through.
     """
     module_name, attribute = split_name(name, what)
-    found, cwd = find_module(module_name), os.getcwd()
-    if found is not None and found.root == os.path.realpath(cwd) and cwd not in sys.path:
-        # A console script's path lacks the working directory, where the user's file is. For a function from elsewhere
-        # the directory is not added: the function's own imports could then come from another person's run directory.
-        sys.path.insert(0, cwd)
     try:
-        module = importlib.import_module(module_name)
+        module = load_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not module_name.startswith(error.name):
             raise
@@ -42,6 +38,16 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
             f"{did_you_mean(attribute, known)}; write it as module:function"
         )
     return function
+
+
+def load_module(name: str) -> ModuleType:
+    """Imports a module from the working directory or from an installed package. Errors of its code pass through."""
+    found, cwd = find_module(name), os.getcwd()
+    if found is not None and found.root == os.path.realpath(cwd) and cwd not in sys.path:
+        # A console script's path lacks the working directory, where the user's file is. For a module from elsewhere
+        # the directory is not added: the module's own imports could then come from another person's run directory.
+        sys.path.insert(0, cwd)
+    return importlib.import_module(name)
 
 
 def split_name(name: str, what: str) -> tuple[str, str]:

@@ -17,12 +17,14 @@ from typing import Any, Literal
 from veldt.user_code.import_path import split_name
 from veldt.user_code.module_files import find_module
 
+Kind = Literal["env", "network", "plugin"]
+
 
 @dataclass(frozen=True)
 class Code:
-    """A function that is imported by name, with its keyword arguments; `files` as in `ModuleFiles`."""
+    """A function, or a plug-in's module, that is imported by name; `files` as in `ModuleFiles`."""
 
-    kind: Literal["env", "network"]
+    kind: Kind
     name: str
     kwargs: str
     files: tuple[str, ...]
@@ -31,9 +33,7 @@ class Code:
 _of_this_process: set[Code] = set()
 
 
-def find_code(
-    kind: Literal["env", "network"], name: str, kwargs: Mapping[str, Any], module: str | None = None
-) -> Code | None:
+def find_code(kind: Kind, name: str, kwargs: Mapping[str, Any], module: str | None = None) -> Code | None:
     """Returns what would be imported now, without importing it; None if there is no such module.
 
     Args:

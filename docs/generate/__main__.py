@@ -1,0 +1,33 @@
+"""Writes the generated parts of the documentation into its pages.
+
+    python docs/generate
+
+The text between `<!-- generated: NAME -->` and `<!-- end -->` is replaced; the rest of a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from generate import picture, recipes, settings, systems
+from generate.parts import written
+
+
+def main() -> None:
+    for page, parts in {**recipes.pages(), **systems.pages(), **settings.pages()}.items():
+        if not page.exists():
+            raise SystemExit(f"there is no {page}: write it first, like the other pages in its folder")
+        _replace(page, written(page, parts))
+    _replace(picture.FILE, picture.drawn())
+
+
+def _replace(file: Path, text: str) -> None:
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)
+        print(f"{file} is new")
+
+
+main()

@@ -1,0 +1,72 @@
+"""The registry of algorithms."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from veldt.algorithms.base import Algorithm, OffPolicy
+from veldt.algorithms.capabilities import CAPABILITIES, REPLAY
+from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.algorithms.settings import AlgorithmConfig
+from veldt.errors import UsageError, did_you_mean
+from veldt.registry import Registry
+
+
+@dataclass(frozen=True)
+class AlgorithmEntry:
+    """An algorithm and the class of its settings."""
+
+    algorithm: type[Algorithm]
+    settings: type[AlgorithmConfig]
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return self.algorithm.capabilities
+
+
+ALGORITHMS: Registry[AlgorithmEntry] = Registry("algorithm", "veldt.algorithms.builtin")
+
+
+def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[AlgorithmConfig]) -> None:
+    """Makes an algorithm known by `name`: to every system that it fits, to `--algorithm`, and to recipes.
+
+    Call it where a module of yours is imported, so that every process of a run that imports the module knows the
+    algorithm.
+
+    Args:
+        name: lower-case letters, digits and dashes.
+        algorithm: a subclass of `OnPolicy` or `OffPolicy` (`veldt.algorithms.base`). Its `capabilities` decide which
+            systems it fits.
+        settings: a frozen dataclass, a subclass of `AlgorithmConfig`; with the capability "replay", of
+            `OffPolicyConfig`.
+
+    Raises:
+        UsageError: a class is not of the required kind, a capability is unknown, or another module has registered an
+            algorithm of this name.
+    """
+    if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
+        raise UsageError(
+            f"the algorithm {name} is {algorithm!r}: it must be a subclass of veldt.algorithms.base.OnPolicy or "
+            "OffPolicy"
+        )
+    if unknown := sorted(algorithm.capabilities - CAPABILITIES.keys()):
+        raise UsageError(
+            f"the algorithm {name} has the capability '{unknown[0]}'{did_you_mean(unknown[0], CAPABILITIES)}: known "
+            f"are {', '.join(CAPABILITIES)}"
+        )
+    replays = issubclass(algorithm, OffPolicy)
+    if replays != (REPLAY in algorithm.capabilities):
+        raise UsageError(
+            f"the algorithm {name} is {'a' if replays else 'no'} subclass of OffPolicy, and "
+            f"{'lacks' if replays else 'has'} the capability '{REPLAY}': the two belong together"
+        )
+    needed = OffPolicyConfig if replays else AlgorithmConfig
+    if not (
+        isinstance(settings, type) and issubclass(settings, needed) and dataclasses.is_dataclass(settings)
+    ):
+        raise UsageError(
+            f"the settings of the algorithm {name} are {settings!r}: they must be a dataclass, a subclass of "
+            f"{needed.__module__}.{needed.__name__}"
+        )
+    ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings))

@@ -1,0 +1,35 @@
+"""The base class of all algorithms' settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from veldt.setting_metadata import check_values
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig:
+    """Settings of an algorithm: a frozen, keyword-only dataclass. Each field becomes a flag.
+
+    A field has a default, a unit (`Annotated[int, Unit("steps")]`), and a docstring below it, which is the flag's help.
+    A class with `is_family = True` is the base of variants that learn well by each other's settings: a variant in the
+    recipe of another one keeps that recipe's settings.
+    """
+
+    is_family: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_values(self)
+
+    def unread(self) -> dict[str, str]:
+        """Returns the settings that have no effect beside these values, and why."""
+        return {}
+
+    def derived(self, num_envs: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
+        """Returns derived values for `veldt recipes`: name, value, unit, and the settings that they come from.
+
+        Args:
+            in_phases: whether acting and learning alternate.
+        """
+        return []

@@ -1,0 +1,61 @@
+"""Whether an algorithm fits a system and an action space, decided by the capabilities that both declare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veldt.algorithms.capabilities import CAPABILITIES, OF_ACTIONS, RECURRENT
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.config.system_registry import SYSTEMS
+from veldt.envs.spec import ActionSpec
+from veldt.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Incompatibility:
+    """`why` an algorithm does not fit a system, as a sentence without subject, and what to do `instead`."""
+
+    why: str
+    instead: str
+
+
+def incompatibility(system: str, algorithm: str) -> Incompatibility | None:
+    """Returns why the algorithm cannot learn in the system; None where it can."""
+    missing = sorted(SYSTEMS.find(system).needs - ALGORITHMS.find(algorithm).capabilities)
+    if not missing:
+        return None
+    able = [name for name in ALGORITHMS if SYSTEMS[system].needs <= ALGORITHMS[name].capabilities]
+    return Incompatibility(
+        f"the system {system} needs an algorithm that {CAPABILITIES[missing[0]]} (capability '{missing[0]}')",
+        f"take one of {', '.join(able)}" if able else "no algorithm here does",
+    )
+
+
+def check_fits(system: str, algorithm: str) -> None:
+    """Raises UsageError where the algorithm cannot learn in the system."""
+    if (found := incompatibility(system, algorithm)) is not None:
+        raise UsageError(f"{algorithm} does not fit: {found.why}; {found.instead}")
+
+
+def check_actions(algorithm: str, action: ActionSpec) -> None:
+    """Raises UsageError where the algorithm cannot choose the env's actions."""
+    needed, actions = OF_ACTIONS[action.kind]
+    if needed not in ALGORITHMS[algorithm].capabilities:
+        raise UsageError(
+            f"{algorithm} cannot choose this environment's actions, which are {actions}: take an algorithm that can "
+            f"({', '.join(_with(needed))}), or wrap the environment in another action space "
+            "(gymnasium.wrappers.TransformAction)"
+        )
+
+
+def check_recurrent(algorithm: str, lstm: int) -> None:
+    """Raises UsageError where the algorithm cannot train a recurrent network."""
+    if RECURRENT not in ALGORITHMS[algorithm].capabilities:
+        raise UsageError(
+            f"--lstm is {lstm}, and {algorithm} learns from steps out of their order, which a recurrent network "
+            f"cannot: leave --lstm out, or take the algorithm {' or '.join(_with(RECURRENT))}"
+        )
+
+
+def _with(capability: str) -> list[str]:
+    return [name for name, entry in ALGORITHMS.items() if capability in entry.capabilities]

@@ -1,0 +1,72 @@
+"""The registry of systems."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from veldt.algorithms.capabilities import CAPABILITIES
+from veldt.config.system_settings import RolesConfig
+from veldt.errors import UsageError, did_you_mean
+from veldt.registry import Registry
+from veldt.user_code.import_path import load_function
+
+
+@dataclass(frozen=True)
+class SystemEntry:
+    """A system: the class of its settings, the function that makes its graph, and the capabilities that it needs."""
+
+    settings: type[RolesConfig]
+    graph: str | Callable[..., Any]
+    needs: frozenset[str]
+
+    def load_graph(self) -> Callable[..., Any]:
+        """Returns the function that makes the graph, imported if it was given by its name."""
+        return load_function(self.graph, "graph") if isinstance(self.graph, str) else self.graph
+
+
+SYSTEMS: Registry[SystemEntry] = Registry("system", "veldt.systems.builtin")
+
+
+def register_system(
+    name: str,
+    settings: type[RolesConfig],
+    graph: str | Callable[..., Any],
+    needs: Iterable[str] = (),
+) -> None:
+    """Makes a system known by `name`, so that recipes can use it.
+
+    Call it where a module of yours is imported, so that every process of a run that imports the module knows the
+    system.
+
+    Args:
+        name: lower-case letters, digits and dashes.
+        settings: a frozen dataclass, a subclass of `veldt.config.system_settings.RolesConfig`. Each field becomes a
+            flag.
+        graph: a function `graph(run_plan, run=None, checkpoint=None)` that returns the `Graph` of the system's roles
+            and edges, or its name, `module:function`, to import it only when a run begins.
+        needs: the capabilities that an algorithm must have (`veldt.algorithms.capabilities.CAPABILITIES`).
+
+    Raises:
+        UsageError: the settings are not of the required kind, a capability is unknown, or another module has
+            registered a system of this name.
+    """
+    needs = frozenset(needs)
+    if unknown := sorted(needs - CAPABILITIES.keys()):
+        raise UsageError(
+            f"the system {name} needs the capability '{unknown[0]}'{did_you_mean(unknown[0], CAPABILITIES)}: known are "
+            f"{', '.join(CAPABILITIES)}"
+        )
+    of_a_kind = isinstance(settings, type) and issubclass(settings, RolesConfig)
+    if not (of_a_kind and dataclasses.is_dataclass(settings)):
+        raise UsageError(
+            f"the settings of the system {name} are {settings!r}: they must be a dataclass, a subclass of "
+            "veldt.config.system_settings.RolesConfig"
+        )
+    if not (callable(graph) or isinstance(graph, str)):
+        raise UsageError(
+            f"the graph of the system {name} is {graph!r}: it must be a function or 'module:function'"
+        )
+    SYSTEMS.add(name, SystemEntry(settings, graph, needs))

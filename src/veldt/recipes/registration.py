@@ -1,0 +1,49 @@
+"""Registers recipes, and finds the plug-ins that a configuration depends on."""
+
+from __future__ import annotations
+
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.config.fit import check_fits
+from veldt.config.system_registry import SYSTEMS
+from veldt.config.train_config import TrainConfig
+from veldt.errors import UsageError, did_you_mean
+from veldt.recipes.recipe import RECIPES, Recipe
+
+
+def register_recipe(recipe: Recipe) -> None:
+    """Makes a recipe known by its name: to `veldt train`, `veldt recipes` and the matrix.
+
+    Raises:
+        UsageError: its algorithm or system is unknown, the two do not fit, it sets a setting that they do not have, or
+            another module has registered a recipe of this name.
+    """
+    ALGORITHMS.find(recipe.algorithm, f"the recipe {recipe.name} has the algorithm '{recipe.algorithm}'")
+    SYSTEMS.find(recipe.system, f"the recipe {recipe.name} has the system '{recipe.system}'")
+    check_fits(recipe.system, recipe.algorithm)
+    known = recipe.setting_names()
+    if unknown := sorted((recipe.atari.keys() | recipe.small.keys()) - known):
+        raise UsageError(
+            f"the recipe {recipe.name} sets '{unknown[0]}'{did_you_mean(unknown[0], known)}, which neither "
+            f"{recipe.algorithm} nor the system {recipe.system} has"
+        )
+    RECIPES.add(recipe.name, recipe)
+
+
+def plugins_of(config: TrainConfig) -> tuple[str, ...]:
+    """Returns the modules of the plug-ins that registered what `config` names, sorted.
+
+    Raises:
+        UsageError: the script itself has registered it, and the run has processes that do not run the script.
+    """
+    found = {
+        RECIPES.plugin_of(config.recipe) if config.recipe in RECIPES else None,
+        ALGORITHMS.plugin_of(config.algorithm),
+        SYSTEMS.plugin_of(config.system),
+    }
+    plugins = tuple(sorted(module for module in found if module is not None))
+    if "__main__" in plugins and not config.in_one_process:
+        raise UsageError(
+            f"{config.recipe} with {config.algorithm} has processes that import what they need, and a part of it is "
+            "registered by the script itself: move it into a file of its own, such as mine.py, and import that"
+        )
+    return plugins

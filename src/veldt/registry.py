@@ -1,0 +1,164 @@
+"""Registries of named parts: algorithms, systems, networks and recipes, veldt's own and those of plug-ins.
+
+A plug-in is a Python module that calls `veldt.register_algorithm` and the like when it is imported. Installed packages
+name theirs as an entry point of the group `veldt.plugins`. veldt's own parts are registered in the same way, by the
+module that each registry names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from typing import Any, Generic, TypeVar
+
+from veldt.errors import PluginError, UsageError, as_error, described, did_you_mean
+from veldt.user_code.import_path import load_module
+from veldt.user_code.module_files import find_module
+
+GROUP = "veldt.plugins"
+_NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_OWN = "veldt."
+
+T = TypeVar("T")
+
+# Modules of entry points that could not be imported, and why.
+broken_plugins: dict[str, str] = {}
+_installed: list[str] | None = None  # modules of the entry points; None: not yet imported
+_registries: list[Registry[Any]] = []
+_loading = 0  # modules of veldt's own parts that are being imported: one of them may read another registry
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Named parts of one kind, in the order of their registration.
+
+    The first read imports `built_in`, the module that registers veldt's own parts, and all installed plug-ins.
+
+    Args:
+        kind: what the parts are, for messages: "algorithm".
+    """
+
+    def __init__(self, kind: str, built_in: str) -> None:
+        self.kind, self._built_in = kind, built_in
+        self._parts: dict[str, T] = {}
+        self._origins: dict[str, str] = {}
+        self._is_loaded = False
+        _registries.append(self)
+
+    def add(self, name: str, part: T) -> None:
+        """Registers `part` as coming from the module that called the caller of this method.
+
+        A module that is imported once more may register its parts again.
+
+        Raises:
+            UsageError: the name is not lower-case letters, digits and dashes, or another module has registered it.
+        """
+        origin = str(sys._getframe(2).f_globals.get("__name__", "__main__"))
+        if not _NAME.fullmatch(name):
+            raise UsageError(
+                f"the {self.kind} is called {name!r}: a name is lower-case letters, digits and dashes, and begins with "
+                "a letter, as 'qr-dqn'"
+            )
+        self._load()
+        if (owner := self._origins.get(name, origin)) != origin:
+            raise UsageError(
+                f"{origin} registers the {self.kind} '{name}', and {owner} has registered one of that name: take "
+                "another name"
+            )
+        self._parts[name], self._origins[name] = part, origin
+
+    def find(self, name: str, given_as: str = "") -> T:
+        """Returns the part of this name. UsageError, with a suggestion, for an unknown name.
+
+        Args:
+            given_as: the beginning of the message, such as "--algorithm is 'x'"; by default "no algorithm 'x'".
+        """
+        if name in self:
+            return self[name]
+        broken = "".join(
+            f"; the plug-in {module} could not be imported ({why})" for module, why in broken_plugins.items()
+        )
+        raise UsageError(
+            f"{given_as or f'no {self.kind} {name!r}'}{did_you_mean(name, self)}: known are {', '.join(self)}{broken}"
+        )
+
+    def plugin_of(self, name: str) -> str | None:
+        """Returns the module that registered this part; None if the part is veldt's own."""
+        self._load()
+        origin = self._origins[name]
+        return None if origin.startswith(_OWN) else origin
+
+    def __getitem__(self, name: str) -> T:
+        self._load()
+        return self._parts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._parts)
+
+    def _load(self) -> None:
+        global _loading
+        if not self._is_loaded:
+            self._is_loaded = True  # first, because the module registers its parts here
+            _loading += 1
+            try:
+                importlib.import_module(self._built_in)
+            finally:
+                _loading -= 1
+        if not _loading:
+            installed_plugins()
+
+    def _forget(self, module: str) -> None:
+        """Removes the parts that a module has registered before its import failed."""
+        for name in [name for name, origin in self._origins.items() if origin == module]:
+            del self._parts[name], self._origins[name]
+
+
+def installed_plugins() -> list[str]:
+    """Imports the modules that installed packages name as plug-ins, once in a process. Returns their names.
+
+    One that cannot be imported is recorded in `broken_plugins`, so that it does not break runs that do not use it.
+    """
+    global _installed
+    if _installed is None:
+        _installed = []
+        for entry in metadata.entry_points(group=GROUP):
+            try:
+                importlib.import_module(entry.module)
+                _installed.append(entry.module)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                broken_plugins[entry.module] = described(error)
+                for registry in _registries:
+                    registry._forget(entry.module)
+    return _installed
+
+
+def import_plugins(modules: Iterable[str]) -> None:
+    """Imports plug-ins by the names of their modules, where this process has not imported them yet.
+
+    Raises:
+        UsageError: there is no such module here, or it cannot be imported.
+        PluginError: its own code raised an exception.
+    """
+    installed_plugins()
+    for module in modules:
+        if module in sys.modules:
+            continue
+        where = f"on {platform.node()}" if platform.node() else "here"
+        if not _MODULE.fullmatch(module) or find_module(module) is None:
+            raise UsageError(
+                f"the plug-in {module!r} is no module that Python finds {where}: install it, or run this in the "
+                "directory that has its file"
+            )
+        with as_error(PluginError, f"the plug-in {module} failed when it was imported {where}"):
+            load_module(module)

@@ -1,0 +1,88 @@
+"""Every recipe and every system has a page, and what is generated there is what the code says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from veldt.recipes import RECIPES
+
+DOCS = Path(__file__).parents[2] / "docs"
+sys.path.append(str(DOCS))
+try:
+    figures, known, parts, picture, recipes, settings, systems = (
+        importlib.import_module(f"generate.{name}")
+        for name in ("figures", "known", "parts", "picture", "recipes", "settings", "systems")
+    )
+finally:
+    sys.path.pop()
+SYSTEM_SETTINGS = known.SYSTEM_SETTINGS
+GENERATED = {**recipes.pages(), **systems.pages(), **settings.pages()}
+each_page = pytest.mark.parametrize("page", GENERATED, ids=lambda page: f"{page.parent.name}-{page.stem}")
+each_recipe = pytest.mark.parametrize("name", RECIPES)
+
+
+@pytest.mark.parametrize(("folder", "names"), [("recipes", RECIPES), ("systems", SYSTEM_SETTINGS)])
+def test_each_has_a_page_and_every_page_is_of_one(folder: str, names: dict[str, object]) -> None:
+    pages = {page.stem for page in (DOCS / folder).glob("*.md")} - {"README"}
+    missing, left = sorted(names.keys() - pages), sorted(pages - names.keys())
+    like = f"write one like the others in docs/{folder}, then run python docs/generate"
+    assert not missing, f"{folder} without a page: {', '.join(missing)}; {like}"
+    assert not left, f"pages in docs/{folder} of {folder} that do not exist: {', '.join(left)}"
+
+
+def test_every_system_has_a_figure() -> None:
+    missing = sorted(SYSTEM_SETTINGS.keys() - figures.FIGURES.keys())
+    assert not missing, f"systems without a figure: {', '.join(missing)}; draw it in docs/generate/figures.py"
+
+
+@each_page
+def test_what_is_generated_is_what_the_code_says(page: Path) -> None:
+    is_new = page.read_text() == parts.written(page, GENERATED[page])
+    assert is_new, f"{page.relative_to(DOCS)} is not what the code says: run python docs/generate"
+
+
+def test_the_picture_is_what_the_code_says() -> None:
+    is_new = picture.FILE.read_text() == picture.drawn()
+    assert is_new, f"{picture.FILE.relative_to(DOCS)} is not what the code says: run python docs/generate"
+
+
+def test_the_reference_has_every_setting_of_every_recipe() -> None:
+    listed = set(re.findall(r"^\| `--([\w-]+)` ", settings.PAGE.read_text(), re.MULTILINE))
+    for recipe in RECIPES.values():
+        names = {name.replace("_", "-") for name, *_ in recipe.table(recipe.config("CartPole-v1"))}
+        assert names <= listed, f"{recipe.name}: {', '.join(sorted(names - listed))}"
+
+
+@each_recipe
+def test_a_recipes_page_has_its_parts_in_order(name: str) -> None:
+    text = (DOCS / "recipes" / f"{name}.md").read_text()
+    found = re.findall(r"^(#+ .+|<!-- generated: \w+ -->|```sh|<!-- end -->)$", text, re.MULTILINE)
+    assert found == [
+        f"# {name}",
+        "```sh",
+        "## Roles",
+        "<!-- generated: figure -->",
+        "<!-- end -->",
+        "## Source",
+        "## Settings",
+        "<!-- generated: settings -->",
+        "<!-- end -->",
+        "## Measured",
+    ]
+    assert f"\nveldt train {name} --env " in text
+
+
+@pytest.mark.parametrize("name", SYSTEM_SETTINGS)
+def test_a_systems_page_has_its_parts_in_order(name: str) -> None:
+    text = (DOCS / "systems" / f"{name}.md").read_text()
+    headings = ["Processes", "When to choose it", "Algorithms", "Settings", "Failure and resuming"]
+    found = [heading for heading in re.findall(r"^## (.+)$", text, re.MULTILINE) if heading in headings]
+    assert found == headings
+    assert re.search(r"^## Papers?$", text, re.MULTILINE)
+    for part in GENERATED[DOCS / "systems" / f"{name}.md"]:
+        assert f"<!-- generated: {part} -->" in text

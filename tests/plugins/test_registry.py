@@ -1,0 +1,156 @@
+"""Parts are registered by name: each name once, of the right kind, with known capabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import veldt
+from veldt.algorithms.base import OffPolicy, OnPolicy
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.algorithms.settings import AlgorithmConfig
+from veldt.config.fit import check_actions, check_fits, incompatibility
+from veldt.config.system_registry import SYSTEMS
+from veldt.config.system_settings import RolesConfig
+from veldt.envs.spec import ActionSpec
+from veldt.errors import UsageError
+from veldt.recipes import RECIPES, Recipe, Sourced
+from veldt.registry import Registry
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Any:
+    """Removes what a test has registered."""
+    registries = (ALGORITHMS, SYSTEMS, RECIPES)
+    before = [(dict(each), {name: each._origins[name] for name in each}) for each in registries]
+    yield
+    for registry, (parts, origins) in zip(registries, before, strict=True):
+        registry._parts, registry._origins = parts, origins
+
+
+class Mine(PPO):
+    pass
+
+
+class Confused(PPO):
+    capabilities = frozenset({"on-polcy"})
+
+
+class NoReplay(DQN):
+    capabilities = frozenset({"discrete-actions"})
+
+
+class Claims(PPO):
+    capabilities = frozenset({"replay"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MySystem(RolesConfig):
+    pass
+
+
+def test_a_registered_algorithm_fits_what_its_capabilities_say() -> None:
+    veldt.register_algorithm("mine", Mine, PPOConfig)
+    assert ALGORITHMS.plugin_of("mine") == __name__
+    assert ALGORITHMS.plugin_of("ppo") is None
+    for system in SYSTEMS:
+        assert (incompatibility(system, "mine") is None) == (incompatibility(system, "ppo") is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "settings", "message"),
+    [
+        ("My PPO", Mine, PPOConfig, "a name is lower-case letters, digits and dashes"),
+        ("ppo", Mine, PPOConfig, r"veldt\.algorithms\.builtin has registered one of that name"),
+        ("mine", PPOConfig, PPOConfig, "must be a subclass of veldt.algorithms.base.OnPolicy or OffPolicy"),
+        ("mine", Mine, dict, "must be a dataclass, a subclass of .*AlgorithmConfig"),
+        ("mine", DQN, PPOConfig, "must be a dataclass, a subclass of .*OffPolicyConfig"),
+        ("mine", Confused, PPOConfig, r"'on-polcy' \(did you mean 'on-policy'\?\): known are"),
+        ("mine", NoReplay, DQNConfig, "is a subclass of OffPolicy, and lacks the capability 'replay'"),
+        ("mine", Claims, PPOConfig, "is no subclass of OffPolicy, and has the capability 'replay'"),
+    ],
+)
+def test_algorithms_of_another_kind(name: str, algorithm: Any, settings: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
+        veldt.register_algorithm(name, algorithm, settings)
+    assert "\n" not in str(refused.value)
+    assert "mine" not in ALGORITHMS
+
+
+@pytest.mark.parametrize(
+    ("settings", "graph", "needs", "message"),
+    [
+        (dict, "mine:graph", [], "must be a dataclass, a subclass of .*RolesConfig"),
+        (MySystem, 5, [], "must be a function or 'module:function'"),
+        (MySystem, "mine:graph", ["repaly"], r"needs the capability 'repaly' \(did you mean 'replay'\?\)"),
+    ],
+)
+def test_systems_of_another_kind(settings: Any, graph: Any, needs: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        veldt.register_system("mine", settings, graph, needs)
+
+
+def test_what_fits_a_registered_system() -> None:
+    veldt.register_system("mine", MySystem, "mine:graph", needs=["replay", "continuous-actions"])
+    assert [name for name in ALGORITHMS if incompatibility("mine", name) is None] == ["ddpg"]
+    with pytest.raises(UsageError, match=r"^dqn does not fit: the system mine needs .*; take one of ddpg$"):
+        check_fits("mine", "dqn")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algorithm": "pqo"}, r"the recipe mine has the algorithm 'pqo' \(did you mean 'ppo'\?\)"),
+        ({"system": "synchronos"}, r"the recipe mine has the system .*did you mean 'synchronous'"),
+        ({"system": "apex"}, "^ppo does not fit: the system apex needs"),
+        (
+            {"small": {"epoch": Sourced(1, "mine")}},
+            r"sets 'epoch' \(did you mean 'epochs'\?\), which neither ppo nor",
+        ),
+    ],
+)
+def test_recipes_that_cannot_work(changes: dict[str, Any], message: str) -> None:
+    values: dict[str, Any] = {"algorithm": "ppo", "system": "synchronous", "atari": {}, "small": {}}
+    with pytest.raises(UsageError, match=message):
+        veldt.register_recipe(Recipe(name="mine", summary="Mine", **values | changes))
+    assert "mine" not in RECIPES
+
+
+def test_a_module_that_is_imported_again_registers_again() -> None:
+    veldt.register_algorithm("mine", Mine, PPOConfig)
+    veldt.register_algorithm("mine", Mine, PPOConfig)
+    assert ALGORITHMS["mine"].algorithm is Mine
+
+
+def test_every_algorithm_declares_its_kind() -> None:
+    for entry in ALGORITHMS.values():
+        assert issubclass(entry.algorithm, OffPolicy) == ("replay" in entry.capabilities)
+        assert issubclass(entry.algorithm, OnPolicy) == ("on-policy" in entry.capabilities)
+        assert issubclass(entry.settings, AlgorithmConfig)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "action", "fits"),
+    [
+        ("ddpg", ActionSpec("box", low=(-1.0,), high=(1.0,)), True),
+        ("ddpg", ActionSpec("discrete", (2,), (0,)), False),
+        ("c51", ActionSpec("multi", (2, 2), (0, 0)), False),
+        ("vtrace", ActionSpec("multi", (2, 2), (0, 0)), True),
+    ],
+)
+def test_actions(algorithm: str, action: ActionSpec, fits: bool) -> None:
+    if fits:
+        check_actions(algorithm, action)
+        return
+    with pytest.raises(UsageError, match=f"^{algorithm} cannot choose this environment's actions"):
+        check_actions(algorithm, action)
+
+
+def test_an_unknown_name() -> None:
+    empty: Registry[int] = Registry("thing", "veldt.errors")
+    with pytest.raises(UsageError, match=r"^no thing 'x'"):
+        empty.find("x")
