@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from veldt.registry import _registries
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 
 HERE = str(Path(__file__).parent)
@@ -43,6 +44,16 @@ def warm_forkserver() -> None:
     Without it, each role of each run would spend two seconds of a core on importing torch.
     """
     forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari", *PRELOAD_ROLES])
+
+
+@pytest.fixture(autouse=True)
+def no_plugin_of_another_test() -> Iterator[None]:
+    """What a plug-in has registered in a test is not there in the next, which may import it anew."""
+    yield
+    for registry in _registries:
+        for name in [name for name in registry if registry.plugin_of(name) is not None]:
+            sys.modules.pop(registry._origins.pop(name), None)
+            del registry._parts[name]
 
 
 @pytest.fixture(autouse=True)

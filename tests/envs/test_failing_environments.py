@@ -107,6 +107,7 @@ def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
     assert caught.value.env >= 1
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("processes", [0, 1])
 def test_slow_is_not_hung(processes: int) -> None:
