@@ -118,11 +118,16 @@ def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
     settings = SMALL | {"checkpoint_replay": "none"}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert not (run.path / "replay").exists()
+    before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=8000, quiet=True)
     assert again.summary["steps"] >= 8000
     (note,) = (text for text in events(run.path, "resume") if "replay buffer is empty" in text)
     assert "the checkpoint holds none" in note and "100 steps" in note
     assert 1.4 < metrics(run.path)[-1]["training_intensity"] <= 2.0
+    after = CheckpointStore(run.path / "checkpoints").newest(print)
+    more = after.meta["rate_limiter"]["updates"][0] - before.meta["rate_limiter"]["updates"][0]
+    # Updates from before the resume do not count as updates from the new buffer.
+    assert more * 16 > 1.4 * (8000 - before.step - 100)
 
 
 def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:
