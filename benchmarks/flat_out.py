@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -43,10 +45,10 @@ def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, rate_
 
 
 def draw(
-    control: Control, plan: LearnerPlan, weights: Weights, edge: ReplayEnds, rate_limiter: RateLimiter
+    control: Control, plan: LearnerPlan, weights: Weights, replay: ReplayEnds, rate_limiter: RateLimiter
 ) -> None:
     """In the place of the learner."""
-    client, rng, ordered = edge.client(), np.random.default_rng(0), 0
+    client, rng, ordered = replay.client(), np.random.default_rng(0), 0
     while not control.stopping:
         control.heartbeat()
         while client.rows and client.order(ordered, 0.0):
@@ -57,16 +59,23 @@ def draw(
             rate_limiter.updates_L[0] += 1
 
 
-def push(control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, *edges: Slots | Weights) -> None:
+def push(
+    control: Control,
+    plan: IndependentPlan,
+    rate_limiter: RateLimiter,
+    gradients: Sequence[Slots],
+    parts: Sequence[Weights],
+) -> None:
     """In the place of a learner: a gradient, again and again."""
     torch.set_num_threads(1)
     settings = plan.run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
     parameters: FlatParameters = plan.run_plan.network()[1]
-    optimiser = ServerOptimiser(parameters, edges, settings, control, plan.rank)
+    groups = plan.run_plan.algorithm().groups
+    optimiser = ServerOptimiser(parameters, groups, gradients, parts, settings, control, plan.rank)
     optimiser.begin()
     loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
     parameters.gradient.normal_(std=1e-3)
     while not control.stopping:
         control.heartbeat()
-        optimiser.apply(parameters.gradient, 1e-3, loss)
+        optimiser.apply(parameters.gradient, dict.fromkeys((group.name for group in groups), 1e-3), loss)

@@ -19,9 +19,11 @@ from typing import Any
 from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
+from veldt.runtime.role_messages import Note
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.ga3c.graph import ga3c
 from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.roles.messages import SnapshotPart
 
 _WARM_S = 3.0  # in which nothing counts
 _PATIENCE_S = 120.0
@@ -58,15 +60,15 @@ def heard(supervisor: Any, seconds: float) -> list[Any]:
 def tuned(env: str, interval_s: float, intervals: int) -> Setting:
     """What the tuner comes to from one predictor and one trainer; says what it does on the way."""
     with running(env, predictors=1, trainers=1, tuner_interval=interval_s) as (supervisor, _, _):
-        for message in heard(supervisor, interval_s * (intervals + 0.5)):
-            if message.kind == "note":
-                print(f"  {message.values['text']}", flush=True)
+        for one in heard(supervisor, interval_s * (intervals + 0.5)):
+            if isinstance(one.message, Note):
+                print(f"  {one.message.text}", flush=True)
         supervisor.request_snapshot()
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
-            for message in heard(supervisor, 0.1):
-                if message.kind == "part":
-                    return message.values["unit"]["predictors"], message.values["unit"]["trainers"]
+            for one in heard(supervisor, 0.1):
+                if isinstance(one.message, SnapshotPart) and one.message.state is not None:
+                    return one.message.state["predictors"], one.message.state["trainers"]
     raise SystemExit("the model does not say what the tuner came to")
 
 

@@ -43,7 +43,7 @@ def updates(pipe: Connection, seconds: float, store: CentralStore, rank: int) ->
     """The same gradient again and again."""
     optimiser, end, parameters = learner(store, rank)
     gradient_P = torch.full_like(parameters.master, 1e-3)
-    _work(pipe, seconds, lambda: optimiser.apply(gradient_P, 1e-4), end)
+    _work(pipe, seconds, lambda: optimiser.apply(gradient_P, {"all": 1e-4}), end)
 
 
 def gradients(pipe: Connection, seconds: float, store: CentralStore, rank: int) -> None:
@@ -54,7 +54,7 @@ def gradients(pipe: Connection, seconds: float, store: CentralStore, rank: int) 
 
     def learn() -> None:
         parameters.backward(layers(rows).square().mean())
-        optimiser.apply(parameters.gradient, 1e-4)
+        optimiser.apply(parameters.gradient, {"all": 1e-4})
 
     _work(pipe, seconds, learn, end)
 

@@ -109,9 +109,9 @@ def store(points: Points, seconds: float) -> None:
     )
     optimiser, _, _ = gradient_makers.learner(edge, 0, parameters)
     gradient_P, count = torch.full_like(parameters.master, 1e-3), len(parameters.master)
-    add(points, "store", count, _core_s(lambda: optimiser.apply(gradient_P, 1e-4), seconds))
+    add(points, "store", count, _core_s(lambda: optimiser.apply(gradient_P, {"all": 1e-4}), seconds))
     own = LocalOptimiser(A2C(A2CConfig(), ActionSpec("discrete", (2,))), parameters)
-    add(points, "rule", count, _core_s(lambda: own.apply(gradient_P, 1e-4), seconds))
+    add(points, "rule", count, _core_s(lambda: own.apply(gradient_P, {"all": 1e-4}), seconds))
 
 
 def requests(points: Points, seconds: float) -> None:

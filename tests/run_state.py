@@ -68,7 +68,9 @@ def state_of(run: Path) -> dict[str, Any]:
     assert any(name.startswith("weights/") for name in state) and any(
         name.startswith("optimiser/") for name in state
     )
-    state |= {name: checkpoint.meta[name] for name in ("updates", "phase", "book", "recipe", "experience")}
+    learner = checkpoint.meta["learners"]["0"]
+    state |= {name: learner[name] for name in ("updates", "phase", "book", "experience")}
+    state |= {name: checkpoint.meta[name] for name in ("recipe", "scores", "rate_limiter")}
     # Seconds are the only counters that two runs may differ in.
     timed = ("seconds", "stages", "solved_at_seconds")
     state["monitor"] = {key: value for key, value in checkpoint.meta["monitor"].items() if key not in timed}

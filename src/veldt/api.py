@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from veldt.agent import Agent, make_network
+from veldt.algorithms.schedule_settings import schedule_functions, try_functions
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Choice, Env, Network, admit, remember_code
+from veldt.config.run_code import Choice, Env, Part, admit, own_names, remember_code
 from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
 from veldt.config.warnings import warnings_about
 from veldt.envs.arrangement import probe_spec
@@ -24,7 +25,7 @@ from veldt.evaluation.human_starts import play_starts, record_from
 from veldt.evaluation.starts import Starts, check_numbers, read_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.learning.learner import load_weights
-from veldt.networks.build import TorsoFactory, is_own
+from veldt.networks.own import NO_PARTS, PARTS, OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.recipes import RECIPES, find, plugins_of
 from veldt.recipes.overrides import (
@@ -47,7 +48,7 @@ from veldt.runtime.devices import choose_device, flush_denormals
 from veldt.systems.planning.run_plan import make_run_plan
 from veldt.systems.run import graph_of, run_system, runtime
 from veldt.tracking.progress import Progress, Silent
-from veldt.user_code.import_path import name_of
+from veldt.user_code.import_path import can_be_loaded, name_of
 
 PROTOCOLS = ("games", "atari", "human-starts")
 
@@ -72,7 +73,11 @@ def train(
     *,
     env: Env,
     env_kwargs: Mapping[str, Any] | None = None,
-    network: Network | None = None,
+    network: Part | None = None,
+    core: Part | None = None,
+    actor: Part | None = None,
+    critic: Part | None = None,
+    model: Part | None = None,
     algorithm: str | None = None,
     run_dir: str | Path | None = None,
     cluster: str | None = None,
@@ -87,12 +92,19 @@ def train(
         env_kwargs: keyword arguments for the function that makes the env; JSON values.
         network: a name, "module:function", or a callable that takes an observation's shape and returns an `nn.Module`
             from observations [N, ...] to float32 features [N, F].
+        core: your own recurrent core in the place of the LSTM, as "module:function" or a callable that takes the
+            number of features; see `networks.own_core.OwnCore`.
+        actor, critic, model: your own actor and critic, or your own whole network, each as "module:function" or a
+            callable that takes the env's `EnvSpec` and returns an `nn.Module`; see docs/extend/networks.md for the
+            outputs that each algorithm needs.
         algorithm: replaces the recipe's algorithm and keeps its system, for example "c51" in "apex-dqn".
         run_dir: the run directory to create; default `runs/<recipe>-<env>-<seed>`.
         cluster: where the processes of a distributed recipe run: "local" starts Ray on this machine, "HOST:PORT" joins
             a Ray cluster; by default they run on this machine without Ray. It is not stored in the run's settings.
         quiet: shows no progress.
-        settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`.
+        settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`. Learning
+            rates, clip, ent_coef and epsilon also take a schedule: `learning_rate="linear:1e-3:0"`, or a function of
+            progress in [0, 1] that can be imported.
 
     Returns:
         The run, after it has stopped.
@@ -104,24 +116,29 @@ def train(
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
     source = resolve(env, env_kwargs)
-    if isinstance(network, str):
-        settings["network"] = network
+    settings = {name: _named_schedule(name, value) for name, value in settings.items()}
+    parts = OwnParts(network, core, actor, critic, model)
+    settings |= {part: value for part in PARTS if isinstance(value := getattr(parts, part), str)}
+    own = parts.callables()
+    for part in PARTS:
+        if (value := getattr(own, part)) is not None and not callable(value):
+            gets = "a shape" if part == "network" else "a number of features" if part == "core" else "a spec"
+            raise UsageError(
+                f"{part} is {value!r}: it must be a name, 'module:function' or a callable from {gets}"
+            )
     config = with_settings(find(recipe).config(source.name, algorithm), settings)
     config = dataclasses.replace(config, env_kwargs=dict(env_kwargs or {}))
-    user_network = None if network is None or isinstance(network, str) else network
-    if user_network is not None and not callable(user_network):
-        raise UsageError(
-            f"network is {user_network!r}: it must be a name, 'module:function' or a callable from a shape"
-        )
-    refuse_unread(settings, config, source, user_network is not None or is_own(config.network.network))
-    return train_config(config, source, user_network, run_dir, quiet, given=settings, cluster=cluster)
+    named: dict[str, Any] = own.names()
+    config = dataclasses.replace(config, network=dataclasses.replace(config.network, **named))
+    refuse_unread(settings, config, source, bool(own_names(config)))
+    return train_config(config, source, own, run_dir, quiet, given=settings, cluster=cluster)
 
 
 @flush_denormals()
 def train_config(
     config: TrainConfig,
     source: EnvSource | None = None,
-    network: TorsoFactory | None = None,
+    own: OwnParts = NO_PARTS,
     run_dir: str | Path | None = None,
     quiet: bool = False,
     *,
@@ -131,7 +148,7 @@ def train_config(
     """Trains with a complete configuration.
 
     Args:
-        source, network: the env and the network, if the configuration does not name them.
+        source, own: the env, and the parts of the network that are callables, if the configuration does not name them.
         run_dir, quiet, cluster: as for `train`.
         given: settings by name that come from the user and not from the recipe; the run records them as such.
 
@@ -140,22 +157,22 @@ def train_config(
     """
     source, given = source or resolve(config.env, config.env_kwargs), given or {}
     config = dataclasses.replace(config, plugins=plugins_of(config))
-    run_plan = make_run_plan(config, source, network)
+    try_functions(config.learn)
+    run_plan = make_run_plan(config, source, own)
     if not given.keys().isdisjoint({"hidden", "layer_norm"}):
-        refuse_unread_mlp(given, config, make_network(run_plan.config, run_plan.spec, network))
+        refuse_unread_mlp(given, config, make_network(run_plan.config, run_plan.spec, own))
     refuse_unread_compression(given, run_plan.spec)
     refuse_unread_share(given, run_plan.config)
     if not config.in_one_process:
         graph_of(run_plan)  # raises for incompatible parts before anything is written
-    resolved, recorded = to_dict(run_plan.config), dict(given)
-    if network is not None:
-        recorded["network"] = resolved["network"]["network"] = name_of(network)
+    resolved, recorded = to_dict(run_plan.config), {**given, **own.names()}
+    resolved["network"] |= own.names()
     asked = {"env": config.env, "env_kwargs": config.env_kwargs, **by_section(config, recorded)}
     hardware: dict[str, Any] = {"cores": len(allowed_cores())}
     if run_plan.device.type == "cuda":
         hardware["gpu"] = torch.cuda.get_device_name(run_plan.device)
     with (
-        runtime(config, cluster) as supervised,
+        runtime(config, cluster) as start_roles,
         new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory,
     ):
         directory.write_config(asked, resolved, sys.argv, versions(), hardware)
@@ -164,8 +181,8 @@ def train_config(
             warnings = warnings_about(run_plan.config, given, on_cluster=cluster is not None)
             for decision in (*run_plan.decisions, *warnings):
                 progress.note(decision)
-            _remember(source, network or config.network.network, config, progress)
-            outcome = run_system(run_plan, directory, progress, None, supervised)
+            _remember(source, {**own_names(config), **own.names()}, config, progress)
+            outcome = run_system(run_plan, directory, progress, None, start_roles)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -174,7 +191,11 @@ def resume(
     run: str | Path,
     *,
     env: Env | None = None,
-    network: Network | None = None,
+    network: Part | None = None,
+    core: Part | None = None,
+    actor: Part | None = None,
+    critic: Part | None = None,
+    model: Part | None = None,
     trust: bool = False,
     cluster: str | None = None,
     quiet: bool = False,
@@ -184,7 +205,8 @@ def resume(
 
     Args:
         run: the run directory.
-        env, network, trust: as for `load`; code that is used here counts as trusted from now on.
+        env, network, core, actor, critic, model, trust: as for `load`; code that is used here counts as trusted from
+            now on.
         cluster: as for `train`, independent of where the run was trained before.
         quiet: shows no progress.
         settings: changes to how long the run trains (`steps`, `until`), what it records (`checkpoint_every`,
@@ -219,14 +241,15 @@ def resume(
             raise UsageError(
                 f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
             )
-        chosen = admit(directory.path, config, Choice(env, network, trust), "resume(run, {})")
-        run_plan = make_run_plan(chosen.config, chosen.source, chosen.network)
-        with runtime(config, cluster) as supervised, _progress(run_plan.config, quiet) as progress:
+        own = OwnParts(network, core, actor, critic, model)
+        chosen = admit(directory.path, config, Choice(env, own, trust), "resume(run, {})", trains=True)
+        run_plan = make_run_plan(chosen.config, chosen.source, chosen.own)
+        with runtime(config, cluster) as start_roles, _progress(run_plan.config, quiet) as progress:
             directory.change_config("run", settings)  # the next resume reads them
             for note in notes:
                 progress.note(note)
-            _remember(chosen.source, chosen.network or chosen.config.network.network, config, progress)
-            outcome = run_system(run_plan, directory, progress, checkpoint, supervised)
+            _remember(chosen.source, {**own_names(chosen.config), **chosen.own.names()}, config, progress)
+            outcome = run_system(run_plan, directory, progress, checkpoint, start_roles)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -235,7 +258,11 @@ def load(
     *,
     best: bool = False,
     env: Env | None = None,
-    network: Network | None = None,
+    network: Part | None = None,
+    core: Part | None = None,
+    actor: Part | None = None,
+    critic: Part | None = None,
+    model: Part | None = None,
     trust: bool = False,
     device: str = "cpu",
 ) -> Agent:
@@ -244,8 +271,8 @@ def load(
     Args:
         run: the run directory.
         best: use the checkpoint with the best mean return over 100 episodes (the newest if none has 100 episodes).
-        env, network: replace those of the run. They are required if the run used callables that cannot be imported by
-            name. A different env given by name is made without the run's `env_kwargs`.
+        env, network, core, actor, critic, model: replace those of the run. They are required if the run used callables
+            that cannot be imported by name. A different env given by name is made without the run's `env_kwargs`.
         trust: import the code that the run names as "module:function" even if you have not trained with it on this
             machine. Such code can do everything that you can. Your own runs do not need it.
         device: where the policy computes: "auto", "cpu", "cuda" or "cuda:N".
@@ -256,7 +283,9 @@ def load(
         CheckpointError: no checkpoint is complete, or it belongs to another recipe.
         EnvError: the env failed (one is made to read its spaces).
     """
-    return _load(run, best, Choice(env, network, trust), device, "load(run, {})")
+    return _load(
+        run, best, Choice(env, OwnParts(network, core, actor, critic, model), trust), device, "load(run, {})"
+    )
 
 
 def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -> Agent:
@@ -273,7 +302,7 @@ def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -
         print(note, file=sys.stderr)
     _check_recipe(checkpoint, config)
     spec = probe_spec(source, config.atari)
-    policy = make_network(config, spec, chosen.network)
+    policy = make_network(config, spec, chosen.own)
     load_weights(apply_precision(policy, config.run.precision, target), checkpoint.groups["weights"])
     return Agent(config, source, spec, policy, path=directory.path, step=checkpoint.step, device=target)
 
@@ -298,7 +327,7 @@ def evaluate(
     greedy: bool = False,
     best: bool = False,
     env: Env | None = None,
-    network: Network | None = None,
+    network: Part | None = None,
     trust: bool = False,
 ) -> Evaluation:
     """Plays episodes with a run's policy. Returns their raw returns and their lengths in agent steps.
@@ -314,7 +343,7 @@ def evaluate(
         seed: 0 or more; determines the episodes.
         greedy: take the best action instead of exploring as the algorithm does in evaluation.
         best: as for `load`; without effect on an agent.
-        env, network, trust: as for `load`.
+        env, network, trust: as for `load`, which also takes other parts of the network, and returns an agent.
 
     Raises:
         UsageError: a number is out of range, an agent is given together with an env, or as for `load`.
@@ -340,7 +369,7 @@ def evaluate(
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
     begun = None if starts is None else read_starts(Path(starts))
-    agent = _agent(run, best, Choice(env, network, trust), "evaluate(run, {})")
+    agent = _agent(run, best, Choice(env, OwnParts(network), trust), "evaluate(run, {})")
     if begun is not None:
         begun.refuse_other(agent.source, agent.config.atari, agent.spec.action)
         return play_starts(agent, begun, seed=seed, greedy=greedy)
@@ -358,7 +387,7 @@ def record_starts(
     greedy: bool = False,
     best: bool = False,
     env: Env | None = None,
-    network: Network | None = None,
+    network: Part | None = None,
     trust: bool = False,
 ) -> Starts:
     """Plays episodes with a run's policy and writes a random step of each to a file, as starts for `evaluate`.
@@ -383,7 +412,7 @@ def record_starts(
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(Path(run)).path
     path = directory / STARTS_NAME if out is None else Path(out)
     check_new_file(path)
-    agent = _agent(run, best, Choice(env, network, trust), "record_starts(run, {})")
+    agent = _agent(run, best, Choice(env, OwnParts(network), trust), "record_starts(run, {})")
     recorded = record_from(agent, starts, path, seed=seed, greedy=greedy)
     recorded.write()
     return recorded
@@ -400,8 +429,22 @@ def drawn(config: TrainConfig) -> list[str]:
     return list(run_plan.decisions) if config.in_one_process else graph_of(run_plan).drawn()
 
 
-def _remember(source: EnvSource, network: Network, config: TrainConfig, progress: Progress) -> None:
-    if (note := remember_code(source, network, config.plugins)) is not None:
+def _named_schedule(setting: str, value: Any) -> Any:
+    """The name of a function that was given as a schedule; other values as they are. UsageError if it has no name."""
+    if not callable(value):
+        return value
+    name = name_of(value)
+    if name.startswith("__main__:") or not can_be_loaded(name):
+        raise UsageError(
+            f"{setting} is the function {name}, which other processes and a resumed run could not import: put it into "
+            "a file, and give it as 'module:function'"
+        )
+    return name
+
+
+def _remember(source: EnvSource, names: Mapping[str, str], config: TrainConfig, progress: Progress) -> None:
+    schedules = schedule_functions(config.learn).values()
+    if (note := remember_code(source, names, schedules, config.plugins)) is not None:
         progress.note(note)
 
 

@@ -97,6 +97,18 @@ def test_ppo_clips_less_and_less_where_that_is_asked_for() -> None:
     assert at(0.0, clip=0.2) != pytest.approx(at(0.0, clip=0.05))
 
 
+def test_the_entropys_coefficient_may_change_with_progress() -> None:
+    rng = np.random.default_rng(2)
+    rollout, table = eventful(rng)
+    later = table.moved(rng, 0.3)
+
+    def at(progress: float, ent_coef: float | str) -> float:
+        own = A2C(A2CConfig(ent_coef=ent_coef), ACTION)
+        return float(own.loss(later, own.targets(table, rollout), progress)[0])
+
+    assert at(0.75, "linear:0.4:0") == at(0.0, 0.1) != at(0.0, "linear:0.4:0") == at(0.0, 0.4)
+
+
 MAKE = [
     pytest.param(lambda: A2C(A2CConfig(clip_rewards=False), ACTION), id="a2c"),
     pytest.param(lambda: PPO(PPOConfig(clip_rewards=False), ACTION), id="ppo"),

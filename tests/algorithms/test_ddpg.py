@@ -86,11 +86,14 @@ def test_targets_are_the_target_critics_values_of_the_target_actors_actions() ->
 
 
 def loss_of(own: DDPG, network: nn.Module, drawn: Transitions) -> tuple[QLearningBatch, dict[str, Tensor]]:
-    """The batch, and every parameter's gradient of the loss."""
+    """The batch, and every parameter's gradient of its group's loss."""
     batch = own.targets(not_asked, Precise(1), drawn)
-    loss = own.loss(network, batch, 0.0).total
-    names, parameters = zip(*network.named_parameters(), strict=True)
-    return batch, dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+    losses, gradients = own.loss(network, batch, 0.0).by_group, {}
+    assert losses is not None and losses.keys() == {group.name for group in own.groups}
+    for name, loss in losses.items():
+        part = dict(network.get_submodule(name).named_parameters(prefix=name))
+        gradients |= dict(zip(part, torch.autograd.grad(loss, list(part.values())), strict=True))
+    return batch, gradients
 
 
 def test_the_critics_gradient_is_that_of_its_own_loss_alone() -> None:
@@ -147,7 +150,9 @@ def test_elements_of_the_critics_slope_can_be_limited() -> None:
     )
     for limit, slope in ((0.0, [5.0, -0.2]), (1.0, [1.0, -0.2]), (0.1, [0.1, -0.1])):
         network = Plane()
-        ddpg(action_gradient_clip=limit).loss(network, batch, 0.0).total.backward()
+        losses = ddpg(action_gradient_clip=limit).loss(network, batch, 0.0).by_group
+        assert losses is not None
+        losses["actor"].backward()
         assert network.actor.grad is not None
         np.testing.assert_allclose(-network.actor.grad, slope, rtol=1e-6)
 

@@ -22,7 +22,7 @@ LEARN: dict[str, tuple[type[Any], dict[str, Any]]] = {
 }
 
 
-def train(algorithm: str, lstm: int, run: Path, steps: int) -> veldt.Run:
+def train(algorithm: str, run: Path, steps: int, **network: Any) -> veldt.Run:
     cls, learn = LEARN[algorithm]
     config = TrainConfig(
         recipe=algorithm,
@@ -31,7 +31,7 @@ def train(algorithm: str, lstm: int, run: Path, steps: int) -> veldt.Run:
         run=RunConfig(steps=steps, threads=1, device="cpu", precision="fp32", until=0.97),
         # A horizon that is no multiple of the episode's length: memories go on from rollout to rollout.
         learn=cls(horizon=13, gamma=0.9, ent_coef=0.01, max_grad_norm=0.5, **learn),
-        network=NetworkConfig(hidden=(16,), lstm=lstm),
+        network=NetworkConfig(hidden=(16,), **network),
         envs=EnvConfig(num_envs=16, env_backend="in-process", alternate="on"),
     )
     return train_config(config, resolve(Recall), run_dir=run, quiet=True)
@@ -39,9 +39,17 @@ def train(algorithm: str, lstm: int, run: Path, steps: int) -> veldt.Run:
 
 @pytest.mark.parametrize("algorithm", LEARN)
 def test_a_cue_is_recalled_with_an_lstm_only(algorithm: str, tmp_path: Path) -> None:
-    run = train(algorithm, 16, tmp_path / "lstm", 200_000)
+    run = train(algorithm, tmp_path / "lstm", 200_000, lstm=16)
     assert run.reason == "until"
     result = veldt.evaluate(veldt.load(run.path, env=Recall), episodes=40, seed=3, greedy=True)
     assert result.mean == 1.0
-    without = train(algorithm, 0, tmp_path / "none", int(run.summary["steps"]))
+    without = train(algorithm, tmp_path / "none", int(run.summary["steps"]))
     assert 0.3 < without.summary["return_mean_100"] < 0.7
+
+
+def test_a_cue_is_recalled_with_a_core_of_ones_own(tmp_path: Path) -> None:
+    """By chance, the mean return is 1/2."""
+    run = train("a2c", tmp_path / "core", 200_000, core="own_parts:GRU")
+    assert run.reason == "until"
+    result = veldt.evaluate(veldt.load(run.path, env=Recall), episodes=40, seed=3, greedy=True)
+    assert result.mean > 0.9

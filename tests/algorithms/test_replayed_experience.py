@@ -16,9 +16,10 @@ from walks import ACTIONS, SPEC, Walk
 
 from veldt.algorithms.c51 import C51, C51Config
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.groups import Targets
 from veldt.algorithms.transitions import QLearningBatch
 from veldt.exchange.gradients import NoAllReduce
-from veldt.learning.batch_sources import ReplaySource
+from veldt.learning.batch_sources import Noise, ReplaySource
 from veldt.replay.settings import ReplayConfig
 from veldt.tracking.stage_clock import StageClock
 
@@ -41,13 +42,13 @@ class Learning:
         self.experience = ReplaySource(
             algorithm,
             nothing,
-            nothing,
+            Targets(target=nothing),
             walk.slot,
             config,
             CPU,
             1,
             StageClock(),
-            noise,
+            Noise(noise, 0),
             self.notes.append,
             rows=algorithm.batch_size,
             starts=algorithm.learning_starts,

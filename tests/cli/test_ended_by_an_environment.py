@@ -59,6 +59,11 @@ def _session(leader: int) -> Iterator[psutil.Process]:
         (TRAIN, "os._exit(0) make 0", "took its process with it when it was made, which exited with code 0"),
         (
             TRAIN,
+            "os._exit(0) close 0",
+            "took its process with it when it was closed, which exited with code 0",
+        ),
+        (
+            TRAIN,
             "segfault reset 0",
             "(seed 0) took its process with it in a reset when its speed was measured with random actions, "
             f"{SEGFAULT}; --debug shows where, and {APART}",

@@ -42,7 +42,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of DQN with three checkpoints and the segments of their memory, not to be changed."""
     path = tmp_path_factory.mktemp("runs") / "trained"
     veldt.train("dqn", run_dir=path, **SETTINGS)
-    assert len(list((path / "checkpoints").iterdir())) == 3 <= len(list((path / "replay").iterdir()))
+    assert (
+        len(list((path / "checkpoints").iterdir()))
+        == 3
+        <= len(list((path / "replay" / "learner-0").iterdir()))
+    )
     RunDirectory(path).write_event(0, "note", "it began")
     return path
 
@@ -94,7 +98,7 @@ WRITTEN: dict[str, Callable[[Path], Path]] = {
     **{name: lambda run, name=name: run / name for name in (*IN_PLACE, *REPLACED, *DIRECTORIES)},  # type: ignore[misc]
     "a checkpoint": oldest,
     "a file of a checkpoint": lambda run: oldest(run) / "weights.safetensors",
-    "a segment": lambda run: min((run / "replay").iterdir()),
+    "a segment": lambda run: min((run / "replay" / "learner-0").iterdir()),
 }
 
 
@@ -121,7 +125,7 @@ def test_a_memory_in_the_place_of_which_is_a_link_to_anything(
     assert tree(precious) == before
 
 
-@pytest.mark.parametrize("directory", ["replay/shard-0", "replay/unit-1", "checkpoints/.partial-abcd1234"])
+@pytest.mark.parametrize("directory", ["replay/shard-0", "replay/learner-1", "checkpoints/.partial-abcd1234"])
 def test_a_part_that_is_a_link(directory: str, run: Path, precious: Path, refused: Any) -> None:
     (run / directory).symlink_to(precious)
     before = tree(precious)
@@ -140,7 +144,7 @@ def test_a_file_that_has_another_name_is_not_changed_in_place(
 
 
 def test_what_is_replaced_or_removed_may_have_another_name(run: Path, precious: Path) -> None:
-    for path in (*(run / name for name in REPLACED), *(run / "replay").iterdir()):
+    for path in (*(run / name for name in REPLACED), *(run / "replay" / "learner-0").iterdir()):
         os.link(path, precious / f"{path.name}-kept")
     before = tree(precious)
     main(["resume", str(run), "--steps", "160", "--keep-checkpoints", "1"])
@@ -197,8 +201,8 @@ def put_own_files(run: Path) -> dict[Path, bytes]:
         run / "notes.txt",
         run / "events.jsonl.bak",
         run / "replay" / "notes.txt",
-        run / "replay" / "rows-mine.safetensors",
-        run / "replay" / "rows-000001.safetensors.bak",
+        run / "replay" / "learner-0" / "rows-mine.safetensors",
+        run / "replay" / "learner-0" / "rows-000001.safetensors.bak",
         run / "replay" / "old" / "rows-000001.safetensors",
         run / "checkpoints" / "notes.txt",
         run / "checkpoints" / "step-of-my-own",
@@ -215,19 +219,19 @@ def put_own_files(run: Path) -> dict[Path, bytes]:
 
 def test_own_files_in_a_run_outlive_pruning(run: Path) -> None:
     segments, (annotated, pruned, _) = (
-        list((run / "replay").iterdir()),
+        list((run / "replay" / "learner-0").iterdir()),
         sorted((run / "checkpoints").iterdir()),
     )
     own = put_own_files(run)
     (run / "checkpoints" / ".partial-hgfe4321").mkdir()  # what a killed process left, and its segment
     (run / "checkpoints" / ".partial-hgfe4321" / "weights.safetensors").write_text("half")
-    (run / "replay" / "rows-000099.safetensors.partial").write_text("half")
+    (run / "replay" / "learner-0" / "rows-000099.safetensors.partial").write_text("half")
     main(["resume", str(run), "--steps", "160", "--keep-checkpoints", "1", "--checkpoint-replay", "none"])
     assert {path: path.read_bytes() for path in own} == own
     assert annotated.exists() and veldt.load(run).step >= 160
     # And everything else goes as it always did.
     assert not (run / "checkpoints" / ".partial-hgfe4321").exists()
-    assert not (run / "replay" / "rows-000099.safetensors.partial").exists()
+    assert not (run / "replay" / "learner-0" / "rows-000099.safetensors.partial").exists()
     assert not pruned.exists() and not any(path.exists() for path in segments)
 
 
@@ -292,7 +296,9 @@ NAMES = (
 def test_a_manifest_that_names_other_segments(
     name: Any, memory: str, run: Path, precious: Path, refused: Any
 ) -> None:
-    with_manifest(newest(run), lambda manifest: manifest["meta"]["replay"][0].update(file=name))
+    with_manifest(
+        newest(run), lambda manifest: manifest["meta"]["segments"]["learner-0"][0].update(file=name)
+    )
     before = tree(run), tree(precious)
     said = refused("resume", str(run), "--checkpoint-replay", memory, "--steps", "160", code=1)
     assert f"{newest(run)} was not written by veldt" in said and repr(name) in said
@@ -305,7 +311,7 @@ def test_a_manifest_that_names_other_segments(
 @pytest.mark.parametrize("name", ["../../precious", "/etc", "..", "", "shard-0/.."])
 def test_a_manifest_that_names_other_memories(name: str, run: Path, precious: Path, refused: Any) -> None:
     with_manifest(
-        newest(run), lambda manifest: manifest["meta"].update(shards={name: [{"file": "thesis.txt"}]})
+        newest(run), lambda manifest: manifest["meta"].update(segments={name: [{"file": "thesis.txt"}]})
     )
     before = tree(precious)
     assert "was not written by veldt" in refused("resume", str(run), "--checkpoint-replay", "none", code=1)
@@ -314,8 +320,10 @@ def test_a_manifest_that_names_other_memories(name: str, run: Path, precious: Pa
 
 def test_an_older_manifest_is_no_way_out_of_the_run_either(run: Path, precious: Path) -> None:
     def point_elsewhere(manifest: dict[str, Any]) -> None:
-        manifest["meta"]["replay"] = [{"file": "../../precious/rows-000001.safetensors"}]
-        manifest["meta"]["shards"] = {"../../precious": []}
+        manifest["meta"]["segments"] = {
+            "learner-0": [{"file": "../../precious/rows-000001.safetensors"}],
+            "../../precious": [],
+        }
 
     with_manifest(oldest(run), point_elsewhere)
     before = tree(precious)
@@ -332,6 +340,18 @@ def test_a_manifest_that_names_files_elsewhere(name: str, verb: str, run: Path, 
             lambda manifest: manifest.update(files={name: manifest["files"]["weights.safetensors"]}),
         )
     assert "names files that are no part of a checkpoint" in refused(verb, str(run), code=1)
+
+
+def test_a_step_in_a_manifest_is_no_way_out_of_the_run(run: Path, precious: Path, refused: Any) -> None:
+    """The step is a part of the video's name."""
+    pytest.importorskip("imageio_ffmpeg")
+    (precious / "film-seed-0.mp4").write_text("years of work")
+    (run / "videos" / "step-x").mkdir(parents=True)
+    for checkpoint in (run / "checkpoints").iterdir():
+        with_manifest(checkpoint, lambda manifest: manifest.update(step="x/../../../precious/film"))
+    before = tree(precious)
+    assert "its step, score, meta or files are not of the types" in refused("watch", str(run), code=1)
+    assert tree(precious) == before
 
 
 # A path that is somebody's -> how it came to be, given a precious file.
@@ -394,6 +414,17 @@ def test_videos(run: Path, precious: Path, refused: Any, capsys: pytest.CaptureF
     for _ in range(2):
         main(["watch", str(run), "--game", "0"])
     assert tree(precious) == before and [path.name for path in (run / "videos").iterdir()] == [video.name]
+
+
+@pytest.mark.parametrize("name", ["a:b", "file:run", "-run"])
+def test_a_name_that_means_something_to_the_encoder(
+    name: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.chdir(run.parent)
+    run.rename(run.with_name(name))
+    main(["watch", f"./{name}", "--game", "0"])
+    assert (run.with_name(name) / "videos" / "game-0.mp4").is_file()
 
 
 def test_a_start_that_fails_removes_only_what_it_wrote(tmp_path: Path, precious: Path) -> None:

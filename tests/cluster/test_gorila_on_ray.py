@@ -17,10 +17,11 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runtime.on_ray.cluster import connected
-from veldt.runtime.supervision import RoleMessage
+from veldt.runtime.role_messages import Received, Restarted, RoleMessage, Started
 from veldt.systems.driver.ray_runtime import start_on_ray
 from veldt.systems.gorila.graph import gorila
 from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.roles.messages import SnapshotPart
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
 DEADLINE_S = 120.0
@@ -68,7 +69,7 @@ def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_le
         find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}
     )
     graph = gorila(make_run_plan(config, resolve("CartPole-v1")))
-    heard: list[RoleMessage] = []
+    heard: list[Received] = []
     with connected("local") as cluster:
         supervisor, edges = start_on_ray(cluster, graph)
         supervisor.start()
@@ -79,29 +80,29 @@ def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_le
                 assert time.monotonic() < end, what
                 heard.extend(supervisor.poll(0.05))
 
-        def of(kind: str, role: int) -> list[RoleMessage]:
-            return [message for message in heard if (message.kind, message.role) == (kind, role)]
+        def of(kind: type[RoleMessage], role: int) -> list[Received]:
+            return [one for one in heard if isinstance(one.message, kind) and one.role == role]
 
         def part(number: int) -> dict[str, np.ndarray]:
             """What shard 0, the role of number 2, says of itself for a snapshot."""
             supervisor.request_snapshot()
-            before = len(of("part", 2))
-            until("a part", lambda: len(of("part", 2)) > before)
-            return of("part", 2)[-1].arrays
+            before = len(of(SnapshotPart, 2))
+            until("a part", lambda: len(of(SnapshotPart, 2)) > before)
+            return of(SnapshotPart, 2)[-1].message.groups["server-0"]
 
         try:
             until("learning", lambda: bool((edges["rate_limiter"].updates_L > 100).all()))
-            version = int(part(1)["server-0:version"][0])
-            os.kill(of("started", 2)[-1].values["pid"], signal.SIGKILL)
-            until("a restart", lambda: of("restarted", 2))
+            version = int(part(1)["version"][0])
+            os.kill(of(Started, 2)[-1].message.pid, signal.SIGKILL)
+            until("a restart", lambda: of(Restarted, 2))
             begun = int(edges["rate_limiter"].updates_L.min())
             until("learning again", lambda: int(edges["rate_limiter"].updates_L.min()) > begun + 20)
             after = part(2)
-            assert int(after["server-0:version"][0]) >= version > 100
+            assert int(after["version"][0]) >= version > 100
             # The rule's state began anew, as there is no checkpoint.
-            assert float(after["server-0:count"]) < int(after["server-0:version"][0])
-            os.kill(of("started", 0)[-1].values["pid"], signal.SIGKILL)
-            until("a bundle's restart", lambda: of("restarted", 0))
+            assert float(after["count"]) < int(after["version"][0])
+            os.kill(of(Started, 0)[-1].message.pid, signal.SIGKILL)
+            until("a bundle's restart", lambda: of(Restarted, 0))
             begun = int(edges["rate_limiter"].updates_L[0])
             until("it learns again", lambda: int(edges["rate_limiter"].updates_L[0]) > begun + 20)
         finally:

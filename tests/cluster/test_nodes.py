@@ -8,12 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 import pytest
 import ray
-from hosted_roles import fails, hangs_at_first, is_overdue, refuses, works
+from hosted_roles import Finishing, Never, Working, fails, hangs_at_first, is_overdue, refuses, works
 from ray.cluster_utils import Cluster as Nodes
 from rays import private_ray
 
@@ -26,13 +26,14 @@ from veldt.runtime.on_ray.cluster import connected, explained
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.process_handle import RayProcessHandle
 from veldt.runtime.on_ray.supervisor import RaySupervisor
-from veldt.runtime.supervision import RoleMessage
+from veldt.runtime.role_messages import Note, Received, Restarted, RoleMessage, Started
 from veldt.systems.apex.graph import apex
 from veldt.systems.driver.ray_runtime import start_on_ray
 from veldt.systems.planning.run_plan import make_run_plan
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 DEADLINE_S = 90.0
+M = TypeVar("M", bound=RoleMessage)
 # Ray itself gives a node half a minute.
 QUICK = {"health_check_period_ms": 500, "health_check_timeout_ms": 3000, "health_check_failure_threshold": 2}
 STORE = 80 * 2**20
@@ -76,7 +77,7 @@ def nodes() -> Iterator[Nodes]:
 
 class Running:
     def __init__(self, supervisor: RaySupervisor, rate_limiter: RateLimiter | None = None) -> None:
-        self.supervisor, self.heard = supervisor, list[RoleMessage]()
+        self.supervisor, self.heard = supervisor, list[Received]()
         self.rate_limiter: Any = rate_limiter
 
     def until(self, what: str, holds: Callable[[], object]) -> None:
@@ -88,24 +89,25 @@ class Running:
     def _so_far(self) -> str:
         rate_limiter, heard = (
             self.rate_limiter,
-            [(one.kind, one.role, one.values) for one in self.heard[-20:]],
+            self.heard[-20:],
         )
         if rate_limiter is None:
             return f"heard {heard}"
         counts = f"steps {rate_limiter.steps_A}, updates {rate_limiter.updates_L}, due {rate_limiter.due:g}"
         return f"{counts}, done {rate_limiter.samples}, at most {rate_limiter.max_steps}; heard {heard}"
 
-    def of(self, kind: str) -> list[RoleMessage]:
-        return [message for message in self.heard if message.kind == kind]
+    def of(self, kind: type[RoleMessage]) -> list[Received]:
+        return [one for one in self.heard if isinstance(one.message, kind)]
 
-    def next(self, kind: str, role: int = 0) -> RoleMessage:
-        def there() -> list[RoleMessage]:
-            return [message for message in self.of(kind) if message.role == role]
+    def next(self, kind: type[M], role: int = 0) -> M:
+        def there() -> list[Received]:
+            return [one for one in self.of(kind) if one.role == role]
 
-        self.until(kind, there)
+        self.until(kind.kind, there)
         found = there()[0]
-        self.heard = [message for message in self.heard if message is not found]
-        return found
+        self.heard = [one for one in self.heard if one is not found]
+        assert isinstance(found.message, kind)
+        return found.message
 
 
 @contextmanager
@@ -149,22 +151,20 @@ def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
     )
     with supervised(nodes, *plans) as run:
         for role, task in ((0, "a"), (1, "b")):
-            said = run.next("working", role)
-            assert said.values == {"attempt": 0, "task": task, "peers": [role, 2]}
-            assert said.arrays["attempt"].tolist() == [0]
-        os.kill(run.next("started", 0).values["pid"], signal.SIGKILL)
-        lost = run.next("restarted", 0)
-        assert lost.values["name"] == "works" and "died" in lost.values["why"]
-        assert run.next("working", 0).values == {"attempt": 1, "task": "a", "peers": [0, 2]}
-        os.kill(run.next("started", 0).values["pid"], signal.SIGSTOP)
-        lost = run.next("restarted", 2)
-        assert (
-            lost.values["why"] == "gave no sign of life for 2 s"
-            and "hangs_at_first" in lost.values["details"]
-        )
-        assert run.next("working", 2).values == {"attempt": 1, "task": "again", "peers": [0, 1]}
+            said = run.next(Working, role)
+            assert (said.attempt.tolist(), said.task, said.peers) == ([0], task, [role, 2])
+        os.kill(run.next(Started, 0).pid, signal.SIGKILL)
+        lost = run.next(Restarted, 0)
+        assert lost.name == "works" and "died" in lost.why
+        again = run.next(Working, 0)
+        assert (again.attempt.tolist(), again.task, again.peers) == ([1], "a", [0, 2])
+        os.kill(run.next(Started, 0).pid, signal.SIGSTOP)
+        lost = run.next(Restarted, 2)
+        assert lost.why == "gave no sign of life for 2 s" and "hangs_at_first" in lost.details
+        again = run.next(Working, 2)
+        assert (again.attempt.tolist(), again.task, again.peers) == ([1], "again", [0, 1])
         last = run.supervisor.stop(5.0)
-        assert sum(message.kind == "finishing" for message in last) == 2
+        assert sum(isinstance(one.message, Finishing) for one in last) == 2
     run.supervisor.kill()
 
 
@@ -178,10 +178,10 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
     added = nodes.add_node(num_cpus=2, object_store_memory=STORE)
     plans = [plan(works, "a")] * 5 + [plan(hangs_at_first, deadline_s=60.0)]
     with supervised(nodes, *plans) as run:
-        run.until("all at work", lambda: len(run.of("working")) == 5)
+        run.until("all at work", lambda: len(run.of(Working)) == 5)
         on = Counter(life.machine for life in run.supervisor._lives.values() if life.number < 5)
         assert sorted(on.values()) in ([1, 4], [2, 3])
-        heard = sorted(tuple(message.values["peers"]) for message in run.of("working"))
+        heard = sorted(tuple(message.message.peers) for message in run.of(Working))
         assert heard == sorted((index, count) for count in on.values() for index in range(count))
     nodes.remove_node(added, allow_graceful=False)
 
@@ -189,11 +189,11 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
 @pytest.mark.long
 def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
     with supervised(nodes, plan(works, "a", max_restarts=1, deadline_s=2.0)) as run:
-        pid = run.next("started").values["pid"]
-        run.next("working")
+        pid = run.next(Started).pid
+        run.next(Working)
         os.kill(pid, signal.SIGSTOP)
-        assert run.next("restarted").values["why"] == "gave no sign of life for 2 s"
-        assert run.next("working").values["attempt"] == 1
+        assert run.next(Restarted).why == "gave no sign of life for 2 s"
+        assert run.next(Working).attempt.tolist() == [1]
         run.until("the old one gone", lambda: not psutil.pid_exists(pid))
 
 
@@ -212,7 +212,7 @@ def test_errors_end_the_run_when_the_budget_is_used_up(
 ) -> None:
     with supervised(nodes, plan(works, "a"), plan(role, max_restarts=restarts)) as run:
         with pytest.raises(RoleError, match=message) as error:
-            run.next("never")
+            run.next(Never)
         assert line in error.value.details
 
 
@@ -228,16 +228,15 @@ def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
         rate_limiter = run.rate_limiter
         for role in (0, 1, 3):  # the learner, a shard, an actor
             before = run.rate_limiter.steps_A.sum(), int(run.rate_limiter.updates_L[0])
-            os.kill(run.next("started", role).values["pid"], signal.SIGKILL)
-            run.next("restarted", role)
-            run.next("started", role)
+            os.kill(run.next(Started, role).pid, signal.SIGKILL)
+            run.next(Restarted, role)
+            run.next(Started, role)
             run.until("acting again", lambda b=before: run.rate_limiter.steps_A.sum() > b[0] + 100)
             run.until("learning again", lambda b=before: run.rate_limiter.updates_L[0] > b[1] + 20)
         assert rate_limiter.due <= rate_limiter.samples + 2000 + 4.0 * 16 * 6
-        run.until("who waits to be said", lambda: run.of("note"))
+        run.until("who waits to be said", lambda: run.of(Note))
         assert (
-            "actor 1, actor 2 without room: the cluster has 4 CPUs (0 free)"
-            in run.of("note")[0].values["text"]
+            "actor 1, actor 2 without room: the cluster has 4 CPUs (0 free)" in run.of(Note)[0].message.text
         )
 
 
@@ -247,12 +246,12 @@ def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
         added = [nodes.add_node(num_cpus=1, object_store_memory=STORE) for _ in range(2)]
         run.until("all actors", lambda: bool((run.rate_limiter.steps_A > 0).all()))
-        pids = {message.role: message.values["pid"] for message in run.of("started")}
+        pids = {message.role: message.message.pid for message in run.of(Started)}
         assert {3, 4, 5} <= pids.keys()
         nodes.remove_node(added[0], allow_graceful=False)
-        run.until("a loss", lambda: run.of("restarted"))
-        (lost,) = run.of("restarted")
-        assert lost.role in (4, 5) and "lost with its node" in lost.values["why"]
+        run.until("a loss", lambda: run.of(Restarted))
+        (lost,) = run.of(Restarted)
+        assert lost.role in (4, 5) and "lost with its node" in lost.message.why
         before = run.rate_limiter.steps_A.copy(), int(run.rate_limiter.updates_L[0])
         run.until("learning goes on", lambda: run.rate_limiter.updates_L[0] >= before[1] + 50)
         added.append(nodes.add_node(num_cpus=1, object_store_memory=STORE))
@@ -280,13 +279,13 @@ def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.Monk
             supervised(nodes, *plans) as run,
             pytest.raises(RoleError, match="no node of the cluster has had room"),
         ):
-            run.next("never")
+            run.next(Never)
     monkeypatch.setattr("veldt.runtime.on_ray.process_handle.installed", lambda: "9.9")
     message = (
         r"^node \S+ of the cluster has veldt \S+, and this process has 9.9: install the same version on all"
     )
     with supervised(nodes, plan(works, "a")) as run, pytest.raises(UsageError, match=message):
-        run.next("never")
+        run.next(Never)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from veldt import cli
 from veldt.errors import EnvError
 from veldt.evaluation.evaluator import Evaluation, play_steps
 from veldt.runs.directory import RunDirectory
-from veldt.systems.synchronous import one_learner
+from veldt.systems.driver import evaluating
 from veldt.tracking.metrics import read_metrics
 
 PONG: dict[str, Any] = {name: value for name, value in SMALL_REPLAYED.items() if name != "hidden"} | {
@@ -102,7 +102,7 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
     def fails(*arguments: Any, **named: Any) -> None:
         raise EnvError("it failed")
 
-    monkeypatch.setattr(one_learner, "play_steps", fails)
+    monkeypatch.setattr(evaluating, "play_steps", fails)
     settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "env_backend": "in-process"}
     settings["evaluate_steps"] = 600
     with pytest.raises(EnvError):
@@ -119,7 +119,7 @@ def test_an_interrupted_evaluation_is_made_up_for(tmp_path: Path, monkeypatch: p
         os.kill(os.getpid(), signal.SIGINT)
         return play_steps(*arguments, **named)
 
-    monkeypatch.setattr(one_learner, "play_steps", interrupted)
+    monkeypatch.setattr(evaluating, "play_steps", interrupted)
     settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "env_backend": "in-process"}
     run = veldt.train(
         "dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, evaluate_steps=600, **settings

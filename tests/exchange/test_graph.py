@@ -1,10 +1,14 @@
-"""Graphs: what is drawn is what is there."""
+"""Graphs: what is drawn is what is there, and roles get their edges by name."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from veldt.api import drawn
+from veldt.exchange.graph import Edge, Graph, Role, edges_by_parameter
+from veldt.exchange.rate_limiter import RateLimiterSpec
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 
@@ -46,3 +50,40 @@ def test_roles_and_edges_are_drawn(
 
 def test_synchronous_recipes_have_sentences() -> None:
     assert any("envs" in line for line in drawn(find("ppo").config("CartPole-v1")))
+
+
+def _entry(control: Any, plan: Any, counts: Any, parts: list[Any], weights: Any = None) -> None:
+    """An entry function of a role that gets one edge, several of a kind, and perhaps another."""
+
+
+def graph_of_role(**wiring: str | tuple[str, ...]) -> Graph:
+    edges = {
+        name: Edge("it", "it", "counts", RateLimiterSpec.free(1, 1, 1)) for name in ("a", "b 0", "b 1", "c")
+    }
+    return Graph((Role("it", "counts", _entry, [None], [wiring], 0, 1.0),), edges)
+
+
+def test_edges_are_given_by_parameter() -> None:
+    (role,) = graph_of_role(parts=("b 0", "b 1"), counts="a").roles
+    assert edges_by_parameter(role.edges[0], str.upper) == {"parts": ["B 0", "B 1"], "counts": "A"}
+    assert role.edge_names(0) == ["b 0", "b 1", "a"]
+
+
+@pytest.mark.parametrize(
+    ("wiring", "sentence"),
+    [
+        ({"counts": "a", "parts": ("b 0", "b 2")}, "role 'it' has the edge 'b 2', and the graph's edges are"),
+        ({"counts": "a", "parts": (), "slots": "c"}, "got an unexpected keyword argument 'slots'"),
+        ({"counts": "a"}, "missing a required argument: 'parts'"),
+    ],
+)
+def test_a_wrong_wiring_is_refused_before_any_process_starts(wiring: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        graph_of_role(**wiring)
+
+
+def test_each_process_needs_its_edges() -> None:
+    graph = graph_of_role(counts="a", parts=())
+    role = Role("it", "", _entry, [None, None], graph.roles[0].edges, 0, 1.0)
+    with pytest.raises(ValueError, match="2 plans, and edges for 1 processes"):
+        Graph((role,), graph.edges)

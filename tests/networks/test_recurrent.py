@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -30,7 +32,9 @@ def network(
     field: ArraySpec = VECTOR, action: ActionSpec = DISCRETE, units: int = UNITS
 ) -> RecurrentActorCritic:
     torch.manual_seed(0)
-    own = RecurrentActorCritic(lambda: build_torso("auto", single(field), (8,)), action, units)
+    own = RecurrentActorCritic(
+        lambda: build_torso("auto", single(field), (8,)), action, functools.partial(LSTM, units=units)
+    )
     # Heads as they are at first say next to nothing of what is remembered.
     nn.init.normal_(own.heads.policy_head.weight)
     return own
@@ -143,7 +147,7 @@ def test_a_fields_observation_is_followed_too() -> None:
         def forward(self, observation: dict[str, Tensor]) -> Tensor:
             return observation["a"] + observation["b"]
 
-    own = RecurrentActorCritic(Sum, DISCRETE, UNITS)
+    own = RecurrentActorCritic(Sum, DISCRETE, functools.partial(LSTM, units=UNITS))
     a, b, begins_TB = torch.randn(6, 5), torch.randn(6, 5), torch.zeros(3, 2, dtype=torch.bool)
     memory_BM = torch.zeros(2, own.memory)
     policy, value = RecurrentForward(own, memory_BM, begins_TB)({"a": a, "b": b})

@@ -49,7 +49,7 @@ def command(*words: str, cwd: Path, path: Path | None = None, home: Path | None 
     )
 
 
-@pytest.mark.parametrize(("page", "example"), [("plugins.md", "qr_dqn.py")])
+@pytest.mark.parametrize(("page", "example"), [("plugins.md", "qr_dqn.py"), ("systems.md", "gala.py")])
 def test_the_page_shows_the_example_as_it_is(page: str, example: str) -> None:
     assert f'```python title="{example}"\n{(EXAMPLES / example).read_text()}```' in (DOCS / page).read_text()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from veldt.errors import RoleError
 from veldt.runtime import supervision
 from veldt.runtime.messages import pack
+from veldt.runtime.role_messages import Failed, Note, Restarted
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 
@@ -57,16 +59,16 @@ def plan(name: str, *, max_restarts: int = 3, deadline_s: float = 30.0, group: s
 
 
 def failed(error: str, *, is_final: bool, is_echo: bool = False) -> bytes:
-    return pack({"kind": "failed", "error": error, "details": "", "is_final": is_final, "is_echo": is_echo})
+    return Failed(error, "", is_final, is_echo).to_bytes()
 
 
 def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
-    part = pack({"kind": "part", "number": 1})
+    part = Note("its part").to_bytes()
     plays = Plays([plan("learner"), plan("actor", max_restarts=0)], [Played([part]), Played(alive=False)])
     with pytest.raises(RoleError, match="the actor died"):
         plays.poll(0.0)
     plays.stopping = True
-    assert [message.kind for message in plays.poll(0.0)] == ["part"]
+    assert [one.message for one in plays.poll(0.0)] == [Note("its part")]
 
 
 def test_who_misses_another_is_not_the_one_that_was_lost() -> None:
@@ -123,4 +125,27 @@ def test_everybody_may_have_been_stopped_for_a_while(monkeypatch: pytest.MonkeyP
     for _ in range(31):
         now[0] += 1.0
         heard += plays.poll(0.0)
-    assert [message.kind for message in heard] == ["restarted"], "that one is hung"
+    assert [type(one.message) for one in heard] == [Restarted], "that one is hung"
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        (
+            {"kind": "letter", "values": {}},
+            "the actor sent a message of the unknown kind 'letter': known are .*note",
+        ),
+        (
+            {"kind": "note", "values": {"about": "it"}},
+            "'note' without its field 'text': its fields are text, about",
+        ),
+        ({"kind": "note", "values": {"text": "", "by": 1}}, "'note' with the unknown field 'by'"),
+    ],
+)
+def test_a_message_that_cannot_be_read_ends_the_run(message: dict[str, Any], sentence: str) -> None:
+    """And loses none of those beside it."""
+    plays = Plays([plan("actor")], [Played([pack(message), Note("after it").to_bytes()])])
+    with pytest.raises(RoleError, match=sentence) as caught:
+        plays.poll(0.0)
+    assert caught.value.is_final
+    assert [one.message for one in plays.poll(0.0)] == [Note("after it")]

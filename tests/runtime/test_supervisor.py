@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,26 +17,43 @@ import pytest
 
 from veldt.errors import RoleError
 from veldt.runtime.processes import forkserver
+from veldt.runtime.role_messages import Received, Restarted, RoleMessage, Started
 from veldt.runtime.roles import Control
-from veldt.runtime.supervisor import RoleMessage, RolePlan, Supervisor
+from veldt.runtime.supervisor import RolePlan, Supervisor
 from veldt.runtime.watchdog import within
 
 DEADLINE_S = 60.0
 
 
+@dataclass(frozen=True)
+class Working(RoleMessage, kind="at-work"):
+    attempt: np.ndarray
+    task: str
+    peers: list[int]
+
+
+@dataclass(frozen=True)
+class Finishing(RoleMessage, kind="at-the-end"):
+    pass
+
+
+@dataclass(frozen=True)
+class Begun(RoleMessage, kind="begun"):
+    pass
+
+
+@dataclass(frozen=True)
+class Never(RoleMessage, kind="unsent"):
+    pass
+
+
 def works(control: Control, task: str) -> None:
     peers = [control.peers.index, control.peers.count]
-    control.send(
-        "working", np_array(control.restart_count), attempt=control.restart_count, task=task, peers=peers
-    )
+    control.send(Working(np.array([control.restart_count]), task, peers))
     while not control.stopping:
         control.heartbeat()
         time.sleep(0.01)
-    control.send("finishing")
-
-
-def np_array(value: int) -> dict[str, np.ndarray]:
-    return {"attempt": np.array([value])}
+    control.send(Finishing())
 
 
 def fails(control: Control) -> None:
@@ -56,16 +74,16 @@ def stuck(control: Control) -> None:
 
 
 @contextmanager
-def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[RoleMessage]]]]:
+def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[Any]]]]:
     """A supervisor of running roles, and what looks until it has heard a number of messages of a kind."""
     supervisor = Supervisor(forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"]), plans)
 
-    heard: list[RoleMessage] = []
+    heard: list[Received] = []
 
-    def hear(kind: str, count: int = 1) -> list[RoleMessage]:
+    def hear(kind: type[RoleMessage], count: int = 1) -> list[Any]:
         """The next messages of a kind; others stay to be asked for."""
         end = time.monotonic() + DEADLINE_S
-        while len(found := [message for message in heard if message.kind == kind]) < count:
+        while len(found := [one for one in heard if isinstance(one.message, kind)]) < count:
             assert time.monotonic() < end, f"heard only {heard}"
             heard.extend(supervisor.poll(0.05))
         taken = found[:count]
@@ -89,7 +107,7 @@ def does_not_hear(control: Control) -> None:
 def begins_slowly(control: Control) -> None:
     time.sleep(3.0)
     control.heartbeat()
-    control.send("begun")
+    control.send(Begun())
     time.sleep(1000)
 
 
@@ -101,36 +119,37 @@ def plan(
 
 def test_roles_are_heard_and_end_when_asked() -> None:
     with supervised(plan(works, "a"), plan(works, "b")) as (supervisor, hear):
-        heard = hear("working", 2)
-        assert sorted((message.role, message.values["task"]) for message in heard) == [(0, "a"), (1, "b")]
-        assert sorted(tuple(message.values["peers"]) for message in heard) == [(0, 2), (1, 2)]
-        assert all(message.arrays["attempt"].tolist() == [0] for message in heard)
+        heard = hear(Working, 2)
+        assert sorted((message.role, message.message.task) for message in heard) == [(0, "a"), (1, "b")]
+        assert sorted(tuple(message.message.peers) for message in heard) == [(0, 2), (1, 2)]
+        assert all(one.message.attempt.tolist() == [0] for one in heard)
         last = supervisor.stop(DEADLINE_S)
-        assert sum(message.kind == "finishing" for message in last) == 2 and supervisor.all_ended
+        assert sum(isinstance(one.message, Finishing) for one in last) == 2 and supervisor.all_ended
 
 
 def test_a_killed_role_is_started_again_as_what_it_was() -> None:
     with supervised(plan(works, "a", max_restarts=3), plan(works, "b")) as (_, hear):
-        started = hear("started", 2)
-        hear("working", 2)
+        started = hear(Started, 2)
+        hear(Working, 2)
         for attempt in (1, 2):
-            os.kill(next(m for m in started if m.role == 0).values["pid"], signal.SIGKILL)
-            (lost,) = hear("restarted")
-            assert lost.role == 0 and lost.values["name"] == "works" and "SIGKILL" in lost.values["why"]
-            started = hear("started")
-            (again,) = hear("working")
-            assert again.role == 0 and again.values == {"attempt": attempt, "task": "a", "peers": [0, 2]}
+            os.kill(next(m for m in started if m.role == 0).message.pid, signal.SIGKILL)
+            (lost,) = hear(Restarted)
+            assert lost.role == 0 and lost.message.name == "works" and "SIGKILL" in lost.message.why
+            started = hear(Started)
+            (again,) = hear(Working)
+            assert again.role == 0 and again.message.attempt.tolist() == [attempt]
+            assert (again.message.task, again.message.peers) == ("a", [0, 2])
 
 
 def test_a_group_lives_and_dies_together() -> None:
     members = [RolePlan(f"member {n}", works, ("a",), 3, group="members") for n in range(2)]
     with supervised(*members, plan(works, "alone", max_restarts=1)) as (_, hear):
-        started = hear("started", 3)
-        hear("working", 3)
-        os.kill(next(m for m in started if m.role == 1).values["pid"], signal.SIGKILL)
-        assert hear("restarted")[0].role == 1
-        again = hear("working", 2)
-        assert sorted((m.role, m.values["attempt"]) for m in again) == [(0, 1), (1, 1)]
+        started = hear(Started, 3)
+        hear(Working, 3)
+        os.kill(next(m for m in started if m.role == 1).message.pid, signal.SIGKILL)
+        assert hear(Restarted)[0].role == 1
+        again = hear(Working, 2)
+        assert sorted((m.role, *m.message.attempt) for m in again) == [(0, 1), (1, 1)]
 
 
 def says_half(control: Control) -> None:
@@ -140,17 +159,17 @@ def says_half(control: Control) -> None:
 
 def test_nobody_waits_for_the_rest_of_a_message() -> None:
     with supervised(plan(says_half, max_restarts=0, deadline_s=4.0), plan(works, "a")) as (_, hear):
-        hear("working")
+        hear(Working)
         began = time.monotonic()
         with pytest.raises(RoleError, match="says_half gave no sign of life"):
-            hear("never")
+            hear(Never)
         assert time.monotonic() - began < 30.0
 
 
 def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
     with supervised(plan(does_not_hear, max_restarts=3)) as (_, hear):
         with pytest.raises(RoleError, match=r"does_not_hear failed \(the answer is overdue\)$") as error:
-            hear("never")
+            hear(Never)
         assert "time.sleep(1000)" in error.value.details
 
 
@@ -158,9 +177,9 @@ def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
 def test_until_its_first_sign_of_life_a_role_may_take_longer() -> None:
     slow = RolePlan("slow", begins_slowly, (), max_restarts=0, deadline_s=1.0, startup_timeout_s=60.0)
     with supervised(slow) as (_, hear):
-        hear("begun")
+        hear(Begun)
         with pytest.raises(RoleError, match="slow gave no sign of life for 1 s"):
-            hear("never")
+            hear(Never)
 
 
 def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:
@@ -168,14 +187,14 @@ def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:
         with pytest.raises(
             RoleError, match=r"^the fails failed \(ValueError: two and two are five\)$"
         ) as error:
-            hear("never")
+            hear(Never)
         assert "raise ValueError" in error.value.details
 
 
 def test_the_budget_of_restarts_is_kept() -> None:
     expected = pytest.raises(RoleError, match="five\\) once more, after 2 restarts")
     with supervised(plan(fails, max_restarts=2)) as (_, hear), expected:
-        hear("restarted", 3)
+        hear(Restarted, 3)
 
 
 @pytest.mark.alone  # a sign of life each second
@@ -185,18 +204,18 @@ def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
     arguments = ("a",) if stopped else ()
     with supervised(plan(role, *arguments, max_restarts=1, deadline_s=1.0)) as (_, hear):
         if stopped:
-            pid = hear("started")[0].values["pid"]
-            hear("working")
+            pid = hear(Started)[0].message.pid
+            hear(Working)
             os.kill(pid, signal.SIGSTOP)
-        (lost,) = hear("restarted")
-        assert lost.values["why"] == "gave no sign of life for 1 s"
+        (lost,) = hear(Restarted)
+        assert lost.message.why == "gave no sign of life for 1 s"
         if not stopped:
-            assert "hangs_at_first" in lost.values["details"]
-        assert hear("working")[0].values["attempt"] == 1
+            assert "hangs_at_first" in lost.message.details
+        assert hear(Working)[0].message.attempt.tolist() == [1]
 
 
 def test_what_does_not_end_is_ended() -> None:
     with supervised(plan(stuck), plan(stuck)) as (supervisor, hear):
-        pids = [message.values["pid"] for message in hear("started", 2)]
+        pids = [message.message.pid for message in hear(Started, 2)]
         supervisor.stop(0.3)
         assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +18,13 @@ from veldt.exchange.replay import ReplayEdge
 from veldt.exchange.weights import SharedWeights
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.runtime.supervisor import RoleMessage, Supervisor
+from veldt.runtime.role_messages import Failed, Received, Restarted, RoleMessage, Started
+from veldt.runtime.supervisor import Supervisor
+from veldt.sampling.episodes import Episode
 from veldt.systems.apex.graph import apex
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.roles.messages import FinishedEpisodes, LearnerMetrics
 
 ACTORS, WIDTH, SHARDS, STEPS = 3, 2, 2, 8
 DEADLINE_S = 90.0
@@ -52,7 +54,7 @@ class Running:
     edge: ReplayEdge
     weights: SharedWeights
     arrays: dict[str, np.ndarray]
-    heard: list[RoleMessage]
+    heard: list[Received]
 
     def until(self, what: str, holds: object) -> None:
         end = time.monotonic() + DEADLINE_S
@@ -60,8 +62,8 @@ class Running:
             assert time.monotonic() < end, f"not in time: {what}"
             self.heard += self.supervisor.poll(0.05)
 
-    def of(self, kind: str) -> list[RoleMessage]:
-        return [message for message in self.heard if message.kind == kind]
+    def of(self, kind: type[RoleMessage]) -> list[Received]:
+        return [one for one in self.heard if isinstance(one.message, kind)]
 
 
 @contextmanager
@@ -90,36 +92,36 @@ def test_they_work_together_and_keep_rate_limiter(recipe: str) -> None:
             <= rate_limiter.samples + 1000 + 4.0 * STEPS * WIDTH * ACTORS
         )
 
-        def games() -> list[dict[str, Any]]:
-            return [game for message in run.of("games") for game in message.values["games"]]
+        def games() -> list[Episode]:
+            return [game for one in run.of(FinishedEpisodes) for game in one.message.episodes]
 
         everybody = set(range(ACTORS * WIDTH))
-        run.until("games of all envs", lambda: {game["env"] for game in games()} == everybody)
+        run.until("games of all envs", lambda: {game.env_index for game in games()} == everybody)
         run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
-        assert all(game["length"] == game["score"] for game in games()), "a point for each step"
+        assert all(game.length == game.episode_return for game in games()), "a point for each step"
         version = run.weights.pull_if_newer(-1, run.arrays)
         assert 100 < version <= run.rate_limiter.updates_L[0] + 1
-        run.until("metrics", lambda: run.of("metrics"))
-        metrics = run.of("metrics")[-1].values
-        assert 0 <= metrics["lag_min"] <= metrics["lag_max"] <= metrics["updates"]
-        assert np.isfinite(metrics["sums"]["loss/total"]) and metrics["count"] > 0
+        run.until("metrics", lambda: run.of(LearnerMetrics))
+        metrics = run.of(LearnerMetrics)[-1].message
+        assert 0 <= metrics.lag_min <= metrics.lag_max <= metrics.updates
+        assert np.isfinite(metrics.sums["loss/total"]) and metrics.count > 0
         run.supervisor.stop(30.0)
-        assert run.supervisor.all_ended and not run.of("failed")
+        assert run.supervisor.all_ended and not run.of(Failed)
 
 
 def test_actors_and_shards_may_die() -> None:
     with running("dqn") as run:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
-        pids = {message.role: message.values["pid"] for message in run.of("started")}
+        pids = {message.role: message.message.pid for message in run.of(Started)}
         for role in (1, 3, 4):  # a shard, and two actors
             os.kill(pids[role], signal.SIGKILL)
-        run.until("max_restarts", lambda: len(run.of("restarted")) == 3)
+        run.until("max_restarts", lambda: len(run.of(Restarted)) == 3)
         before = run.rate_limiter.steps_A.copy(), int(run.rate_limiter.updates_L[0])
         run.until("learning again", lambda: run.rate_limiter.updates_L[0] >= before[1] + 100)
         run.until("acting again", lambda: bool((run.rate_limiter.steps_A > before[0]).all()))
         run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
         assert run.edge.ledger("life").tolist() == [2, 1]
-        assert {message.values["name"] for message in run.of("restarted")} == {
+        assert {message.message.name for message in run.of(Restarted)} == {
             "replay 0",
             "actor 0",
             "actor 1",

@@ -32,7 +32,7 @@ class Alone:
     restart_count, stopping, requested_snapshot = 0, False, 0
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, Any, dict[str, Any]]] = []
+        self.said: list[Any] = []
 
     def heartbeat(self) -> None:
         pass
@@ -40,8 +40,8 @@ class Alone:
     def sleep(self, seconds: float) -> None:
         pass
 
-    def send(self, kind: str, arrays: Any = None, **values: Any) -> None:
-        self.said.append((kind, arrays, values))
+    def send(self, message: Any) -> None:
+        self.said.append(message)
 
 
 class Roles:

@@ -54,8 +54,8 @@ def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_pa
     assert len(result.scores) == 3
     checkpoint = CheckpointStore(run.path / "checkpoints").newest(print)
     _assert_pace_is_kept(checkpoint)
-    assert set(checkpoint.meta["shards"]) == {"shard-0", "shard-1"}
-    rows = sum(segment["end"][0] for segment in checkpoint.meta["shards"]["shard-0"])
+    assert set(checkpoint.meta["segments"]) == {"shard-0", "shard-1"}
+    rows = sum(segment["end"][0] for segment in checkpoint.meta["segments"]["shard-0"])
     assert rows > 0
 
 
@@ -104,7 +104,7 @@ def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
         again.summary["steps"] >= 5000
         and after.meta["rate_limiter"]["updates"] > before.meta["rate_limiter"]["updates"]
     )
-    assert after.meta["lives"]["actor 0"] == 2
+    assert after.meta["incarnations"]["actor 0"] == 2
     rows = [row for row in metrics(run.path) if row["step"] > before.step]
     assert min(row["replay/transitions"] for row in rows if "replay/transitions" in row) > 2000
     _assert_pace_is_kept(after)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
+from veldt.algorithms.groups import ParameterGroup
 from veldt.envs.spec import ActionSpec
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.exchange.gradients import NoAllReduce
@@ -123,7 +124,7 @@ def test_one_learner_is_torch(name: str, local_steps: int, size: int) -> None:
     for gradient in gradients(len(parameters), steps):
         reference.grad = gradient.clone()
         optimiser.step()
-        own.optimisers[0].apply(gradient.clone(), RATE)
+        own.optimisers[0].apply(gradient.clone(), {"all": RATE})
     torch.testing.assert_close(parameters, reference.detach(), rtol=0, atol=1e-6)
     np.testing.assert_allclose(own.central()[PARAMETERS], parameters.numpy(), rtol=0, atol=1e-6)
 
@@ -176,7 +177,7 @@ def test_several_learners_are_the_papers(local_steps: int) -> None:
     for learner, gradient in zip(order, gradients(len(start), len(order)), strict=True):
         for one, value in zip(naive, gradient.tolist(), strict=True):
             one.step(learner, value)
-        own.optimisers[learner].apply(gradient.clone(), RATE)
+        own.optimisers[learner].apply(gradient.clone(), {"all": RATE})
     central = own.central()
     assert central["count"] == naive[0].central["t"]
     for name, theirs in ((PARAMETERS, "theta"), ("mean", "m"), ("square", "v")):
@@ -205,7 +206,7 @@ def test_sums_of_squares_stay_so_when_one_learner_stalls(
         for _ in range(steps):
             gradient = torch.randn(60, generator=generator)
             gradient[::2] *= not dead
-            optimiser.apply(gradient, RATE)
+            optimiser.apply(gradient, {"all": RATE})
 
     for _ in range(50):
         bring(one, local_steps, dead=False)
@@ -231,7 +232,7 @@ def test_the_rounded_copy_is_that_of_the_parameters(local_steps: int) -> None:
     optimiser = CentralOptimiser(Ruled(Adam()), own, store.end(0), local_steps)
     for gradient in gradients(len(own.master), 2):
         before = own.rounded.clone()
-        optimiser.apply(gradient, 0.1)
+        optimiser.apply(gradient, {"all": 0.1})
         assert torch.equal(own.rounded, own.master[: len(before)].bfloat16())
         assert not torch.equal(own.rounded, before)
 
@@ -244,7 +245,7 @@ def test_others_updates_count_when_they_are_in_the_parameters(local_steps: int) 
     )
     assert len(met) == 1, "as it begins"
     for gradient in gradients(len(own.parameters[0].master), 6):
-        optimiser.apply(gradient, RATE)
+        optimiser.apply(gradient, {"all": RATE})
     assert len(met) == 1 + 6 // local_steps
     optimiser.pull()
     assert len(met) == 2 + 6 // local_steps
@@ -252,7 +253,7 @@ def test_others_updates_count_when_they_are_in_the_parameters(local_steps: int) 
 
 def test_what_is_pulled_is_what_others_made() -> None:
     own = Learners(Adam(), 2, 1, count=2)
-    own.optimisers[0].apply(torch.ones_like(own.parameters[0].master), RATE)
+    own.optimisers[0].apply(torch.ones_like(own.parameters[0].master), {"all": RATE})
     assert not torch.equal(own.parameters[0].master, own.parameters[1].master)
     own.optimisers[1].pull()
     assert torch.equal(own.parameters[0].master, own.parameters[1].master)
@@ -262,8 +263,8 @@ def test_an_exchange_in_mid_steps_brings_them() -> None:
     own, alone = Learners(Adam(), 2, 4), Learners(Adam(), 2, 1)
     steps = gradients(len(own.parameters[0].master), 6)
     for number, gradient in enumerate(steps):
-        own.optimisers[0].apply(gradient.clone(), RATE)
-        alone.optimisers[0].apply(gradient.clone(), RATE)
+        own.optimisers[0].apply(gradient.clone(), {"all": RATE})
+        alone.optimisers[0].apply(gradient.clone(), {"all": RATE})
         if number == 1:
             own.optimisers[0].exchange()
     own.optimisers[0].exchange()
@@ -275,8 +276,8 @@ def test_catching_up_brings_what_is_new_and_takes_what_others_made() -> None:
     own = Learners(RMSProp(), 2, 4, count=2)
     start = own.parameters[0].master.clone()
     first, second = own.optimisers
-    first.apply(torch.ones_like(start), RATE)
-    second.apply(-torch.ones_like(start), RATE)
+    first.apply(torch.ones_like(start), {"all": RATE})
+    second.apply(-torch.ones_like(start), {"all": RATE})
     alone = [parameters.master - start for parameters in own.parameters]
     first.catch_up()
     second.catch_up()
@@ -287,8 +288,12 @@ def test_catching_up_brings_what_is_new_and_takes_what_others_made() -> None:
 
 def test_a_rate_of_ones_own_for_some_parameters() -> None:
     class Slow(Ruled):
-        def lr_multiplier(self, name: str) -> float:
-            return 0.25 if name == "bias" else 1.0
+        @property
+        def groups(self) -> tuple[ParameterGroup, ...]:
+            slow = ParameterGroup("slow", self.rule, ("bias",))
+            return slow, ParameterGroup("all", self.rule)
+
+    rates = {"slow": 0.25 * RATE, "all": RATE}
 
     network, other = nn.Linear(4, 3), nn.Linear(4, 3)
     other.load_state_dict(network.state_dict())
@@ -300,8 +305,8 @@ def test_a_rate_of_ones_own_for_some_parameters() -> None:
     )
     here, there = LocalOptimiser(Slow(rule), local), CentralOptimiser(Slow(rule), central, store.end(0), 1)
     for gradient in gradients(len(local.master), 20):
-        here.apply(gradient.clone(), RATE)
-        there.apply(gradient.clone(), RATE)
+        here.apply(gradient.clone(), rates)
+        there.apply(gradient.clone(), rates)
     torch.testing.assert_close(local.master, central.master, rtol=0, atol=1e-7)
 
 

@@ -129,7 +129,7 @@ def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
     for title in ("Predictors", "Trainers", "Agents", "Prediction queue"):
         assert title in page
     assert decisions[0] in page
-    kept = CheckpointStore(run.path / "checkpoints").newest(print).meta["units"]["0"]
+    kept = CheckpointStore(run.path / "checkpoints").newest(print).meta["learners"]["0"]
     assert set(kept) == {"predictors", "trainers", "agents"}
 
 

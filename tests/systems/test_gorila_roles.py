@@ -18,7 +18,8 @@ from veldt.exchange.parameter_partition import PARAMETERS, ShardedParameters
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.runtime.supervisor import RoleMessage, Supervisor
+from veldt.runtime.role_messages import Failed, Received, Restarted, RoleMessage, Started
+from veldt.runtime.supervisor import Supervisor
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.gorila.graph import gorila
 from veldt.systems.planning.run_plan import make_run_plan
@@ -47,7 +48,7 @@ class Running:
     supervisor: Supervisor
     names: list[str]
     edges: dict[str, Any]
-    heard: list[RoleMessage]
+    heard: list[Received]
 
     @property
     def rate_limiter(self) -> RateLimiter:
@@ -66,18 +67,18 @@ class Running:
 
     def kill(self, *names: str) -> None:
         """One of each role, at once, and waits until they are started again."""
-        before = len(self.of("restarted"))
+        before = len(self.of(Restarted))
         for name in names:
             os.kill(self.pid(name), signal.SIGKILL)
-        self.until(f"{names} again", lambda: len(self.of("restarted")) == before + len(names))
+        self.until(f"{names} again", lambda: len(self.of(Restarted)) == before + len(names))
 
-    def of(self, kind: str) -> list[RoleMessage]:
-        return [message for message in self.heard if message.kind == kind]
+    def of(self, kind: type[RoleMessage]) -> list[Received]:
+        return [one for one in self.heard if isinstance(one.message, kind)]
 
     def pid(self, name: str) -> int:
         """Of its newest life."""
-        started = [one for one in self.of("started") if self.names[one.role] == name]
-        return int(started[-1].values["pid"])
+        started = [one for one in self.of(Started) if self.names[one.role] == name]
+        return int(started[-1].message.pid)
 
     def whole(self) -> ShardedParameters:
         total = sum(edge._layouts[PARAMETERS].shape[0] for edge in self.parts)
@@ -115,9 +116,9 @@ def test_every_role_may_die(settings: dict[str, Any]) -> None:
             run.kill(*(name for name in run.names if name.endswith(number)))
             run.until_all_have_learned(updates_L + 20)
             run.until("no shard has begun again", lambda: bool((run.whole().version_S > before + 20).all()))  # noqa: B023
-        assert sorted(one.values["name"] for one in run.of("restarted")) == sorted(run.names)
+        assert sorted(one.message.name for one in run.of(Restarted)) == sorted(run.names)
         run.supervisor.stop(30.0)
-        assert run.supervisor.all_ended and not run.of("failed")
+        assert run.supervisor.all_ended and not run.of(Failed)
 
 
 @pytest.mark.timeout(300)

@@ -19,10 +19,10 @@ def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -
     config = with_settings(find("impala").config("CartPole-v1"), {"log_every": 0.0})
     directory = RunDirectory.create(tmp_path, "run")
     monitor = Monitor(config, directory, ReturnTracker(), StageClock(), Progress("", 100), 1, None)
-    monitor.record_update({"loss/total": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
-    monitor.record_update({"loss/total": 3.0}, 12.0, 1, (9.0, 14.0))
+    monitor.record_updates({"loss/total": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
+    monitor.record_updates({"loss/total": 3.0}, 12.0, 1, (9.0, 14.0))
     monitor.log(0.1, 3, {})
-    monitor.record_update({"loss/total": 1.0}, 4.0, 1, (4.0, 4.0))
+    monitor.record_updates({"loss/total": 1.0}, 4.0, 1, (4.0, 4.0))
     monitor.log(0.1, 4, {})
     monitor.log(0.1, 4, {})
     monitor.close()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import CheckpointError
-from veldt.replay.archive import ReplayArchive, needed_segments
+from veldt.replay.archive import ReplayArchive
 from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.n_step import NStep
 from veldt.replay.settings import ReplayConfig
@@ -147,4 +147,3 @@ def test_only_what_is_needed_is_named(tmp_path: Path) -> None:
         replay.append(slot(number, True))
         segments, _ = save(archive)
     assert 4 <= len(segments) <= 8  # a ring of some 16 rows, in segments of 3 rows and one
-    assert needed_segments([{"replay": segments}, {}]) == {segment["file"] for segment in segments}

@@ -23,7 +23,7 @@ def names(directory: Path) -> list[str]:
 def test_what_a_checkpoint_names_is_kept(tmp_path: Path) -> None:
     first, second = segments(tmp_path / "shard-0", 2)
     segments(tmp_path / "shard-1", 2)
-    remove_unneeded(tmp_path, [{"shards": {"shard-0": [{"file": second}]}}], ["shard-1"])
+    remove_unneeded(tmp_path, [{"segments": {"shard-0": [{"file": second}]}}])
     assert (names(tmp_path / "shard-0"), names(tmp_path / "shard-1")) == ([second], [])
     assert first != second
 
@@ -35,5 +35,5 @@ def test_what_a_manifest_calls_a_memory_is_not_looked_for_elsewhere(name: str, t
     (tmp_path / "replay" / "shard-0").mkdir(parents=True)
     for place in (tmp_path / "elsewhere", tmp_path / "replay" / "elsewhere"):
         segments(place, 1)
-    remove_unneeded(tmp_path / "replay", [{"shards": {name.format(tmp_path=tmp_path): []}}], [])
+    remove_unneeded(tmp_path / "replay", [{"segments": {name.format(tmp_path=tmp_path): []}}])
     assert len(names(tmp_path / "elsewhere")) == len(names(tmp_path / "replay" / "elsewhere")) == 1

@@ -49,13 +49,13 @@ def test_from_every_checkpoint_that_is_kept(recipe: str, resets: str, tmp_path: 
 
 def test_the_copy_on_disk_is_no_larger_than_the_memory_and_what_is_kept_beside(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", steps=900, keep_checkpoints=1, checkpoint_every=50)
-    rows = sorted((run / "replay").iterdir())
+    rows = sorted((run / "replay" / "learner-0").iterdir())
     assert 2 <= len(rows) <= 6  # 120 transitions and their margins in segments of 50 steps, and not 900
 
 
 def test_one_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
-    segment = max((run / "replay").iterdir())
+    segment = max((run / "replay" / "learner-0").iterdir())
     content = segment.read_bytes()
     segment.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(CheckpointError, match=r"altered.*--checkpoint-replay none"):
@@ -100,9 +100,11 @@ def test_target_network_schedules_and_priorities_are_in_the_checkpoint(tmp_path:
     from run_state import newest
 
     groups = newest(run).groups
-    assert groups["target"].keys() == groups["weights"].keys()
-    assert any((groups["target"][name] != groups["weights"][name]).any() for name in groups["weights"])
-    assert (groups["replay"]["leaves"] > 0).sum() > 100
+    assert groups["target"].keys() == {f"target/{name}" for name in groups["weights"]}
+    assert any(
+        (groups["target"][f"target/{name}"] != groups["weights"][name]).any() for name in groups["weights"]
+    )
+    assert (groups["replay-0"]["leaves"] > 0).sum() > 100
     before = read_metrics(run)[-1]
     veldt.resume(run, steps=360, quiet=True)
     after = [row for row in read_metrics(run) if row["step"] > before["step"]]

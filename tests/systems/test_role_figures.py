@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.systems.driver.role_metrics import RoleMetrics
+from veldt.systems.roles.messages import ActorMetrics, LearnerMetrics
 from veldt.tracking.stage_clock import StageClock
 
 
-def said(attempt: int, reset_steps: int, restarts: int) -> dict[str, Any]:
+def said(restart_count: int, reset_steps: int, restarts: int) -> ActorMetrics:
     seconds = dict.fromkeys(("simulate", "infer", "replay", "wait"), 1.0)
-    return {"attempt": attempt, "reset_steps": reset_steps, "env_restarts": restarts, "seconds": seconds}
+    return ActorMetrics(restart_count, reset_steps, restarts, seconds)
 
 
 def test_counts_go_on_when_an_actor_is_started_again() -> None:
@@ -39,9 +38,8 @@ def test_outliers_are_those_of_all_lives_of_all_learners() -> None:
     )
     counted = []
     for role, outliers in [(0, 3.0), (1, 5.0), (0, 4.0), (0, 1.0), (1, 5.0), (0, 2.0)]:
-        experience = {"gorila/outliers": outliers, "gorila/outlier_share": outliers}
-        values = {"experience": experience, "updates": 1, "seconds": {}, "learning_rate": 1e-3}
-        metrics.learner(role, values)
+        source = {"gorila/outliers": outliers, "gorila/outlier_share": outliers}
+        metrics.learner(role, LearnerMetrics(1, {}, 0.0, 0.0, 0.0, 1e-3, 1, {}, source))
         counted.append(metrics.row()["gorila/outliers"])
     assert counted == [3.0, 8.0, 9.0, 10.0, 10.0, 11.0]
     assert metrics.row()["gorila/outlier_share"] == 3.5

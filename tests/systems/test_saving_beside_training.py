@@ -18,6 +18,7 @@ from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import read_manifest
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.segments import SegmentStore
+from veldt.systems.roles.sampler_learner import SamplerLearner
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
     "env": "environments:scripted",
@@ -34,7 +35,7 @@ def trained(path: Path, **changes: Any) -> Path:
 
 
 def segments(checkpoint: Path) -> list[dict[str, Any]]:
-    return read_manifest(checkpoint)["meta"].get("replay", [])
+    return read_manifest(checkpoint)["meta"]["segments"].get("learner-0", [])
 
 
 def test_rows_stay_as_they_were_while_a_slow_disk_takes_them(
@@ -80,7 +81,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(
 def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     max((run / "checkpoints").iterdir()).rename(tmp_path / "put aside")
-    for file in (run / "replay").iterdir():
+    for file in (run / "replay" / "learner-0").iterdir():
         file.unlink()
     records = ("episodes.jsonl", "actions.bin", "metrics.jsonl")
     before = {name: (run / name).read_bytes() for name in records}
@@ -96,7 +97,7 @@ def test_no_segment_is_written_over_that_an_older_checkpoint_needs(tmp_path: Pat
     kept = [segment for path in (run / "checkpoints").iterdir() for segment in segments(path)]
     assert len({segment["sha256"] for segment in kept}) > 3
     for segment in kept:
-        content = (run / "replay" / segment["file"]).read_bytes()
+        content = (run / "replay" / "learner-0" / segment["file"]).read_bytes()
         assert hashlib.sha256(content).hexdigest() == segment["sha256"]
 
 
@@ -113,3 +114,27 @@ def test_what_fails_beside_is_raised_once_where_it_is_looked_at() -> None:
     writer.start(lambda: None)
     writer.finish()
     writer.check()
+
+
+def test_rows_that_are_being_written_when_a_run_fails_become_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failure is none of an env: no further checkpoint is taken, and the one on its way is finished."""
+    write, run_phase, steps = SegmentStore.write, SamplerLearner.run_phase, []
+
+    def slow(self: SegmentStore, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        time.sleep(0.5)
+        return write(self, arrays)
+
+    def fails(self: SamplerLearner, done: int, *arguments: Any) -> Any:
+        steps.append(done)
+        if done > 50:
+            raise RuntimeError("a mistake in the user's network")
+        return run_phase(self, done, *arguments)
+
+    monkeypatch.setattr(SegmentStore, "write", slow)
+    monkeypatch.setattr(SamplerLearner, "run_phase", fails)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        trained(tmp_path / "run", checkpoint_every=50)
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    assert int(newest.name.removeprefix("step-")) == steps[-1] and segments(newest)

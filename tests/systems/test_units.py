@@ -32,7 +32,7 @@ def state_of(run: Path) -> dict[str, Any]:
     """Arrays and counters of the newest checkpoint, and the bytes of the list of games, sorted as units said them."""
     checkpoint = newest(run)
     state = arrays_of(checkpoint)
-    for rank, unit in checkpoint.meta["units"].items():
+    for rank, unit in checkpoint.meta["learners"].items():
         state |= {
             f"{rank}/{name}": value for name, value in unit.items() if name in ("updates", "phase", "book")
         }

@@ -189,8 +189,9 @@ def _read(pipe: int) -> list[int]:
 def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str]) -> int:
     """Returns the command's exit code after the child's end with `code`; prints what killed the child, if killed."""
     chosen = activity.chosen_end(memory)
-    if chosen is not None and code >= 0:
-        return code
+    if chosen is not None and (code >= 0 or (chosen and -code in asked)):
+        # Code that runs at exit may end a process that has failed with 0; a failed flush of stdout ends one with 120.
+        return chosen or code
     if chosen is None and -code in asked:
         _say("veldt: interrupted")
         return _INTERRUPTED

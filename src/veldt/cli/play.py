@@ -61,7 +61,7 @@ def record(
         directory = RunDirectory.open(run).path
         config = read_run_config(directory, RunDirectory.open(run).read_config()["resolved"], trust)
         source = admit(
-            directory, config, Choice(env, None, trust), "record_starts(run, {})", policy=False
+            directory, config, Choice(env, trust=trust), "record_starts(run, {})", policy=False
         ).source
         atari, timeout = config.atari, config.envs.env_timeout
     else:

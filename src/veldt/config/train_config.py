@@ -39,9 +39,37 @@ class NetworkConfig:
     """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
     """Units of an LSTM between torso and heads (a recurrent policy); 0: none."""
+    core: str = ""
+    """Your own recurrent core in the place of the LSTM, as module:function."""
+    actor: str = ""
+    """Your own actor in the place of torso and head of the policy, as module:function."""
+    critic: str = ""
+    """Your own critic in the place of torso and head of the value, as module:function."""
+    model: str = ""
+    """Your own whole network, with the outputs that the algorithm needs, as module:function."""
+
+    @property
+    def recurrent(self) -> str:
+        """The flag that makes the network recurrent, as messages name it; "" if it is not."""
+        return f"--core is {self.core}" if self.core else f"--lstm is {self.lstm}" if self.lstm else ""
 
     def __post_init__(self) -> None:
         check_values(self)
+        if self.core and self.lstm:
+            raise UsageError(
+                f"--core is {self.core} and --lstm is {self.lstm}, one in the place of the other: leave one out"
+            )
+        whole = [name for name in ("model", "actor", "critic") if getattr(self, name)]
+        if whole and self.recurrent:
+            raise UsageError(
+                f"{self.recurrent} between the built-in torso and heads, and --{whole[0]} is "
+                f"{getattr(self, whole[0])}: leave one out, or give a recurrent --model"
+            )
+        if "model" in whole and len(whole) > 1:
+            raise UsageError(
+                f"--model is {self.model}, the whole network, and --{whole[1]} is {getattr(self, whole[1])}: leave one "
+                "out"
+            )
         if self.lstm < 0:
             raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
         sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
@@ -164,9 +192,9 @@ class TrainConfig:
             _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.num_buffers)
         if isinstance(self.learn, OffPolicyConfig):
             _check_shares(self.learn.batch_size, self.batch_shares)
-        if self.network.lstm:
-            check_recurrent(self.algorithm, self.network.lstm)
-            _check_shared(self.learn, self.network.lstm)
+        if self.network.recurrent:
+            check_recurrent(self.algorithm, self.network.recurrent)
+            _check_shared(self.learn, self.network.recurrent)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -188,23 +216,25 @@ class TrainConfig:
     @property
     def phase_width(self) -> int:
         """Envs whose steps together make a phase: all, or those of one learner where each has phases of its own."""
-        return self.envs.num_envs // (self.roles.learners if self.roles.alone else 1)
+        return self.envs.num_envs // (self.roles.learners if self.roles.owns_envs else 1)
 
     @property
     def num_buffers(self) -> int:
         """Number of replay buffers: more than one where each learner has its own, and samples whole batches from it."""
-        return self.roles.learners if self.roles.alone else 1
+        return self.roles.learners if self.roles.owns_envs else 1
 
     @property
     def batch_shares(self) -> int:
         """Learners that each batch is divided among."""
-        return self.roles.learners if self.roles.together else 1
+        return self.roles.learners if self.roles.is_synchronised else 1
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         """Returns the algorithm for these settings. UsageError where it cannot choose such actions."""
         import_plugins(self.plugins)
         check_actions(self.algorithm, action)
-        return ALGORITHMS[self.algorithm].algorithm(self.learn, action)
+        algorithm = ALGORITHMS[self.algorithm].algorithm(self.learn, action)
+        algorithm.run_steps = self.run.steps
+        return algorithm
 
 
 def _check_shares(batch: int, learners: int) -> None:
@@ -216,11 +246,11 @@ def _check_shares(batch: int, learners: int) -> None:
         )
 
 
-def _check_shared(learn: AlgorithmConfig, lstm: int) -> None:
+def _check_shared(learn: AlgorithmConfig, recurrent: str) -> None:
     if isinstance(learn, PolicyGradientConfig) and not learn.shared:
         raise UsageError(
-            f"--lstm is {lstm}, and policy and value have a torso each, which cannot share a recurrent state: take "
-            "--shared, or --lstm 0"
+            f"{recurrent}, and policy and value have a torso each, which cannot share a recurrent state: take "
+            "--shared, or leave it out"
         )
 
 

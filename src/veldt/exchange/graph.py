@@ -6,10 +6,11 @@ run the same code on every runtime.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,10 @@ from veldt.exchange.weights import SharedWeights
 from veldt.runtime.shared import Layout
 
 Groups = dict[str, dict[str, np.ndarray]]
+Wiring = Mapping[
+    str, str | tuple[str, ...]
+]  # parameters of an entry function: the edge of each, or its edges
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -108,11 +113,13 @@ def role_name(name: str, index: int, count: int) -> str:
 
 @dataclass(frozen=True)
 class Role:
-    """Processes that do the same: `entry(control, plan, *edges)` for each of the plans.
+    """Processes that do the same: `entry(control, plan, **edges)` for each of the plans.
 
     Args:
         description: for the drawing.
-        edges: for each process, names of its edges, in the order of its arguments.
+        entry: works until it is asked to stop; of a role that can run in the driver's process, it returns one that
+            takes turns (`runtime.inline.InlineRole`).
+        edges: for each process, names of its edges by parameter of `entry`; a tuple of names gives a list of edges.
         max_restarts: how often each may be restarted.
         deadline_s: seconds without a heartbeat after which a process counts as hung.
         startup_timeout_s: the same until its first heartbeat, where that takes longer.
@@ -126,9 +133,9 @@ class Role:
 
     name: str
     description: str
-    entry: Callable[..., None]
+    entry: Callable[..., Any]
     plans: Sequence[Any]
-    edges: Sequence[Sequence[str]]
+    edges: Sequence[Wiring]
     max_restarts: int
     deadline_s: float
     num_checkpointed: int = 0
@@ -145,6 +152,15 @@ class Role:
 
     def named(self, index: int) -> str:
         return role_name(self.name, index, len(self.plans))
+
+    def edge_names(self, index: int) -> list[str]:
+        """Returns the names of all edges of the process of this index."""
+        return edge_names(self.edges[index])
+
+    @property
+    def all_edge_names(self) -> set[str]:
+        """The names of the edges that any of its processes has."""
+        return {name for wiring in self.edges for name in edge_names(wiring)}
 
     def role_plan(self, index: int) -> dict[str, Any]:
         """Returns the supervisor's settings for one process, by the names of `runtime.supervision.RolePlan`."""
@@ -170,6 +186,29 @@ class Graph:
     edges: Mapping[str, Edge]
     whole: Callable[[Groups], Groups] = lambda groups: groups
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for an edge or a parameter that does not exist, before any process is started."""
+        for role in self.roles:
+            if len(role.edges) != len(role.plans):
+                raise ValueError(
+                    f"role '{role.name}' has {len(role.plans)} plans, and edges for {len(role.edges)} processes: give "
+                    "one mapping of edges for each plan"
+                )
+            if unknown := sorted(role.all_edge_names - self.edges.keys()):
+                raise ValueError(
+                    f"role '{role.name}' has the edge '{unknown[0]}', and the graph's edges are "
+                    f"{', '.join(sorted(self.edges))}: take one of these, or add it to the graph"
+                )
+            for plan, wiring in zip(role.plans, role.edges, strict=True):
+                try:
+                    inspect.signature(role.entry).bind(None, plan, **wiring)
+                except TypeError as error:
+                    raise ValueError(
+                        f"role '{role.name}' gives its entry function {role.entry.__name__} the edges "
+                        f"{', '.join(wiring)}, which are not its parameters ({error}): name each edge by the parameter "
+                        "that takes it"
+                    ) from None
+
     def drawn(self) -> list[str]:
         """Returns lines of text: the roles with their numbers, and what the edges carry."""
         lines = ["roles"]
@@ -178,7 +217,7 @@ class Graph:
         alike: dict[tuple[str, str, str], int] = {}
         for name, edge in self.edges.items():
             sides = (edge.source, edge.target)
-            using = [role.name for role in self.roles if any(name in edges for edges in role.edges)]
+            using = [role.name for role in self.roles if name in role.all_edge_names]
             readers = [role for role in using if role not in sides]
             for target in (edge.target, *readers):
                 key = edge.source, target, edge.carries
@@ -187,6 +226,19 @@ class Graph:
             times = f" (x {count})" if count > 1 else ""
             lines.append(f"  {source:>10} -> {target:<10} {carries}{times}")
         return lines
+
+
+def edge_names(wiring: Wiring) -> list[str]:
+    """Returns the names of all edges of a process."""
+    return [name for names in wiring.values() for name in ((names,) if isinstance(names, str) else names)]
+
+
+def edges_by_parameter(wiring: Wiring, find: Callable[[str], T]) -> dict[str, T | list[T]]:
+    """Returns the keyword arguments of an entry function: `find` returns an edge, or its end, by its name."""
+    return {
+        parameter: find(names) if isinstance(names, str) else [find(name) for name in names]
+        for parameter, names in wiring.items()
+    }
 
 
 def make_local_edges(edges: Mapping[str, Edge], context: ForkServerContext) -> dict[str, Any]:

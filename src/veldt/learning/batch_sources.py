@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
+from veldt.algorithms.groups import Targets
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
@@ -90,8 +91,8 @@ class ReplaySource:
     average, counted from the start of learning.
 
     Args:
-        target: the target network's forward pass.
-        noise: number of standard normal values that an update needs.
+        target: the target networks' forward passes.
+        noise: numbers of standard normal values that an update and each of its rows need.
         note: called with a message for the user.
         rows: rows of the algorithm's batch that this process samples.
         starts: steps before the first update.
@@ -103,13 +104,13 @@ class ReplaySource:
         self,
         algorithm: OffPolicy,
         forward: Forward,
-        target: Forward,
+        target: Targets,
         slot: Trajectory,
         config: ReplayConfig,
         device: torch.device,
         run_seed: int,
         clock: StageClock,
-        noise: int,
+        noise: Noise,
         note: Callable[[str], None],
         rows: int,
         starts: int,
@@ -144,9 +145,9 @@ class ReplaySource:
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
                 self._sample = self.memory.sample(self._rows, seed)
-                noise_seed = derive_seed(self._run_seed, REPLAY, self.updates, 1)
+                seeds = [derive_seed(self._run_seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
                 transitions = to_transitions(
-                    self._sample, self._slot.spec, self._beta, self._noise, noise_seed, self._device
+                    self._sample, self._slot.spec, self._beta, self._noise, seeds, self._device
                 )
                 if self._config.replay == "prioritised":
                     # Every rank samples the same number of rows, whatever its sum of sampling weights.
@@ -212,10 +213,33 @@ class ReplaySource:
         self._num_outside += outside
 
 
+class Noise(NamedTuple):
+    """Numbers of standard normals that an update needs: for all rows together, and for each row of its own."""
+
+    shared: int
+    each_row: int
+
+    @classmethod
+    def of(cls, algorithm: OffPolicy, network: nn.Module) -> Noise:
+        return cls(algorithm.update_noise(network), algorithm.row_noise(network))
+
+
 def to_transitions(
-    sample: ReplaySample, spec: EnvSpec, beta: float, noise: int, seed: int, device: torch.device
+    sample: ReplaySample,
+    spec: EnvSpec,
+    beta: float,
+    noise: Noise,
+    seeds: Sequence[int],
+    device: torch.device,
 ) -> Transitions:
-    """Converts a sample to transitions on `device`, with importance weights for β and `noise` normals of each kind."""
+    """Converts a sample to transitions on `device`, with importance weights for β and with noise.
+
+    `seeds` are those of the noise for all rows together, and of the noise of each row.
+    """
+
+    def normals(rows: int, columns: int, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed) if columns else None
+        return torch.randn(rows, columns, generator=generator).to(device)
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)
@@ -231,5 +255,6 @@ def to_transitions(
         discount=tensor(sample.discount_N),
         next_observation=observation(sample.next_observation),
         weight=tensor(importance_weights(sample.mass_N, beta)),
-        noise=torch.randn(3, noise, generator=torch.Generator().manual_seed(seed)).to(device),
+        noise=normals(3, noise.shared, seeds[0]),
+        row_noise=normals(len(sample.action_N), noise.each_row, seeds[1]),
     )

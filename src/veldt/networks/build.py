@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
-from veldt.errors import NetworkError, UsageError, as_error, did_you_mean
+from veldt.errors import UsageError, did_you_mean
+from veldt.networks.own import example, make_own, tried
 from veldt.networks.torsos import MLP, PIXEL, Activation, ImpalaTorso, a3c_net, dqn_net, small_net
-from veldt.runtime.activity import running
-from veldt.user_code.import_path import load_function, name_of
+from veldt.user_code.import_path import name_of
 
 
 class ImageNetwork(Protocol):
@@ -86,17 +86,8 @@ class UserTorso(nn.Module):
     def __init__(self, module: nn.Module, spec: EnvSpec, name: str) -> None:
         super().__init__()
         self.module = module
-        fields = {
-            name: torch.zeros(2, *field.network_shape, dtype=getattr(torch, field.dtype))
-            for name, field in spec.observation.items()
-        }
-        example = fields if spec.is_dict else fields[""]
-        with (
-            torch.no_grad(),
-            as_error(NetworkError, f"network {name} failed on observations {_shapes(example)}"),
-            running(f"network {name}", "when it was tried out"),
-        ):
-            features = module(example)
+        observation = example(spec)
+        features = tried(f"network {name}", module, observation)
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
             raise UsageError(
@@ -138,19 +129,8 @@ def build_torso(
     """
     if not isinstance(network, str) or is_own(network):
         name = network if isinstance(network, str) else name_of(network)
-        subject = f"network {name}"
-        with (
-            as_error(NetworkError, f"{subject} could not be imported"),
-            running(subject, "when it was imported"),
-        ):
-            factory = load_function(network, "network") if isinstance(network, str) else network
-        shapes = {field: array.network_shape for field, array in spec.observation.items()}
-        shape: Any = shapes if spec.is_dict else shapes[""]
-        what = f"{subject} failed when it was made for the shape {shape}"
-        with as_error(NetworkError, what), running(subject):
-            module = factory(shape)
-        if not isinstance(module, nn.Module):
-            raise UsageError(f"network {name} returned {type(module).__name__}: it must return an nn.Module")
+        shape = spec.observation_shape
+        module = make_own("network", network, shape, f"the shape {shape}")
         return UserTorso(module, spec, name)
     if network not in NETWORKS:
         raise UsageError(
@@ -210,9 +190,3 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 def _channels_last(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
-
-
-def _shapes(observation: Tensor | Mapping[str, Tensor]) -> str:
-    if isinstance(observation, Tensor):
-        return f"{observation.dtype} {list(observation.shape)}".removeprefix("torch.")
-    return ", ".join(f"{name} {_shapes(array)}" for name, array in observation.items())

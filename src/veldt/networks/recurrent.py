@@ -1,6 +1,6 @@
-"""Policy and value with an LSTM between torso and heads.
+"""Policy and value with an LSTM, or the user's own recurrent core, between torso and heads.
 
-The recurrent state of an env is h and c of the LSTM, concatenated, float32 [M], M = 2 units. The actor keeps it per env
+The recurrent state of an env is float32 [M]: h and c of the LSTM, concatenated, M = 2 units. The actor keeps it per env
 (`RecurrentState`) and clears it at the first observation of an episode. The learner recomputes all rows of a rollout
 from the state before the first row (`RecurrentForward`), so gradients reach back to that row and not further (Mnih et
 al. 2016, section 5.1.4; Espeholt et al. 2018, section 3.1).
@@ -12,7 +12,7 @@ an env that needs this can include them in its observations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ class LSTM(nn.Module):
 
     def __init__(self, inputs: int, units: int) -> None:
         super().__init__()
-        self.units = units
+        self.units, self.size = units, 2 * units
         self.input = orthogonal(nn.Linear(inputs, 4 * units), 1.0)
         self.hidden = nn.Linear(units, 4 * units, bias=False)
         nn.init.orthogonal_(self.hidden.weight)
@@ -68,15 +68,39 @@ class _Outputs(nn.Module):
         return core_NU
 
 
-class RecurrentActorCritic(nn.Module):
-    """π and V on an LSTM of `units`, on one torso. LSTM and heads compute in fp32 in any precision setting."""
+class RecurrentNetwork(nn.Module):
+    """A network with a recurrent state of `memory` float32 values for each env; see `RecurrentActorCritic.forward`."""
 
-    def __init__(self, build_torso: Callable[[], nn.Module], action: ActionSpec, units: int) -> None:
+    memory: int
+
+
+class Core(Protocol):
+    """What is recurrent in a network: `units` outputs, and `size` values of state for each env.
+
+    It is called as `LSTM.forward`.
+    """
+
+    units: int
+    size: int
+
+
+class RecurrentActorCritic(RecurrentNetwork):
+    """π and V on a recurrent core, on one torso. Core and heads compute in fp32 in any precision setting.
+
+    Args:
+        build_torso: builds the torso.
+        make_core: makes the core (`Core`) for a number of features.
+    """
+
+    def __init__(
+        self, build_torso: Callable[[], nn.Module], action: ActionSpec, make_core: Callable[[int], nn.Module]
+    ) -> None:
         super().__init__()
         self.torso = build_torso()
-        self.core = LSTM(int(self.torso.features), units)  # type: ignore[arg-type]
+        self.core = make_core(int(self.torso.features))  # type: ignore[arg-type]
+        units = int(self.core.units)  # type: ignore[arg-type]
         self.heads = ActorCritic(lambda: _Outputs(units), action, shared=True)
-        self.memory = 2 * units
+        self.memory = int(self.core.size)  # type: ignore[arg-type]
 
     def low_precision_parts(self) -> list[nn.Module]:
         """The modules that may compute in bf16."""
@@ -98,11 +122,12 @@ class RecurrentActorCritic(nn.Module):
             begins_TB: bool, rows that begin an episode; None: no row does.
         """
         features_NF = self.torso(observation).float()
+        is_start = memory_BM is None
         if memory_BM is None:
             memory_BM = features_NF.new_zeros(len(features_NF), self.memory)
         features_TBF = features_NF.unflatten(0, (-1, len(memory_BM)))
         if begins_TB is None:
-            keep_TB1 = features_NF.new_ones(*features_TBF.shape[:2], 1)
+            keep_TB1 = features_NF.new_full((*features_TBF.shape[:2], 1), 0.0 if is_start else 1.0)
         else:
             keep_TB1 = (~begins_TB).float().unsqueeze(-1)
         core_TBU, memory_BM = self.core(features_TBF, memory_BM, keep_TB1)
@@ -111,7 +136,7 @@ class RecurrentActorCritic(nn.Module):
 
 def recurrent_size_of(network: nn.Module) -> int:
     """Size of the recurrent state of each env; 0 if the network has none."""
-    return network.memory if isinstance(network, RecurrentActorCritic) else 0
+    return network.memory if isinstance(network, RecurrentNetwork) else 0
 
 
 class RecurrentForward:

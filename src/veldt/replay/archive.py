@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -87,29 +87,23 @@ class ReplayArchive:
         self._saved_B = self._memory.ring.head.copy()
 
 
-def needed_segments(kept: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Returns the file names of the segments that checkpoints with these `meta` need."""
-    return {segment["file"] for meta in kept for segment in meta.get("replay", [])}
+def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]]) -> None:
+    """Removes segments that no checkpoint with a `meta` in `kept` needs, from all parts of the buffer in `replay`.
 
-
-def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]], shards: Collection[str]) -> None:
-    """Removes segments that no checkpoint with a `meta` in `kept` needs, from `shards` and all shards named in `kept`.
-
-    Shard names that veldt does not give are skipped: veldt did not write such a manifest, and the name may point
-    outside the run.
+    Directories with names that veldt does not give are left alone.
     """
-    for shard in {shard for meta in kept for shard in meta.get("shards", {})} | set(shards):
-        if SHARD.fullmatch(shard):
-            files = {segment["file"] for meta in kept for segment in meta.get("shards", {}).get(shard, [])}
-            SegmentStore(replay / shard).keep(files)
+    parts = [path for path in replay.iterdir() if SHARD.fullmatch(path.name)] if replay.is_dir() else []
+    for part in parts:
+        files = {segment["file"] for meta in kept for segment in meta.get("segments", {}).get(part.name, [])}
+        SegmentStore(part).keep(files)
 
 
 def refuse_other_segments(meta: Mapping[str, Any]) -> None:
     """CheckpointError if a checkpoint's `meta` has segment names that veldt does not give (a path outside the run)."""
-    for shard, segments in {"": meta.get("replay", []), **meta.get("shards", {})}.items():
-        if shard and not SHARD.fullmatch(shard):
+    for shard, segments in meta.get("segments", {}).items():
+        if not SHARD.fullmatch(shard):
             raise CheckpointError(
-                f"it names a part of the replay buffer {shard!r}, and veldt calls them shard-0 or unit-0 and so on"
+                f"it names a part of the replay buffer {shard!r}, and veldt calls them shard-0 or learner-0 and so on"
             )
         for segment in segments:
             segment_name(segment)

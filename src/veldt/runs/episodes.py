@@ -16,7 +16,7 @@ import numpy as np
 from veldt import formatting
 from veldt.errors import VeldtError
 from veldt.runs import strict_json
-from veldt.runs.files import AppendFile, read_json_lines
+from veldt.runs.files import AppendFile, open_to_read, read_json_lines
 from veldt.runs.own_names import ACTIONS, EPISODES
 
 _BUFFERED_BYTES = 1 << 20
@@ -136,7 +136,7 @@ class EpisodeRecord:
         dtype = np.dtype(self._dtype).newbyteorder("<")
         wanted = int(np.prod(self._shape)) * dtype.itemsize
         try:
-            with self._path.open("rb") as file:
+            with open_to_read(self._path) as file:
                 file.seek(self._offset)
                 data = file.read(wanted)
         except OSError as error:

@@ -17,7 +17,7 @@ PARTIAL = ".partial-"  # prefix of the name of a checkpoint that is being writte
 PARTIAL_STEP = re.compile(rf"{re.escape(PARTIAL)}([a-z0-9_]{{8}}|{STEP.pattern})")
 GROUP = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]*)\.safetensors")
 SEGMENT = re.compile(r"rows-([0-9]{6,})\.safetensors")
-SHARD = re.compile(r"(shard|unit)-[0-9]+")  # one of several replay shards in replay/
+SHARD = re.compile(r"(shard|learner)-[0-9]+")  # a part of the replay buffer in replay/
 RENDEZVOUS = ".learners-"  # prefix of the rendezvous files of several learners
 
 
@@ -34,12 +34,13 @@ def one_of(*names: str) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, names)))
 
 
+_NONE = re.compile("(?!)")
 _FILES = one_of(CONFIG, SUMMARY, *IN_PLACE).pattern
 
 OF_CHECKPOINT = Names(re.compile(rf"{re.escape(MANIFEST)}|{GROUP.pattern}"))
-OF_CHECKPOINTS = Names(re.compile("(?!)"), ((STEP, OF_CHECKPOINT), (PARTIAL_STEP, OF_CHECKPOINT)))
+OF_CHECKPOINTS = Names(_NONE, ((STEP, OF_CHECKPOINT), (PARTIAL_STEP, OF_CHECKPOINT)))
 OF_SHARD = Names(re.compile(rf"{SEGMENT.pattern}(\.partial)?"))
-OF_REPLAY = Names(OF_SHARD.files, ((SHARD, OF_SHARD),))
+OF_REPLAY = Names(_NONE, ((SHARD, OF_SHARD),))
 OF_TENSORBOARD = Names(re.compile(r"events\.out\.tfevents\.[0-9]+\.[0-9]+\..+"))
 OF_RENDEZVOUS = Names(re.compile(rf"{re.escape(RENDEZVOUS)}[0-9a-f]{{32}}(-[0-9]+)?"))
 OF_RUN = Names(

@@ -15,8 +15,8 @@ import numpy as np
 
 from veldt.errors import PeerLostError, VeldtError
 from veldt.runtime.inbox import write_message
-from veldt.runtime.messages import pack
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, name_process
+from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.stack_dump import enable_stack_dump
 from veldt.runtime.watchdog import last_words_to
@@ -25,16 +25,13 @@ from veldt.runtime.watchdog import last_words_to
 _FINAL = (VeldtError, MemoryError)
 
 
-def failure_values(error: BaseException) -> dict[str, Any]:
-    """Returns the content of a role's failure message; must be called while the error is handled."""
+def failure_of(error: BaseException) -> Failed:
+    """Returns a role's failure message; must be called while the error is handled."""
     details = getattr(error, "details", "") or traceback.format_exc()
     name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
-    return {
-        "error": f"{name}{error}",
-        "details": details,
-        "is_final": isinstance(error, _FINAL),
-        "is_echo": isinstance(error, PeerLostError),  # a consequence of another role's failure
-    }
+    return Failed(
+        f"{name}{error}", details, isinstance(error, _FINAL), is_echo=isinstance(error, PeerLostError)
+    )
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,8 @@ class Control(Protocol):
     def sleep(self, seconds: float) -> None:
         """Sleeps while the role has no work."""
 
-    def send(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
-        """Sends a message (JSON values, and arrays) to the supervisor; for rare and small messages."""
+    def send(self, message: RoleMessage) -> None:
+        """Sends a message to the supervisor; for rare and small messages."""
 
 
 class ControlBlock:
@@ -134,14 +131,14 @@ class LocalControl:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def send(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
-        message = pack({"kind": kind, **values}, arrays)
+    def send(self, message: RoleMessage) -> None:
+        packed = message.to_bytes()
         with self._send_lock:  # a role may have threads
-            write_message(self._pipe.fileno(), message)
+            write_message(self._pipe.fileno(), packed)
 
     def send_failure(self, sentence: str, where: str, is_final: bool) -> None:
         """Sends the role's failure."""
-        self.send("failed", error=sentence, details=where, is_final=is_final)
+        self.send(Failed(sentence, where, is_final))
 
 
 def run_role(
@@ -150,18 +147,19 @@ def run_role(
     who: RoleIdentity,
     role: Callable[..., None],
     arguments: tuple[Any, ...],
+    edges: Mapping[str, Any],
 ) -> None:
-    """Entry point of a role's process: calls `role(control, *arguments)` until it returns."""
+    """Entry point of a role's process: calls `role(control, *arguments, **edges)` until it returns."""
     leave_signals_to_parent()
     name_process(who.name)
     os.environ.setdefault(*GLOO_ON_LOOPBACK)
     os.nice(who.niceness)
     control = LocalControl(pipe, board, who)
     last_words_to(control.send_failure)
-    control.send("started", trace=enable_stack_dump(), pid=os.getpid())
+    control.send(Started(trace=enable_stack_dump(), pid=os.getpid()))
     try:
-        role(control, *arguments)
+        role(control, *arguments, **edges)
     except Exception as error:
-        control.send("failed", **failure_values(error))
+        control.send(failure_of(error))
         raise SystemExit(1) from None
-    control.send("ended")
+    control.send(Ended())

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
-from veldt.errors import RoleError
-from veldt.runtime.messages import unpack
+from veldt.errors import RoleError, VeldtError
+from veldt.runtime.role_messages import Ended, Failed, Received, Restarted, RoleMessage, Started
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is restarted
 _MAX_STARTUP_FAILURES = 3  # consecutive start-up failures after which a role is not restarted
@@ -32,7 +30,7 @@ class RolePlan:
 
     Args:
         name: the role's name in messages: "actor 3".
-        role: a function of a module, called with a `Control` and `arguments` (edges, settings) in the process.
+        role: a function of a module, called as `role(control, *arguments, **edges)` in the process.
         max_restarts: maximum number of restarts.
         deadline_s: maximum seconds between heartbeats.
         startup_timeout_s: maximum seconds until the first heartbeat, if longer.
@@ -48,20 +46,40 @@ class RolePlan:
     niceness: int = 0
     group: str = ""
     startup_timeout_s: float = 0.0
+    edges: Mapping[str, Any] = field(default_factory=dict)
 
     def patience_s(self, has_beaten: bool) -> float:
         """Returns the seconds without a heartbeat after which the role counts as hung."""
         return self.deadline_s if has_beaten else max(self.deadline_s, self.startup_timeout_s)
 
 
-@dataclass(frozen=True)
-class RoleMessage:
-    """A message from a role, or (kind "restarted") about its restart."""
+class RunningRoles(Protocol):
+    """What a driver needs of whoever runs the roles: `Supervision`, or `inline.InlineSupervisor`."""
 
-    role: int
-    kind: str
-    values: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    @property
+    def is_inline(self) -> bool:
+        """Whether roles run in this process: then they work only while the driver polls them."""
+
+    @property
+    def all_ended(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def poll(self, patience_s: float) -> list[Received]: ...
+
+    def request_snapshot(self) -> int: ...
+
+    def snapshot_done(self) -> None: ...
+
+    def flush(self, *, writing: bool = False, weights: bool = False) -> list[Received]:
+        """Returns at once what roles in this process would send later: their metrics, with `writing` also records of
+        segments, when these are on disk, and with `weights` their weights. Other roles send metrics by themselves."""
+
+    def has_ended(self, role: int) -> bool: ...
+
+    def stop(self, patience_s: float) -> list[Received]: ...
+
+    def kill(self) -> None: ...
 
 
 class ProcessHandle(Protocol):
@@ -103,17 +121,20 @@ class SupervisedRole:
         self.startup_failures = 0
         self.has_ended = False
         self.died_at = math.inf
-        self.failure: dict[str, Any] | None = None  # the error that the role reported
+        self.failure: Failed | None = None  # the error that the role reported
 
 
 class Supervision(ABC):
     """Supervises roles in `poll`, which the owner calls often."""
 
+    is_inline = False
+
     def __init__(self, plans: Sequence[RolePlan]) -> None:
         self.places = [SupervisedRole(plan, number) for number, plan in enumerate(plans)]
         self.stopping, self._snapshots = False, 0
         self._looked_at = time.monotonic()
-        self._undelivered: list[RoleMessage] = []  # messages received in a poll that raised
+        self._undelivered: list[Received] = []  # messages received in a poll that raised
+        self._unreadable: RoleError | None = None
 
     @abstractmethod
     def begun(self, place: SupervisedRole) -> ProcessHandle:
@@ -135,7 +156,7 @@ class Supervision(ABC):
         for place in self.places:
             self._begin(place)
 
-    def poll(self, patience_s: float) -> list[RoleMessage]:
+    def poll(self, patience_s: float) -> list[Received]:
         """Waits up to `patience_s` for messages; handles dead and hung roles. RoleError if the run must end."""
         self.wait(patience_s)
         messages, self._undelivered = self._undelivered, []
@@ -146,6 +167,9 @@ class Supervision(ABC):
             for place in self.places:
                 place.heartbeat_at += stalled
                 messages += self._hear(place)
+            if (error := self._unreadable) is not None:
+                self._unreadable = None
+                raise error
             for place in self.places:
                 messages += self._see_to(place, now)
         except BaseException:
@@ -163,6 +187,9 @@ class Supervision(ABC):
         """Withdraws the request for a snapshot."""
         self.tell(stopping=self.stopping, snapshot=0)
 
+    def flush(self, *, writing: bool = False, weights: bool = False) -> list[Received]:
+        return []
+
     def has_ended(self, role: int) -> bool:
         """Whether this role has ended and will not be restarted."""
         return self.places[role].has_ended
@@ -176,7 +203,7 @@ class Supervision(ABC):
     def all_ended(self) -> bool:
         return all(place.has_ended for place in self.places)
 
-    def stop(self, patience_s: float) -> list[RoleMessage]:
+    def stop(self, patience_s: float) -> list[Received]:
         """Asks all roles to end, returns their last messages, and kills roles that do not end in time."""
         self.stopping = True
         self.tell(stopping=True, snapshot=0)
@@ -199,21 +226,25 @@ class Supervision(ABC):
         place.began = place.heartbeat_at = time.monotonic()
         place.heartbeats, place.has_sent_heartbeat = place.process.heartbeats, False
 
-    def _hear(self, place: SupervisedRole) -> list[RoleMessage]:
+    def _hear(self, place: SupervisedRole) -> list[Received]:
         heard = []
-        for message in place.process.heard() if place.process is not None else ():
-            values, arrays = unpack(message)
-            kind = values.pop("kind")
-            if kind == "started":
-                place.trace, place.startup_failures = values["trace"], -1
-            elif kind == "failed":
-                place.failure = values
-            elif kind == "ended":
-                place.has_ended = True
-            heard.append(RoleMessage(place.number, kind, values, arrays))
+        for packed in place.process.heard() if place.process is not None else ():
+            try:
+                message = RoleMessage.from_bytes(packed)
+            except VeldtError as error:
+                self._unreadable = RoleError(f"the {place.plan.name} sent {error}", is_final=True)
+                continue
+            match message:
+                case Started():
+                    place.trace, place.startup_failures = message.trace, -1
+                case Failed():
+                    place.failure = message
+                case Ended():
+                    place.has_ended = True
+            heard.append(Received(place.number, message))
         return heard
 
-    def _see_to(self, place: SupervisedRole, now: float) -> list[RoleMessage]:
+    def _see_to(self, place: SupervisedRole, now: float) -> list[Received]:
         if place.has_ended:
             return []
         process = place.process
@@ -239,21 +270,21 @@ class Supervision(ABC):
             return self._lost(place, now, cause, process.stack(place.trace))
         return []
 
-    def _lost(self, place: SupervisedRole, now: float, cause: str, stack: str = "") -> list[RoleMessage]:
+    def _lost(self, place: SupervisedRole, now: float, cause: str, stack: str = "") -> list[Received]:
         """Handles a dead or hung role: restarts it, or raises RoleError."""
         heard = []
         for other in self._group(place):
             heard += self._hear(other)
-            if other.process is not None and other.failure is not None and other.failure["is_final"]:
+            if other.process is not None and other.failure is not None and other.failure.is_final:
                 place = other  # the others failed only because of this one
         plan, failure = place.plan, place.failure
         assert place.process is not None
         place.process.kill()
         place.process = None
-        why = f"failed ({failure['error']})" if failure else cause
+        why = f"failed ({failure.error})" if failure else cause
         place.startup_failures += 1
         is_final = (
-            failure is not None and failure["is_final"]
+            failure is not None and failure.is_final
         ) or place.startup_failures == _MAX_STARTUP_FAILURES
         if self.stopping:
             place.has_ended = True
@@ -261,18 +292,18 @@ class Supervision(ABC):
         if place.restart_count >= plan.max_restarts or is_final:
             place.has_ended, self._undelivered = True, heard
             used_up = f" once more, after {place.restart_count} restarts" if place.restart_count else ""
-            details = failure["details"] if failure else stack
+            details = failure.details if failure else stack
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
         if now - place.began > _CALM:
             place.pause = _FIRST_PAUSE
         place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
         self._end_group(place)
-        values = {"name": plan.name, "why": why, "details": failure["details"] if failure else stack}
-        return [*heard, RoleMessage(place.number, "restarted", values, {})]
+        restarted = Restarted(plan.name, why, failure.details if failure else stack)
+        return [*heard, Received(place.number, restarted)]
 
     def _only_misses_another(self, place: SupervisedRole) -> bool:
         """Whether it failed because of another role of its group whose failure is not known yet."""
-        return place.failure is not None and place.failure.get("is_echo", False) and bool(self._group(place))
+        return place.failure is not None and place.failure.is_echo and bool(self._group(place))
 
     def _group(self, one: SupervisedRole) -> list[SupervisedRole]:
         """Returns the other roles that are restarted together with it."""

@@ -9,7 +9,7 @@ from multiprocessing.context import ForkServerContext
 from veldt.runtime.inbox import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.roles import ControlBlock, Peers, RoleIdentity, run_role
-from veldt.runtime.supervision import RoleMessage, RolePlan, SupervisedRole, Supervision
+from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 
 class Supervisor(Supervision):
@@ -23,7 +23,7 @@ class Supervisor(Supervision):
         plan = place.plan
         peers = Peers.among(place.number, self.alike(place.number))
         who = RoleIdentity(plan.name, place.number, place.restart_count, plan.niceness, peers)
-        arguments = (self._board, who, plan.role, plan.arguments)
+        arguments = (self._board, who, plan.role, plan.arguments, plan.edges)
         return LocalProcessHandle(
             Child(self._context, plan.name, run_role, *arguments), self._board, place.number
         )
@@ -68,6 +68,3 @@ class LocalProcessHandle:
 
     def kill(self) -> None:
         self.child.kill()
-
-
-__all__ = ["RoleMessage", "RolePlan", "Supervisor"]

@@ -52,6 +52,9 @@ class FirstPriorities:
         returns = slot_returns(slot, self._algorithm.returns)
         outputs = sampler.actor_outputs()
         priority_TB = np.zeros((slot.steps, slot.width))
+        if not outputs:  # the algorithm computes no initial priorities
+            priority_TB.reshape(-1)[returns.row_N] = 1.0
+            return {"priority": priority_TB}
         priority_N = self._algorithm.first_priorities(
             outputs["taken"][returns.row_N],
             torch.from_numpy(returns.reward_N),

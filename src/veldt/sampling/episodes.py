@@ -57,7 +57,7 @@ class ReturnTracker:
         return self.is_full and float(np.mean(self.recent)) >= score
 
 
-class EpisodeTracker(ReturnTracker):
+class EpisodeTracker:
     """Follows the running episode of each env through the rows of trajectories.
 
     `prefixes` are the actions before the first row (start-state decorrelation): they count in their episodes and
@@ -65,7 +65,6 @@ class EpisodeTracker(ReturnTracker):
     """
 
     def __init__(self, width: int, prefixes: Mapping[int, ActionPrefix]) -> None:
-        super().__init__()
         self._score = np.zeros(width)
         self._actions: list[list[np.ndarray]] = [[] for _ in range(width)]
         self._prefix = [0] * width
@@ -103,9 +102,7 @@ class EpisodeTracker(ReturnTracker):
                     begin = t
             if not slot.ended[slot.steps, b]:
                 self._extend(slot, b, begin, slot.steps)
-        episodes = [episode for _, episode in sorted(finished, key=lambda item: (item[0], item[1].env_index))]
-        self.record(episodes)
-        return episodes
+        return [episode for _, episode in sorted(finished, key=lambda item: (item[0], item[1].env_index))]
 
     def actions(self, b: int) -> np.ndarray | None:
         """Returns the running episode's actions up to the end of the last trajectory."""
@@ -123,13 +120,12 @@ class EpisodeTracker(ReturnTracker):
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Returns what a checkpoint stores: arrays and plain values."""
         arrays = {f"actions/{b}": np.concatenate(parts) for b, parts in enumerate(self._actions) if parts}
-        arrays["score"], arrays["recent"] = self._score.copy(), np.array(self.recent, np.float64)
-        return arrays, {"num_episodes": self.num_episodes, "prefix": list(self._prefix)}
+        arrays["score"] = self._score.copy()
+        return arrays, {"prefix": list(self._prefix)}
 
     def load(self, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
         self._score[:] = arrays["score"]
-        self.recent.extend(arrays["recent"].tolist())
-        self.num_episodes, self._prefix = values["num_episodes"], list(values["prefix"])
+        self._prefix = list(values["prefix"])
         for b in range(len(self._actions)):
             self._actions[b] = [arrays[f"actions/{b}"]] if f"actions/{b}" in arrays else []
 

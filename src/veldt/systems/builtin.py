@@ -6,9 +6,7 @@ from veldt.config.gorila_settings import GorilaConfig
 from veldt.config.system_registry import register_system
 from veldt.config.system_settings import ApexConfig, AsynchronousConfig, ImpalaConfig, SynchronousConfig
 
-register_system(
-    "synchronous", SynchronousConfig, "veldt.systems.synchronous.several_learners:several_learners"
-)
+register_system("synchronous", SynchronousConfig, "veldt.systems.synchronous.graph:synchronous")
 register_system("asynchronous", AsynchronousConfig, "veldt.systems.asynchronous.graph:asynchronous")
 register_system("ga3c", Ga3cConfig, "veldt.systems.ga3c.graph:ga3c", needs=[ON_POLICY])
 register_system("gorila", GorilaConfig, "veldt.systems.gorila.graph:gorila")

@@ -17,12 +17,12 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
 from veldt.runtime.devices import choose_device
-from veldt.systems.driver.distributed_run import DistributedRun, RestartHistory, Supervised
+from veldt.systems.driver.inline_runtime import start_inline
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
+from veldt.systems.driver.training_run import RestartHistory, StartRoles, TrainingRun
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.synchronous.one_learner import Synchronous
 from veldt.tracking.progress import Progress
 
 
@@ -33,8 +33,11 @@ def graph_of(run_plan: RunPlan) -> Graph:
 
 
 @contextlib.contextmanager
-def runtime(config: TrainConfig, cluster: str | None) -> Iterator[Supervised]:
-    """Yields what runs a graph: processes of this machine, or a cluster that is connected until the block ends."""
+def runtime(config: TrainConfig, cluster: str | None) -> Iterator[StartRoles]:
+    """Yields what runs a graph: this process, others of this machine, or a cluster, connected until the block ends."""
+    if cluster is None and config.in_one_process:
+        yield start_inline
+        return
     if cluster is None:
         devices = torch.cuda.device_count() if choose_device(config.run.device).type == "cuda" else 0
         if 0 < devices < config.roles.learners and config.batch_shares > 1:
@@ -62,20 +65,17 @@ def run_system(
     directory: RunDirectory,
     progress: Progress,
     checkpoint: Checkpoint | None,
-    supervised: Supervised,
+    start_roles: StartRoles,
 ) -> Outcome:
     """Trains to the end, from the start or resumed from `checkpoint`. An error notes how to resume, if possible."""
     config = run_plan.config
 
-    def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> DistributedRun:
-        return DistributedRun(
-            SYSTEMS[config.system].load_graph(), run_plan, directory, progress, checkpoint, supervised, lost
-        )
+    def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
+        make_graph = SYSTEMS[config.system].load_graph()
+        return TrainingRun(make_graph, run_plan, directory, progress, checkpoint, start_roles, lost)
 
     try:
         with training_in(str(directory.path)):
-            if config.in_one_process:
-                return Synchronous(run_plan, directory, progress, checkpoint).run()
             if config.roles.resumes_as_a_whole:
                 return run_restarting(begin, checkpoint, directory.path, config.roles.max_restarts)
             return begin(checkpoint).run()

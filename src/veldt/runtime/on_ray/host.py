@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
 import ray
 
-from veldt.runtime.messages import pack
 from veldt.runtime.on_ray.transport import Envelope, HostTransport, Transport, opened
 from veldt.runtime.processes import name_process
-from veldt.runtime.roles import RoleIdentity, failure_values
+from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
+from veldt.runtime.roles import RoleIdentity, failure_of
 from veldt.runtime.watchdog import last_words_to
 
 # Python's thread switch interval in seconds: messages must not wait long for a role that computes.
@@ -32,7 +31,7 @@ PeerAddresses = Mapping[str, tuple[int, Any]]  # by name: its incarnation, and i
 
 
 class EdgeMaker(Protocol):
-    """An argument of a role that is opened in the role's process."""
+    """An edge of a role, whose end is opened in the role's process."""
 
     def open(self, mail: Transport) -> Any: ...
 
@@ -52,7 +51,8 @@ class RoleStart:
     who: RoleIdentity
     role: Callable[..., None]
     arguments: tuple[Any, ...]
-    gauges: Mapping[int, Any]  # by argument index of each `CounterSync`: its first value
+    edges: Mapping[str, Any]  # each an `EdgeMaker`, or a list of them
+    gauges: Mapping[str, Any]  # by parameter of each `CounterSync`: its first value
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class HostNews:
     stopping: bool = False
     snapshot: int = 0
     peers: PeerAddresses | None = None
-    gauges: Mapping[int, Any] = field(default_factory=dict)
+    gauges: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class HostReport:
     has_ended: bool
     first: int
     messages: list[bytes]
-    gauges: Mapping[int, Any]
+    gauges: Mapping[str, Any]
 
 
 def installed() -> str:
@@ -97,12 +97,12 @@ class HostControl:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def send(self, kind: str, arrays: Mapping[str, np.ndarray] | None = None, **values: Any) -> None:
+    def send(self, message: RoleMessage) -> None:
         while len(self._messages) >= _MAX_UNACKNOWLEDGED and not self.stopping:
             time.sleep(0.01)
-        message = pack({"kind": kind, **values}, arrays)
+        packed = message.to_bytes()
         with self._lock:
-            self._messages.append(message)
+            self._messages.append(packed)
 
     def unheard(self, heard: int) -> tuple[int, list[bytes]]:
         """Returns the messages from number `heard` on; earlier ones are deleted."""
@@ -113,7 +113,7 @@ class HostControl:
 
     def send_failure(self, sentence: str, where: str, is_final: bool) -> None:
         """Sends the role's failure, and waits until the supervisor has received it."""
-        self.send("failed", error=sentence, details=where, is_final=is_final)
+        self.send(Failed(sentence, where, is_final))
         end = time.monotonic() + _LAST_WORDS_S
         while self._messages and time.monotonic() < end:
             time.sleep(0.01)
@@ -125,7 +125,7 @@ class Host:
     def __init__(self) -> None:
         sys.setswitchinterval(_SWITCH_S)
         self._thread: threading.Thread | None = None
-        self._gauges: dict[int, CounterSync] = {}
+        self._gauges: dict[str, CounterSync] = {}
 
     @ray.method(concurrency_group="control")
     def here(self, paths: Sequence[str], directory: str) -> dict[str, Any]:
@@ -144,16 +144,16 @@ class Host:
         self._control = HostControl(start.who)
         self._mail = HostTransport(start.who.name, start.who.restart_count, ray.put)
         self._meet(peers)
-        arguments = list(start.arguments)
-        for place, value in enumerate(arguments):
-            if hasattr(value, "open"):
-                arguments[place] = value.open(self._mail)
-        for place, value in start.gauges.items():
-            self._gauges[place] = arguments[place]
-            arguments[place].told(value)
-        self._thread = threading.Thread(
-            target=self._run, args=(start.who, start.role, arguments), daemon=True, name="role"
-        )
+        edges: dict[str, Any] = {
+            parameter: [one.open(self._mail) for one in edge]
+            if isinstance(edge, list)
+            else edge.open(self._mail)
+            for parameter, edge in start.edges.items()
+        }
+        for parameter, value in start.gauges.items():
+            self._gauges[parameter] = edges[parameter]
+            edges[parameter].told(value)
+        self._thread = threading.Thread(target=self._run, args=(start, edges), daemon=True, name="role")
         self._thread.start()
 
     @ray.method(concurrency_group="control")
@@ -187,15 +187,15 @@ class Host:
             {name: (life, host.mail.options(num_returns=0).remote) for name, (life, host) in peers.items()}
         )
 
-    def _run(self, who: RoleIdentity, role: Callable[..., None], arguments: list[Any]) -> None:
-        control = self._control
+    def _run(self, start: RoleStart, edges: Mapping[str, Any]) -> None:
+        control, who = self._control, start.who
         name_process(who.name)
         os.nice(who.niceness)  # of this thread, and of threads that it starts
         last_words_to(control.send_failure)
-        control.send("started", trace=-1, pid=os.getpid())
+        control.send(Started(trace=-1, pid=os.getpid()))
         try:
-            role(control, *arguments)
+            start.role(control, *start.arguments, **edges)
         except BaseException as error:
-            control.send("failed", **failure_values(error))
+            control.send(failure_of(error))
         else:
-            control.send("ended")
+            control.send(Ended())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from veldt.runtime.supervision import RolePlan
@@ -31,10 +31,10 @@ class HostedPlan(RolePlan):
         gpus: number of GPUs that the role needs.
         is_needed: whether the other roles wait for it; else it joins them when there is room.
         peers: names of the roles to which it sends.
-        gauges: by argument index of each `CounterSync` edge, the supervisor's side of it.
+        gauges: by the parameter that gets a `CounterSync` edge, the supervisor's side of it.
     """
 
     gpus: int = 0
     is_needed: bool = True
     peers: tuple[str, ...] = ()
-    gauges: Mapping[int, CounterServer] | None = None
+    gauges: Mapping[str, CounterServer] = field(default_factory=dict)

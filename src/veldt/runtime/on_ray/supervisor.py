@@ -17,8 +17,9 @@ from veldt.errors import RoleError
 from veldt.runtime.on_ray.host import HostNews, HostReport, PeerAddresses, RoleStart
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.process_handle import RayProcessHandle
+from veldt.runtime.role_messages import Note, Received
 from veldt.runtime.roles import Peers, RoleIdentity
-from veldt.runtime.supervision import RoleMessage, SupervisedRole, Supervision
+from veldt.runtime.supervision import SupervisedRole, Supervision
 
 # Seconds between two polls of the same host; more with many hosts, since each costs this process about 0.2 ms.
 _ASK_S, _ASK_EACH_S = 0.05, 0.0005
@@ -56,7 +57,7 @@ class RaySupervisor(Supervision):
 
     def begun(self, place: SupervisedRole) -> RayProcessHandle:
         plan, number, attempt = self._plans[place.number], place.number, place.restart_count
-        for gauge in (plan.gauges or {}).values():
+        for gauge in plan.gauges.values():
             gauge.begins(number)
 
         def start() -> RoleStart:
@@ -64,7 +65,8 @@ class RaySupervisor(Supervision):
                 RoleIdentity(plan.name, number, attempt, plan.niceness, self._local_peers(number)),
                 plan.role,
                 plan.arguments,
-                {at: gauge.told(number) for at, gauge in (plan.gauges or {}).items()},
+                plan.edges,
+                {at: gauge.told(number) for at, gauge in plan.gauges.items()},
             )
 
         life = RayProcessHandle(number, attempt, start, plan.gpus)
@@ -78,7 +80,7 @@ class RaySupervisor(Supervision):
     def tell(self, *, stopping: bool, snapshot: int) -> None:
         self._told = HostNews(stopping=stopping, snapshot=snapshot)
 
-    def poll(self, patience_s: float) -> list[RoleMessage]:
+    def poll(self, patience_s: float) -> list[Received]:
         messages = super().poll(patience_s)
         if self._failed is not None:
             raise self._failed
@@ -115,7 +117,7 @@ class RaySupervisor(Supervision):
             and self._plans[place.number].is_needed == needed
         ]
 
-    def _see_to_room(self, now: float) -> list[RoleMessage]:
+    def _see_to_room(self, now: float) -> list[Received]:
         texts = []
         waiting = [place for place in self._without_room(needed=True) if now - place.began > _GIVE_S]
         if waiting and self._all_fit():
@@ -140,7 +142,7 @@ class RaySupervisor(Supervision):
             if joined := (self._announced & here) - waiting_to_join:
                 texts.append(f"{self._names(joined)} joined")
             self._announced = waiting_to_join | (self._announced - here)
-        return [RoleMessage(0, "note", {"text": text, "about": "cluster"}, {}) for text in texts]
+        return [Received(0, Note(text, "cluster")) for text in texts]
 
     def _all_fit(self) -> bool:
         """Whether the cluster has a CPU for each role that is placed or requested, if only this run used it."""
@@ -170,12 +172,12 @@ class RaySupervisor(Supervision):
         place.process.kill()
         place.process, place.due = None, now
 
-    def _refused(self, life: RayProcessHandle) -> RoleMessage:
+    def _refused(self, life: RayProcessHandle) -> Received:
         """Handles an optional role that cannot work where it was placed: training goes on without it for a while."""
         place = self.places[life.number]
         self._take_back(place, time.monotonic() + _REFUSED_S)
-        values = {"text": f"the {place.plan.name} does not join: {life.refused}", "about": "cluster"}
-        return RoleMessage(place.number, "note", values, {})
+        note = Note(f"the {place.plan.name} does not join: {life.refused}", "cluster")
+        return Received(place.number, note)
 
     def _names(self, numbers: frozenset[int]) -> str:
         return ", ".join(self._plans[number].name for number in sorted(numbers))
@@ -213,12 +215,11 @@ class RaySupervisor(Supervision):
             self._met += 1
         if report is not None:
             for at, value in report.gauges.items():
-                assert plan.gauges is not None
                 plan.gauges[at].heard(life.number, value)
             if report.messages:
                 self._heard.set()
         if not life.alive() or life.refused:
-            for gauge in (plan.gauges or {}).values():
+            for gauge in plan.gauges.values():
                 gauge.lost(life.number)
             self._heard.set()
 
@@ -240,7 +241,7 @@ class RaySupervisor(Supervision):
         plan, peers = self._plans[life.number], None
         if life.has_begun and life.met != self._met:
             life.met, peers = self._met, self._peers(life.number)
-        gauges = {at: gauge.told(life.number) for at, gauge in (plan.gauges or {}).items()}
+        gauges = {at: gauge.told(life.number) for at, gauge in plan.gauges.items()}
         return HostNews(0, self._told.stopping, self._told.snapshot, peers, gauges)
 
     def _peers(self, number: int) -> PeerAddresses:

@@ -26,6 +26,8 @@ def apex(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
     """
     topology = replay_topology(run_plan, run, checkpoint)
     edges = {"weights": weights_edge(run_plan), **topology.edges}
-    learning = [("weights", name, "rate_limiter") for name in topology.batches]
+    learning = [
+        {"weights": "weights", "replay": name, "rate_limiter": "rate_limiter"} for name in topology.batches
+    ]
     learner = learners(run_plan, run_replay_learner, run, learning)
     return Graph((learner, topology.replay, topology.actors, *evaluators(run_plan, checkpoint)), edges)

@@ -22,6 +22,7 @@ from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreS
 from veldt.exchange.graph import Edge, Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import by_parameter_name, load_state, load_weights, state_by_parameter_name
 from veldt.learning.optimiser import CentralOptimiser
 from veldt.learning.snapshot import Groups
@@ -73,7 +74,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
         f"acts in {width} envs, learns from batches of its own, and brings its gradients to the store",
         run_asynchronous_learner,
         independent_plans(run_plan, run, checkpoint),
-        [tuple(edges)] * count,
+        [{name: name for name in edges}] * count,
         settings.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
@@ -86,7 +87,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
 def _initial(run_plan: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
     """Returns the store's initial values: parameters and the rule's state, from the checkpoint if there is one."""
     parameters = run_plan.shared_parameters()
-    state = run_plan.algorithm().rule.state(parameters.master)
+    state = GroupedRule(run_plan.algorithm().groups, parameters).state(parameters.master)
     if checkpoint is not None:
         load_weights(parameters, checkpoint.groups["weights"])
         load_state(parameters, state, checkpoint.groups["optimiser"])
@@ -104,7 +105,7 @@ def run_asynchronous_learner(
 ) -> None:
     """Entry point of the role: samples and learns until it is asked to stop."""
     may_have_children()
-    _AsynchronousLearner(control, plan, rate_limiter, store, weights).run()
+    _AsynchronousLearner(control, plan.placed(control.peers), rate_limiter, store, weights).run()
 
 
 class _AsynchronousLearner(IndependentSamplerLearner):

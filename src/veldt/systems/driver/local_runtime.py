@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veldt.errors import UsageError
-from veldt.exchange.graph import Graph, edge_bytes, make_local_edges
+from veldt.exchange.graph import Graph, edge_bytes, edges_by_parameter, make_local_edges
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 from veldt.runtime.supervision import RolePlan
 from veldt.runtime.supervisor import Supervisor
@@ -21,9 +21,9 @@ def start_local(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
     edges = make_local_edges(graph.edges, context)
     plans = []
     for role in graph.roles:
-        for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
-            arguments = (plan, *(edges[name] for name in names))
-            plans.append(RolePlan(arguments=arguments, **role.role_plan(index)))
+        for index, (plan, wiring) in enumerate(zip(role.plans, role.edges, strict=True)):
+            own = edges_by_parameter(wiring, edges.__getitem__)
+            plans.append(RolePlan(arguments=(plan,), edges=own, **role.role_plan(index)))
     return Supervisor(context, plans), edges
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
@@ -54,7 +53,7 @@ class Monitor:
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_episodes: list[Episode] = []
         self._stages_logged = self._stage_seconds()
-        self._metrics: dict[str, Tensor | float] = {}
+        self._metrics: dict[str, float] = {}
         self._update_count = 0
         self._restarts_here = 0
         self._lag_sum, self._lag_count = (
@@ -69,9 +68,17 @@ class Monitor:
         """Training seconds, including those before a resume."""
         return self._seconds_before + time.perf_counter() - self._began
 
-    def count_steps(self, steps: int, reset_steps: int, restarts: int) -> None:
-        """Adds steps and reset steps, and sets the number of env restarts since this process started."""
+    @property
+    def is_due(self) -> bool:
+        """Whether the interval of a row is over."""
+        return time.perf_counter() - self._logged_at >= self._config.run.log_every
+
+    def count_steps(self, steps: int) -> None:
+        """Adds steps."""
         self.steps += steps
+
+    def count_resets(self, reset_steps: int, restarts: int) -> None:
+        """Adds reset steps, and sets the number of env restarts since this process started."""
         self._reset_steps += reset_steps
         self._restarts_here = restarts
 
@@ -89,36 +96,27 @@ class Monitor:
             prefix=game.prefix,
         )
 
-    def record_update(
-        self,
-        metrics: Mapping[str, Tensor | float],
-        lag: float,
-        count: int = 1,
-        lag_range: tuple[float, float] | None = None,
+    def record_updates(
+        self, sums: Mapping[str, float], lag_sum: float, count: int, lag_range: Sequence[float]
     ) -> None:
-        """Adds the metrics of an update, or the sums of `count`; they are averaged over the interval, without waiting
-        for the device.
+        """Adds the sums of the metrics of `count` updates; they are averaged over the interval.
 
-        `lag` is the mean number of updates between the parameters that acted and those that are updated, `lag_range`
-        the minimum and maximum over all rows, where they are known.
+        `lag_sum` is the sum of each update's mean number of updates between the parameters that acted and those that
+        are updated, `lag_range` the minimum and maximum over all rows, if any.
         """
         self._update_count += count
-        self._lag_sum, self._lag_count = self._lag_sum + lag, self._lag_count + count
-        self._interval_lag += lag
-        self._interval_lags += lag_range or ()
-        for name, value in metrics.items():
-            self._metrics[name] = self._metrics[name] + value if name in self._metrics else value
+        self._lag_sum, self._lag_count = self._lag_sum + lag_sum, self._lag_count + count
+        self._interval_lag += lag_sum
+        self._interval_lags += lag_range
+        for name, value in sums.items():
+            self._metrics[name] = self._metrics.get(name, 0.0) + value
 
-    def log(
-        self, learning_rate: float, updates: int, experience: Mapping[str, float], *, force: bool = False
-    ) -> None:
-        """Writes a row if the interval is over, and refreshes the display. `experience` are further metrics."""
+    def log(self, learning_rate: float, updates: int, experience: Mapping[str, float]) -> None:
+        """Writes a row, and refreshes the display. `experience` are further metrics."""
         now = time.perf_counter()
-        if not force and now - self._logged_at < self._config.run.log_every:
-            return
         row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
         count = max(1, self._update_count)
-        row |= {name: float(value) / count for name, value in self._metrics.items()}
+        row |= {name: value / count for name, value in self._metrics.items()}
         row |= {**experience, **self._evaluation}
         self._metrics_log.append(row)
         self.check_finite(row)

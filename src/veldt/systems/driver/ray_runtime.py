@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veldt.errors import UsageError
-from veldt.exchange.graph import Graph, Role
+from veldt.exchange.graph import Graph, Role, edges_by_parameter
 from veldt.exchange.on_ray.edge_endpoints import EdgeFor, store_bytes
 from veldt.exchange.on_ray.rate_limiter import RateLimiterServer
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
@@ -39,16 +39,21 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
             shared[name], servers[name] = rate_limiter, RateLimiterServer(rate_limiter, actors, learners)
     plans = []
     for role in graph.roles:
-        for index, (plan, names) in enumerate(zip(role.plans, role.edges, strict=True)):
-            endpoints = [_edge_for(graph, role, index, name) for name in names]
+        for index, (plan, wiring) in enumerate(zip(role.plans, role.edges, strict=True)):
+            endpoints = {name: _edge_for(graph, role, index, name) for name in role.edge_names(index)}
             plans.append(
                 HostedPlan(
-                    arguments=(plan, *endpoints),
+                    arguments=(plan,),
+                    edges=edges_by_parameter(wiring, endpoints.__getitem__),
                     **role.role_plan(index),
                     gpus=role.gpus,
                     is_needed=role.least is None or index < role.least,
-                    peers=tuple({other for end in endpoints for other in end.others}),
-                    gauges={1 + at: servers[name] for at, name in enumerate(names) if name in servers},
+                    peers=tuple({other for end in endpoints.values() for other in end.others}),
+                    gauges={
+                        parameter: servers[name]
+                        for parameter, name in wiring.items()
+                        if isinstance(name, str) and name in servers
+                    },
                 )
             )
     return RaySupervisor(plans), shared
@@ -60,8 +65,8 @@ def _edge_for(graph: Graph, role: Role, index: int, name: str) -> EdgeFor:
     others = [
         other.named(position)
         for other in graph.roles
-        for position, names in enumerate(other.edges)
-        if name in names and is_source != (other.name == edge.source)
+        for position in range(len(other.plans))
+        if name in other.edge_names(position) and is_source != (other.name == edge.source)
     ]
     is_rate_limiter = isinstance(edge.spec, RateLimiterSpec)
     position = index if not is_rate_limiter or role.name in (edge.source, edge.target) else -1

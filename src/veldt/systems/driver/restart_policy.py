@@ -11,12 +11,12 @@ from pathlib import Path
 from veldt.errors import RoleError
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.latest_checkpoint import newest_checkpoint
-from veldt.systems.driver.distributed_run import DistributedRun, RestartHistory
 from veldt.systems.driver.outcome import Outcome
+from veldt.systems.driver.training_run import RestartHistory, TrainingRun
 
 _MAX_FAILURES = 3  # failures in a row without a new checkpoint: a further restart would fail, too
 
-Begin = Callable[[Checkpoint | None, RestartHistory | None], DistributedRun]
+Begin = Callable[[Checkpoint | None, RestartHistory | None], TrainingRun]
 
 
 def run_restarting(begin: Begin, checkpoint: Checkpoint | None, directory: Path, restarts: int) -> Outcome:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from veldt.exchange.rate_limiter import RateLimiter
+from veldt.systems.roles.messages import ActorMetrics, LearnerMetrics
 from veldt.tracking.stage_clock import StageClock
 
 _ACTOR_STAGES = ("simulate", "infer", "replay", "wait")
@@ -22,52 +22,53 @@ class RoleMetrics:
 
     def __init__(self, names: Sequence[str], rate_limiter: RateLimiter, clock: StageClock) -> None:
         self._names, self._rate_limiter, self._clock = names, rate_limiter, clock
-        self._actors: dict[int, dict[str, Any]] = {}  # by actor, of its newest incarnation
-        self._former: list[dict[str, Any]] = []  # the last values of former incarnations
+        self._actors: dict[int, ActorMetrics] = {}  # by actor, of its newest incarnation
+        self._former: list[ActorMetrics] = []  # the last values of former incarnations
         self._reset_steps_returned = 0
         self._learner_seconds: dict[str, float] = {}
-        self._experience: dict[int, dict[str, float]] = {}  # of each learner that sends any
+        self._experience: dict[int, Mapping[str, float]] = {}  # of each learner that sends any
         self._former_sums = dict.fromkeys(_ADD_UP, 0.0)
         self.role_restarts = 0
         self.updates, self.learning_rate = 0, 0.0
 
-    def actor(self, role: int, values: Mapping[str, Any]) -> None:
+    def actor(self, role: int, message: ActorMetrics) -> None:
         """Stores an actor's message."""
         before = self._actors.get(role)
-        if before is not None and values["attempt"] != before["attempt"]:
+        if before is not None and message.restart_count != before.restart_count:
             self._former.append(before)
-        self._actors[role] = dict(values)
+        self._actors[role] = message
 
-    def learner(self, role: int, values: Mapping[str, Any]) -> None:
+    def learner(self, role: int, message: LearnerMetrics) -> None:
         """Stores a learner's message. Of several learners, only the first one's time counts."""
-        before, now = self._experience.get(role, {}), dict(values["experience"])
+        before, now = self._experience.get(role, {}), message.source
         for name in _ADD_UP & before.keys() & now.keys():
             if now[name] < before[name]:
                 self._former_sums[name] += before[name]
         self._experience[role] = now
-        self.updates = max(self.updates, values["updates"])
+        self.updates = max(self.updates, message.updates)
         if role > min(self._experience):
             return
-        seconds = values["seconds"]
+        seconds = message.seconds
         for stage, spent in seconds.items():
             if stage != "wait":
                 self._clock.seconds[stage] += max(0.0, spent - self._learner_seconds.get(stage, 0.0))
         self._learner_seconds = dict(seconds)
-        self.learning_rate = values["learning_rate"]
+        self.learning_rate = message.learning_rate
 
     def new_reset_steps(self) -> int:
         """Reset steps since the last call."""
-        total = self._sum("reset_steps")
+        total = sum(message.reset_steps for message in self._incarnations)
         new, self._reset_steps_returned = total - self._reset_steps_returned, total
         return new
 
     @property
     def env_restarts(self) -> int:
-        return self._sum("env_restarts")
+        return sum(message.env_restarts for message in self._incarnations)
 
-    def _sum(self, name: str) -> int:
-        """Sum over all incarnations of all actors."""
-        return sum(int(values[name]) for values in [*self._actors.values(), *self._former])
+    @property
+    def _incarnations(self) -> list[ActorMetrics]:
+        """The last message of every incarnation of every actor."""
+        return [*self._actors.values(), *self._former]
 
     def row(self) -> dict[str, float]:
         """Returns metrics to log besides those that every system has."""
@@ -79,16 +80,9 @@ class RoleMetrics:
             row[name] = (
                 sum(reported) + self._former_sums[name] if name in _ADD_UP else float(np.mean(reported))
             )
-        seconds = [values["seconds"] for values in self._actors.values() if "seconds" in values]
+        seconds = [message.seconds for message in self._actors.values() if message.seconds]
         if seconds:
             total = max(1e-9, sum(sum(one.values()) for one in seconds))
             for stage in _ACTOR_STAGES:
                 row[f"actors/{stage}_share"] = float(np.sum([one[stage] for one in seconds]) / total)
         return row
-
-    def counters(self) -> dict[str, Any]:
-        """Returns its state for a checkpoint."""
-        return {"role_restarts": self.role_restarts}
-
-    def load(self, counters: Mapping[str, Any]) -> None:
-        self.role_restarts = counters["role_restarts"]

@@ -26,10 +26,11 @@ from veldt.envs.spec import EnvSpec
 from veldt.exchange.inference import InferenceClient, InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import SlotOut, Slots
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.sampling.episodes import Episode, EpisodeTracker
-from veldt.systems.roles.episode_messages import send_episodes
+from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.25  # seconds without a heartbeat while it waits for answers
@@ -244,13 +245,14 @@ class AgentHost:
         self._sent_at = time.monotonic()
         self._send_episodes()
         for text in self._envs.notes():
-            self._control.send("note", about="restart", text=text)
+            self._control.send(Note(text, "restart"))
         self._control.send(
-            "actor",
-            attempt=self._control.restart_count,
-            seconds=self._clock.seconds,
-            reset_steps=self._reset_steps,
-            env_restarts=int(self._slot.restarts.sum()),
+            ActorMetrics(
+                restart_count=self._control.restart_count,
+                reset_steps=self._reset_steps,
+                env_restarts=int(self._slot.restarts.sum()),
+                seconds=dict(self._clock.seconds),
+            )
         )
 
     def _send_periodically(self) -> None:
@@ -263,5 +265,5 @@ class AgentHost:
     def _send_episodes(self) -> None:
         self._episodes_sent_at = time.monotonic()
         if self._finished:
-            send_episodes(self._control, self._finished, self._seed, self._plan.first)
+            self._control.send(FinishedEpisodes.of_role(self._finished, self._seed, self._plan.first))
             self._finished = []

@@ -102,7 +102,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
                 least=least,
             )
         ],
-        [tuple(edges)],
+        [{"slots" if name == "rollouts" else name: name for name in edges}],
         settings.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=1,
@@ -129,7 +129,8 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             )
             for host in range(settings.agent_processes)
         ],
-        [("inference", "rollouts", "rate_limiter")] * settings.agent_processes,
+        [{"inference": "inference", "slots": "rollouts", "rate_limiter": "rate_limiter"}]
+        * settings.agent_processes,
         settings.max_restarts,
         max(30.0, config.envs.env_timeout),
         niceness=_NICENESS,

@@ -89,7 +89,7 @@ class Model(LearnerRole):
         self._pools = predictors, trainers
         self._progressed = set[WorkerPool]()  # those that made progress
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
-        saved = None if checkpoint is None else checkpoint.meta["units"].get(str(plan.rank))
+        saved = None if checkpoint is None else checkpoint.meta["learners"].get(str(plan.rank))
         self._tuning = ThreadTuning(
             control, plan.config, self._server, self._intake, predictors, trainers, saved
         )
@@ -120,7 +120,7 @@ class Model(LearnerRole):
         return self._tuning.metrics(time.monotonic())
 
     def _extra_state(self) -> dict[str, Any]:
-        return {"unit": self._tuning.state()}
+        return self._tuning.state()
 
     def _send_snapshot_part(self) -> None:
         if self._control.requested_snapshot not in (0, self._said_snapshot):

@@ -11,6 +11,7 @@ from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.train_config import TrainConfig
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.inference import InferenceServer, ServerStats
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.systems.ga3c.rollout_queue import QueueStats, RolloutQueue
 from veldt.systems.ga3c.tuner import Decision, Setting, Tuner
@@ -68,7 +69,7 @@ class ThreadTuning:
             _rate(counts.taken.rollouts, self._began.taken.rollouts, self._began, counts)
         )
         if decision is not None:
-            self._control.send("note", about="tuner", text=_describe(decision))
+            self._control.send(Note(_describe(decision), "tuner"))
         self._set(self._tuner.setting)
         self._began = counts
 

@@ -11,10 +11,11 @@ draws batches of its own, and actors too pull their weights from the shards.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from veldt.config.gorila_settings import GorilaConfig
-from veldt.exchange.graph import Edge, Graph, Role
+from veldt.exchange.graph import Edge, Graph, Role, Wiring
 from veldt.exchange.parameter_partition import ShardedWeights
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.slots import Slots
@@ -42,24 +43,27 @@ def gorila(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
     settings = run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
     server = parameter_server(run_plan, run, "actor" if settings.actors else "learner")
-    graph = (_separate if settings.actors else _colocated)(run_plan, run, checkpoint, server)
+    (learner, *acting), edges = (_separate if settings.actors else _colocated)(
+        run_plan, run, checkpoint, server
+    )
     evaluator_roles = [
-        dataclasses.replace(role, entry=run_gorila_evaluator, edges=[("rate_limiter", *server.pulls)])
+        dataclasses.replace(
+            role, entry=run_gorila_evaluator, edges=[{"rate_limiter": "rate_limiter", "parts": server.parts}]
+        )
         for role in evaluators(run_plan, checkpoint)
     ]
-    learner, *acting = graph.roles
     roles = (learner, server.role, *acting, *evaluator_roles)
-    return Graph(roles, {**server.edges, **graph.edges}, server.whole)
+    return Graph(roles, {**server.edges, **edges}, server.whole)
 
 
 def _separate(
     run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
-) -> Graph:
-    """Returns the graph with separate roles: each learner draws batches of its own from what actors have stored."""
+) -> tuple[list[Role], dict[str, Edge]]:
+    """Returns separate roles and their edges: each learner draws batches of its own from what actors have stored."""
     settings = run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
     topology = replay_topology(run_plan, run, checkpoint)
-    learning = [(batches, "rate_limiter", *server.pushes, *server.pulls) for batches in topology.batches]
+    learning = [{"replay": batches, **_exchanging(server)} for batches in topology.batches]
     learner = dataclasses.replace(
         learners(run_plan, run_gorila_learner, run, learning),
         is_synchronised=False,
@@ -71,15 +75,18 @@ def _separate(
         topology.actors,
         entry=run_gorila_actor,
         plans=[dataclasses.replace(plan, anneals_by_updates=by_updates) for plan in topology.actors.plans],
-        edges=[(slots, rate_limiter, *server.pulls) for _, slots, rate_limiter in topology.actors.edges],
+        edges=[
+            {"slots": wiring["slots"], "rate_limiter": "rate_limiter", "parts": server.parts}
+            for wiring in topology.actors.edges
+        ],
     )
-    return Graph((learner, topology.replay, actor), topology.edges)
+    return [learner, topology.replay, actor], topology.edges
 
 
 def _colocated(
     run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None, server: ParameterServer
-) -> Graph:
-    """Returns the graph of bundles: each learner acts in its own envs and has its own replay buffer."""
+) -> tuple[list[Role], dict[str, Edge]]:
+    """Returns bundles and their edges: each learner acts in its own envs and has its own replay buffer."""
     config = run_plan.config
     count, width = config.roles.learners, config.phase_width
     rows = run_plan.algorithm().update_rows(width)
@@ -91,25 +98,30 @@ def _colocated(
         f"acts in {width} envs, keeps what it has seen, and learns from batches of its own",
         run_gorila_worker,
         independent_plans(run_plan, run, checkpoint),
-        [("rate_limiter", *server.pushes, *server.pulls)] * count,
+        [_exchanging(server)] * count,
         config.roles.max_restarts,
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
         resumes_from=_RESUMES_FROM,
         gpus=int(run_plan.device.type == "cuda"),
     )
-    return Graph((learner,), {"rate_limiter": rate_limiter})
+    return [learner], {"rate_limiter": rate_limiter}
+
+
+def _exchanging(server: ParameterServer) -> Wiring:
+    """Returns the edges of a role that exchanges gradients and parameters with all shards."""
+    return {"rate_limiter": "rate_limiter", "gradients": server.gradients, "parts": server.parts}
 
 
 def run_gorila_actor(
-    control: Control, plan: ActorPlan, slots: Slots, rate_limiter: RateLimiter, *parts: Weights
+    control: Control, plan: ActorPlan, slots: Slots, rate_limiter: RateLimiter, parts: Sequence[Weights]
 ) -> None:
     """Entry point of the role: acts with the shards' newest parameters until it is asked to stop."""
     run_actor(control, plan, ShardedWeights(parts), slots, rate_limiter)
 
 
 def run_gorila_evaluator(
-    control: Control, plan: EvaluatorPlan, rate_limiter: RateLimiter, *parts: Weights
+    control: Control, plan: EvaluatorPlan, rate_limiter: RateLimiter, parts: Sequence[Weights]
 ) -> None:
     """Entry point of the role: plays with the shards' newest parameters until it is asked to stop."""
     run_evaluator(control, plan, ShardedWeights(parts), rate_limiter)

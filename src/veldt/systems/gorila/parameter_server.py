@@ -21,6 +21,7 @@ from veldt.exchange.parameter_partition import (
     gradient_layouts,
     part_layouts,
 )
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import by_parameter_name, state_by_parameter_name
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.shared import Layout
@@ -34,15 +35,15 @@ _STARTUP_TIMEOUT_S = 300.0  # at the start it may read a checkpoint
 
 @dataclass(frozen=True)
 class ParameterServer:
-    """`edges` are all of its own; `pushes` are the names of the edges to each shard, `pulls` from each, in order.
+    """`edges` are all of its own; `gradients` and `parts` are the names of those to each shard and from each, in order.
 
     `whole` joins the shards' groups of a checkpoint into the groups of one learner.
     """
 
     role: Role
     edges: dict[str, Edge]
-    pushes: list[str]
-    pulls: list[str]
+    gradients: tuple[str, ...]
+    parts: tuple[str, ...]
     whole: Callable[[Groups], Groups]
 
 
@@ -58,7 +59,8 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         raise UsageError(
             f"--parameter-shards is {shards:,}, and the network has {total:,} parameters: take fewer shards"
         )
-    state = run_plan.algorithm().rule.state(parameters.master)
+    groups = run_plan.algorithm().groups
+    state = GroupedRule(groups, parameters).state(parameters.master)
     bounds, edges = cut(total, shards), {}
     for shard, (first, end) in enumerate(bounds):
         rule = {
@@ -68,7 +70,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
             "learner",
             "server",
             f"gradients of a part with the version they are of, {_DEPTH} for each learner, full ones block",
-            SlotsSpec(gradient_layouts(end - first), settings.learners, _DEPTH),
+            SlotsSpec(gradient_layouts(end - first, len(groups)), settings.learners, _DEPTH),
         )
         edges[f"part {shard}"] = Edge(
             "server",
@@ -92,16 +94,19 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
             )
             for shard, (first, end) in enumerate(bounds)
         ],
-        [tuple(f"{what} {shard}" for what in ("gradients", "part", "state")) for shard in range(shards)],
+        [
+            {"gradients": f"gradients {shard}", "part": f"part {shard}", "kept": f"state {shard}"}
+            for shard in range(shards)
+        ],
         settings.max_restarts,
         _HUNG_S,
         num_checkpointed=shards,
         resumes_from="what it had published",
         startup_timeout_s=_STARTUP_TIMEOUT_S,
     )
-    pushes, pulls = ([f"{what} {shard}" for shard in range(shards)] for what in ("gradients", "part"))
+    gradients, parts = (tuple(f"{what} {shard}" for shard in range(shards)) for what in ("gradients", "part"))
     whole = partial(joined_checkpoint, parameters=parameters, shards=shards)
-    return ParameterServer(role, edges, pushes, pulls, whole)
+    return ParameterServer(role, edges, gradients, parts, whole)
 
 
 def joined_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:

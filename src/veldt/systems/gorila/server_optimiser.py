@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Loss
+from veldt.algorithms.groups import ParameterGroup
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.errors import VeldtError, diverged
 from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.discard_monitor import DiscardMonitor
 from veldt.systems.gorila.outliers import Outliers
@@ -37,23 +38,25 @@ class ServerOptimiser:
     """See `Optimiser`.
 
     Args:
-        edges: those to each shard, in order, and then those from each.
+        groups: the algorithm's.
+        gradients, parts: the edges to each shard, and those from each, in order.
         rank: of the learner.
     """
 
     def __init__(
         self,
         parameters: FlatParameters,
-        edges: Sequence[Slots | Weights],
+        groups: Sequence[ParameterGroup],
+        gradients: Sequence[Slots],
+        parts: Sequence[Weights],
         settings: GorilaConfig,
         control: Control,
         rank: int,
     ) -> None:
         self.state: dict[str, Tensor] = {}  # the shards hold it
         self._parameters, self._control, self._rank = parameters, control, rank
+        self._groups = [group.name for group in groups]
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
-        shards = len(edges) // 2
-        gradients, parts = cast(Sequence[Slots], edges[:shards]), cast(Sequence[Weights], edges[shards:])
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
         self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
@@ -70,7 +73,7 @@ class ServerOptimiser:
         """Version of its parameters: the number of updates that all of their parts include."""
         return self._sharded.version
 
-    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
+    def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss) -> None:
         """Sends the gradient to the shards, unless its loss is an outlier, and pulls new parameters when that is due.
 
         Raises VeldtError for a loss or a gradient that is not finite: it would spoil all learners' parameters.
@@ -79,7 +82,7 @@ class ServerOptimiser:
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
-            self._push(gradient_P, learning_rate)
+            self._push(gradient_P, rates)
         self._outlier_monitor.add(self._outliers.num_found, self._outliers.seen)
         self._since_fetch += 1
         if self._since_fetch >= self._fetch_every:
@@ -112,7 +115,7 @@ class ServerOptimiser:
             }
         return {name: value for name, value in metrics.items() if value is not None}
 
-    def _push(self, gradient_P: Tensor, learning_rate: float) -> None:
+    def _push(self, gradient_P: Tensor, rates: Mapping[str, float]) -> None:
         if gradient_P is not self._pushed_P:
             self._pushed_P.copy_(gradient_P)
         gradient = self._pushed_P.numpy()
@@ -124,7 +127,8 @@ class ServerOptimiser:
                 return
             first, end = self._sharded.bounds[shard]
             np.copyto(slot["gradient"], gradient[first:end])
-            slot["base"][0], slot["learning_rate"][0] = self._sharded.version_S[shard], learning_rate
+            slot["base"][0] = self._sharded.version_S[shard]
+            slot["learning_rate"][:] = [rates.get(name, math.nan) for name in self._groups]
             self._out[shard].commit()
 
     def _free_slot(self, shard: int) -> Arrays | None:
@@ -159,23 +163,22 @@ class ServerOptimiser:
 
     def _warn_of_stale(self, share: float) -> None:
         settings = self._settings
-        self._control.send(
-            "note",
-            about="note",
-            text=f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
+        self._note(
+            f"{share:.0%} of all gradients are discarded, because they are more than {settings.max_staleness} "
             f"updates old, and those of {settings.learners} learners mostly are: raise --max-staleness (0: none is "
             "discarded), or take fewer --learners",
         )
 
     def _warn_of_outliers(self, share: float) -> None:
         settings = self._settings
-        self._control.send(
-            "note",
-            about="note",
-            text=f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "
+        self._note(
+            f"learner {self._rank} discards {share:.0%} of its gradients, because their losses are more than "
             f"{settings.outlier_deviations:g} standard deviations above their mean: raise --outlier-deviations (0: "
             "none is discarded)",
         )
+
+    def _note(self, text: str) -> None:
+        self._control.send(Note(text))
 
 
 def _on_host(vector_P: Tensor) -> Tensor:

@@ -28,11 +28,15 @@ from veldt.systems.roles.sampler_learner import GroupContext
 
 @flush_denormals()
 def run_gorila_worker(
-    control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, *edges: Slots | Weights
+    control: Control,
+    plan: IndependentPlan,
+    rate_limiter: RateLimiter,
+    gradients: Sequence[Slots],
+    parts: Sequence[Weights],
 ) -> None:
-    """Entry point: samples and learns until it is asked to stop. `edges` go to all shards, then come from them."""
+    """Entry point: samples and learns until it is asked to stop. The edges are those to all shards, and from them."""
     may_have_children()
-    _GorilaWorker(control, plan, rate_limiter, edges).run()
+    _GorilaWorker(control, plan.placed(control.peers), rate_limiter, gradients, parts).run()
 
 
 class _GorilaWorker(IndependentSamplerLearner):
@@ -41,11 +45,12 @@ class _GorilaWorker(IndependentSamplerLearner):
         control: Control,
         plan: IndependentPlan,
         rate_limiter: RateLimiter,
-        edges: Sequence[Slots | Weights],
+        gradients: Sequence[Slots],
+        parts: Sequence[Weights],
     ) -> None:
         settings = plan.run_plan.config.roles
         assert isinstance(settings, GorilaConfig)
-        self._settings, self._edges, self._acted = settings, edges, 0
+        self._settings, self._gradients, self._parts, self._acted = settings, gradients, parts, 0
         context = GroupContext(
             optimiser=self._optimiser_of,
             version_of=lambda own: self._optimiser.version,
@@ -57,7 +62,15 @@ class _GorilaWorker(IndependentSamplerLearner):
         self.load_shared_parameters()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> ServerOptimiser:
-        self._optimiser = ServerOptimiser(parameters, self._edges, self._settings, self._control, self._rank)
+        self._optimiser = ServerOptimiser(
+            parameters,
+            algorithm.groups,
+            self._gradients,
+            self._parts,
+            self._settings,
+            self._control,
+            self._rank,
+        )
         return self._optimiser
 
     def _annealing_steps(self, steps: int) -> int:

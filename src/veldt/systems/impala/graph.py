@@ -67,7 +67,7 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
         run_plan,
         run_impala_learner,
         run,
-        [("weights", name, "rate_limiter") for name in names],
+        [{"weights": "weights", "slots": name, "rate_limiter": "rate_limiter"} for name in names],
         lambda **common: ImpalaLearnerPlan(
             **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, recurrent_size)
         ),

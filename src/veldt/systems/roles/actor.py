@@ -23,14 +23,15 @@ from veldt.envs.spec import EnvSpec
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
-from veldt.networks.build import TorsoFactory
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.networks.recurrent import recurrent_size_of
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.sampling.actor_extras import actor_extras_for
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
-from veldt.systems.roles.episode_messages import send_episodes
+from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.02  # seconds between checks whether acting may continue
@@ -49,7 +50,7 @@ class ActorPlan:
     config: TrainConfig
     source: EnvSource
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     number: int
     ring: int
     first: int
@@ -188,14 +189,15 @@ class _Actor:
         """Sends the time spent per stage, and what happened to envs."""
         self._sent_at = time.monotonic()
         for text in self._envs.notes():
-            self._control.send("note", about="restart", text=text)
+            self._control.send(Note(text, "restart"))
         restarts = int(self._slot.restarts.sum())
         self._control.send(
-            "actor",
-            attempt=self._control.restart_count,
-            seconds=self._clock.seconds,
-            reset_steps=self._reset_steps,
-            env_restarts=restarts,
+            ActorMetrics(
+                restart_count=self._control.restart_count,
+                reset_steps=self._reset_steps,
+                env_restarts=restarts,
+                seconds=dict(self._clock.seconds),
+            )
         )
 
     def _send_periodically(self) -> None:
@@ -204,4 +206,4 @@ class _Actor:
 
     def _send_episodes(self) -> None:
         if episodes := self._episodes.add(self._slot):
-            send_episodes(self._control, episodes, self._seed, self._plan.first)
+            self._control.send(FinishedEpisodes.of_role(episodes, self._seed, self._plan.first))

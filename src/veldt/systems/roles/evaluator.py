@@ -23,13 +23,13 @@ from veldt.envs.spec import EnvSpec
 from veldt.evaluation.evaluator import play_steps
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
-from veldt.networks.build import TorsoFactory
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
-from veldt.systems.roles.episode_messages import send_episodes
+from veldt.systems.roles.messages import FinishedEpisodes, FinishedEvaluation
 from veldt.tracking.stage_clock import StageClock
 
 _ROWS = 16  # steps between checks for newer weights
@@ -43,7 +43,7 @@ class EvaluatorPlan:
     config: TrainConfig
     source: EnvSource
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     first: int
     width: int
     share: float
@@ -105,7 +105,7 @@ def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step
     steps, seed = config.run.evaluate_steps, config.run.seed
     result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stopped)
     if not control.stopping:
-        control.send("evaluation", step=step, scores=result.scores, lengths=result.lengths)
+        control.send(FinishedEvaluation(step, result.scores, result.lengths))
 
 
 def _in_process(plan: EvaluatorPlan) -> EnvConfig:
@@ -167,7 +167,7 @@ class _Player:
         self._sampler.version = self._policy.version
         self._sampler.sample(None)
         if episodes := self._episodes.add(self._sampler.trajectory):
-            send_episodes(self._control, episodes, self._seed, self._plan.first)
+            self._control.send(FinishedEpisodes.of_role(episodes, self._seed, self._plan.first))
         self._sampler.start_next_rollout()
 
     def close(self) -> None:

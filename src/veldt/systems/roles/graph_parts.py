@@ -9,7 +9,7 @@ from pathlib import Path
 
 from veldt.config.system_settings import ActorsConfig
 from veldt.config.train_config import TrainConfig
-from veldt.exchange.graph import Edge, Role, WeightsSpec, role_name
+from veldt.exchange.graph import Edge, Role, WeightsSpec, Wiring, role_name
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.own_names import RENDEZVOUS
 from veldt.runtime.shared import Layout
@@ -40,7 +40,7 @@ def learners(
     run_plan: RunPlan,
     entry: Callable[..., None],
     run: Path | None,
-    edges: Sequence[Sequence[str]],
+    edges: Sequence[Wiring],
     make_plan: Callable[..., LearnerPlan] = LearnerPlan,
 ) -> Role:
     """Returns the role of the configured learners; `make_plan` gets the fields that all plans share by keyword."""
@@ -108,7 +108,10 @@ def actors(
         f"acts in {width} envs with a policy of its own",
         run_actor,
         plans,
-        [("weights", slots[number % len(slots)], "rate_limiter") for number in range(count)],
+        [
+            {"weights": "weights", "slots": slots[number % len(slots)], "rate_limiter": "rate_limiter"}
+            for number in range(count)
+        ],
         config.roles.max_restarts,
         max(30.0, config.envs.env_timeout),
         niceness=_ACTOR_NICENESS,
@@ -116,8 +119,10 @@ def actors(
     )
 
 
-def evaluators(run_plan: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
-    """Returns the role of the evaluator, if the configuration asks for any evaluation."""
+def evaluators(
+    run_plan: RunPlan, checkpoint: Checkpoint | None, weights: str = "weights"
+) -> tuple[Role, ...]:
+    """Returns the role of the evaluator, if the configuration asks for any evaluation; `weights` names its edge."""
     config = run_plan.config
     share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
     if share == 0 and config.run.evaluate_every == 0:
@@ -135,10 +140,10 @@ def evaluators(run_plan: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, 
     )
     role = Role(
         "evaluator",
-        "plays games by the newest weights",
+        "plays episodes by the newest weights",
         run_evaluator,
         [plan],
-        [("weights", "rate_limiter")],
+        [{"weights": weights, "rate_limiter": "rate_limiter"}],
         config.roles.max_restarts,
         max(30.0, config.envs.env_timeout),
         least=0,
@@ -152,4 +157,4 @@ def sampler_learner_deadline_s(config: TrainConfig) -> float:
 
 
 def incarnations_of(checkpoint: Checkpoint | None) -> dict[str, int]:
-    return checkpoint.meta["lives"] if checkpoint else {}
+    return checkpoint.meta["incarnations"] if checkpoint else {}

@@ -73,7 +73,7 @@ class IndependentSamplerLearner(SamplerLearnerRole):
         """Continues from the shared parameters, which its network holds by now."""
         learner = self._unit.learner
         if not self._is_resumed:
-            learner.renew_target()
+            learner.renew_targets()
         # Updates that others made before this moment do not trigger its target update.
         learner.updates = (
             learner.updates if self._is_resumed else int(self._rate_limiter.updates_L[self._rank])

@@ -20,14 +20,17 @@ from veldt.exchange.graph import Groups
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import Learner
-from veldt.networks.build import TorsoFactory
+from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import nth_device
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.systems.roles.digests import config_digests, weights_digest
+from veldt.systems.roles.messages import SnapshotPart
 from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
@@ -44,7 +47,7 @@ class LearnerPlan:
 
     config: TrainConfig
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     publish_every: int
     run: Path | None = None
     rank: int = 0
@@ -68,11 +71,12 @@ class LearnerRole(ABC):
         self._device = nth_device(config.run.device, plan.rank)
         self._algorithm = config.make_algorithm(plan.spec.action)
         self._network, self._parameters = self._make_networks()
-        target, target_parameters = self._make_networks() if self._algorithm.target else (None, None)
         self._forward = self._compiled(self._network)
-        self._target = None if target is None else self._compiled(target)
+        self._targets = TargetNetworks(
+            self._algorithm.target_networks, self._parameters, self._make_networks, self._compiled
+        )
         edge = self._gradient_edge()
-        self._learner = self._make_learner(edge, target_parameters)
+        self._learner = self._make_learner(edge)
         self._clock, self._metrics, self._said_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
@@ -115,8 +119,8 @@ class LearnerRole(ABC):
         """Whether it sends metrics: those of rank 0 hold for all learners."""
         return self._plan.rank == 0
 
-    def _make_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
-        return Learner(self._algorithm, self._forward, self._parameters, edge, target)
+    def _make_learner(self, edge: GradientEdge) -> Learner:
+        return Learner(self._algorithm, self._forward, self._parameters, edge, self._targets)
 
     def _updates_before(self, edge: GradientEdge) -> int:
         """Counts updates lost with a former incarnation too, so that versions only grow; after a restart, one more:
@@ -145,7 +149,8 @@ class LearnerRole(ABC):
         lag_N = self._learner.version - version_N
         with self._clock("train"):
             loss = self._learner.update(batch, self.progress, rate)
-        self._metrics.add(loss.metrics, lag_N, rate)
+        lag = float(lag_N.mean()), float(lag_N.min()), float(lag_N.max())
+        self._metrics.add(loss.metrics, lag, rate)
         self._rate_limiter.updates_L[self._plan.rank] += 1
         return loss
 
@@ -162,13 +167,8 @@ class LearnerRole(ABC):
 
     def _send_metrics(self, *, is_due: bool) -> None:
         if self.is_reporter and is_due:
-            self._control.send(
-                "metrics",
-                **self._metrics.take(),
-                updates=self._learner.version,
-                seconds=self._clock.seconds,
-                experience=self.source_metrics(),
-            )
+            metrics = self._metrics.take(self._learner.version, self._clock.seconds, self.source_metrics())
+            self._control.send(metrics)
 
     def _send_snapshot_part(self) -> None:
         """Sends its part of a requested snapshot."""
@@ -176,10 +176,10 @@ class LearnerRole(ABC):
         if number in (0, self._said_snapshot) or not self.is_reporter:
             return
         self._said_snapshot = number
-        groups = self._state()
-        arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        values = {"rank": self._plan.rank, "updates": self._learner.updates, **self._extra_state()}
-        self._control.send("part", arrays, number=number, **values)
+        rank, updates = self._plan.rank, self._learner.updates
+        self._control.send(
+            SnapshotPart(number, self._state(), rank=rank, updates=updates, state=self._extra_state())
+        )
 
     def _state(self) -> Groups:
         """Its state in a checkpoint, by group."""
@@ -189,9 +189,9 @@ class LearnerRole(ABC):
             "target": self._learner.target_weights(),
         }
 
-    def _extra_state(self) -> dict[str, Any]:
-        """State of its own for a checkpoint besides, as JSON values: "unit", if there is any."""
-        return {}
+    def _extra_state(self) -> dict[str, Any] | None:
+        """Further state of its own for a checkpoint, as JSON values; None if there is none."""
+        return None
 
     def _gradient_edge(self) -> GradientEdge:
         plan = self._plan
@@ -211,4 +211,4 @@ class LearnerRole(ABC):
     def _compiled(self, network: Network) -> Forward:
         if not self._plan.config.run.compile:
             return network
-        return CompiledForward(network, lambda text: self._control.send("note", about="note", text=text))
+        return CompiledForward(network, lambda text: self._control.send(Note(text)))

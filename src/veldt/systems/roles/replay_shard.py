@@ -31,6 +31,7 @@ from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.cores import use_batch_scheduler
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
+from veldt.systems.roles.messages import SnapshotPart, WrittenSegments
 
 _AT_ONCE = 16  # requests of a learner that are served before slots of actors are checked again
 _WAIT_S = 0.05  # seconds without a heartbeat while there is nothing to do
@@ -74,7 +75,7 @@ def batch_layouts(spec: EnvSpec, rows: int) -> dict[str, Layout]:
     }
 
 
-def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnds) -> None:
+def run_shard(control: Control, plan: ShardPlan, slots: Slots, batches: Sequence[ReplayEnds]) -> None:
     """Entry point of the role: stores rows, samples and updates priorities for each learner until asked to stop."""
     use_batch_scheduler()  # batches are drawn ahead, and actors have a free slot while one is stored
     replay = plan.config.replay
@@ -82,7 +83,7 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnd
     settings = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
     buffer = ReplayBuffer(plan.spec, plan.width, settings, plan.returns)
     checkpoints = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, buffer)
-    servers, incoming = [edge.server(plan.number) for edge in edges], slots.consumer()
+    servers, incoming = [edge.server(plan.number) for edge in batches], slots.consumer()
     for server in servers:
         _publish_state(server, buffer)
     while not control.stopping:
@@ -110,7 +111,7 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, *edges: ReplayEnd
 class _ShardCheckpoints:
     """The replay buffer's part in checkpoints: restores it at the start, and sends it when a snapshot is requested.
 
-    A thread writes new rows to disk beside the run's checkpoints; the message is sent when they are on disk.
+    A thread writes new rows to disk beside the run's checkpoints.
     """
 
     def __init__(self, control: Control, plan: ShardPlan, run: Path, buffer: ReplayBuffer) -> None:
@@ -119,27 +120,27 @@ class _ShardCheckpoints:
             ReplayArchive(RunDirectory(run).replay / plan.group, buffer),
             BackgroundWriter(),
         )
-        self._unsent: dict[str, np.ndarray] | None = None
+        self._is_writing = False
         self._segments: list[dict[str, Any]] = []
         self._number = 0
         checkpoint = newest_checkpoint(run)
         if checkpoint is not None and plan.group in checkpoint.groups:
             arrays: Mapping[str, np.ndarray] = checkpoint.groups[plan.group]
-            self._archive.restore(checkpoint.meta["shards"][plan.group], arrays)
+            self._archive.restore(checkpoint.meta["segments"][plan.group], arrays)
             # Actors have played on since, or start new episodes.
             buffer.ring.part()
 
     def poll(self) -> None:
-        """Starts a requested snapshot, and sends one that has been written."""
-        if self._unsent is not None and self._writer.is_done:
+        """Sends its part of a requested snapshot, and later the records of its rows."""
+        group = self._plan.group
+        if self._is_writing and self._writer.is_done:
             self._writer.finish()
-            group = self._plan.group
-            arrays = {f"{group}:{name}": array for name, array in self._unsent.items()}
-            self._control.send("part", arrays, number=self._number, group=group, segments=self._segments)
-            self._unsent = None
-        elif self._unsent is None and (number := self._control.requested_snapshot) not in (0, self._number):
-            self._number = number
-            rows, self._unsent = self._archive.capture()
+            self._control.send(WrittenSegments(self._number, group, self._segments))
+            self._is_writing = False
+        elif not self._is_writing and (number := self._control.requested_snapshot) not in (0, self._number):
+            self._number, self._is_writing = number, True
+            rows, state = self._archive.capture()
+            self._control.send(SnapshotPart(number, {group: state}, replay=group))
             self._writer.start(partial(self._write, rows))
 
     def flush_before(self, steps: int) -> None:

@@ -71,7 +71,7 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 algorithm.learning_starts,
                 share,
                 settings.rate_limit_tolerance or 2 * least,
-                together=settings.together,
+                together=settings.is_synchronised,
             ),
         ),
     }
@@ -112,7 +112,7 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
             )
             for shard in range(shards)
         ],
-        [(f"steps {shard}", *batches) for shard in range(shards)],
+        [{"slots": f"steps {shard}", "batches": tuple(batches)} for shard in range(shards)],
         settings.max_restarts,
         _HUNG_S,
         num_checkpointed=0 if checkpoint_run is None else shards,

@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
+from veldt.algorithms.groups import Targets
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
-from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
+from veldt.learning.batch_sources import BatchSource, Noise, OnPolicySource, ReplaySource
 from veldt.learning.learner import Learner
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
 from veldt.learning.snapshot import Snapshot
+from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
-from veldt.networks.precision import Network
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.replay.archive import ReplayArchive
 from veldt.runs.checkpoint_files import Checkpoint
@@ -123,10 +124,15 @@ class SamplerLearner:
             self.algorithm.set_env_slice(self.first, total)
         self.network, self.parameters = run_plan.network()
         forward = run_plan.forward(self.network, note)
-        target, target_parameters = run_plan.network() if self.algorithm.target else (None, None)
+        targets = TargetNetworks(
+            self.algorithm.target_networks,
+            self.parameters,
+            run_plan.network,
+            lambda network: run_plan.forward(network, note),
+        )
         optimiser = ties.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
-            self.algorithm, forward, self.parameters, ties.edge, target_parameters, optimiser, ties.version_of
+            self.algorithm, forward, self.parameters, ties.edge, targets, optimiser, ties.version_of
         )
         settings = StepperSettings(
             run_plan.source,
@@ -154,7 +160,7 @@ class SamplerLearner:
                 first=self.first,
                 beat=ties.heartbeat,
             )
-            self._experience = self._make_experience(forward, target)
+            self._experience = self._make_experience(forward, targets.forwards)
             self.archive = None
             if isinstance(self._experience, ReplaySource) and archive is not None:
                 self.archive = ReplayArchive(archive, self._experience.memory)
@@ -165,22 +171,22 @@ class SamplerLearner:
             self.envs.close()
             raise
 
-    def _make_experience(self, forward: Forward, target: Network | None) -> BatchSource:
+    def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
         algorithm, seed, replay = self.algorithm, self._place.draw_seed, self._config.replay
         if isinstance(algorithm, OnPolicy):
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock)
-        assert isinstance(algorithm, OffPolicy) and target is not None and replay is not None
+        assert isinstance(algorithm, OffPolicy) and replay is not None
         units = self._place.world_size
         return ReplaySource(
             algorithm,
             forward,
-            self._run_plan.forward(target, self._note),
+            targets,
             self.slot,
             dataclasses.replace(replay, buffer_size=replay.buffer_size // units),
             self._run_plan.device,
             seed,
             self._clock,
-            noise=algorithm.update_noise(self.network),
+            noise=Noise.of(algorithm, self.network),
             note=self._note,
             rows=algorithm.batch_size // self._sharing,
             starts=algorithm.learning_starts // (units // self._sharing),

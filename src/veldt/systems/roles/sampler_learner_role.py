@@ -1,4 +1,4 @@
-"""A sampler-learner as a role: it samples and learns beside others, counts its steps, and sends messages."""
+"""A sampler-learner as a role: it samples and learns, alone or beside others, counts its steps, and sends messages."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import dataclasses
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple, Self
 
 from veldt.algorithms.base import Loss
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.snapshot import Groups
+from veldt.replay.archive import NewRows
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import take_share_of_cores, worker_cores
 from veldt.runtime.devices import nth_device
+from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control, Peers
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.episode_messages import send_episodes
+from veldt.systems.roles.messages import (
+    ActorMetrics,
+    CurrentWeights,
+    FinishedEpisodes,
+    SnapshotPart,
+    WrittenSegments,
+)
 from veldt.systems.roles.sampler_learner import GroupContext, SamplerLearner, WorkerRank
 from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
@@ -36,7 +43,7 @@ class SamplerLearnerPlan:
     """The plan of the sampler-learner of rank `rank`.
 
     Args:
-        run_plan: the run's, with a network that can be pickled.
+        run_plan: the run's; in a process of its own with a network that can be pickled.
         run: the run's directory, whose newest checkpoint it resumes from.
     """
 
@@ -47,7 +54,16 @@ class SamplerLearnerPlan:
     @property
     def group(self) -> str:
         """Name of its replay buffer in checkpoints."""
-        return f"unit-{self.rank}"
+        return f"learner-{self.rank}"
+
+    def placed(self, peers: Peers) -> Self:
+        """Returns the plan for a process of its own: with its accelerator, and its share of this machine's cores."""
+        run_plan = self.run_plan
+        device = nth_device(str(run_plan.device), self.rank)
+        take_share_of_cores(peers.index, peers.count)
+        cores = tuple(worker_cores(run_plan.plan.processes, int(device.type == "cuda")))
+        plan = dataclasses.replace(run_plan.plan, cores=cores)
+        return dataclasses.replace(self, run_plan=dataclasses.replace(run_plan, device=device, plan=plan))
 
 
 class SyncState(NamedTuple):
@@ -65,9 +81,10 @@ class SyncState(NamedTuple):
 
 
 class SamplerLearnerRole(ABC):
-    """Runs phase after phase until it is asked to stop; subclasses define what is shared, and how ranks synchronise.
+    """Makes one phase in each turn; subclasses define what is shared, and how ranks synchronise.
 
-    `own_groups` are the groups of a snapshot that each rank has for itself.
+    In a process of its own it takes turns until it is asked to stop (`run`); without one, the driver gives it its turns
+    (`runtime.inline.InlineRole`). `own_groups` are the groups of a snapshot that each rank has for itself.
     """
 
     own_groups: tuple[str, ...] = ("envs", "episodes", "replay")
@@ -84,12 +101,13 @@ class SamplerLearnerRole(ABC):
         self._control, self._plan, self._rate_limiter, self._rank = control, plan, rate_limiter, plan.rank
         self._place, self._clock, self._update_metrics = place, StageClock(), UpdateMetrics()
         self._reset_steps, self._sent_at, self._said_snapshot = 0, time.monotonic(), 0
-        self._writer = BackgroundWriter()
+        self._is_in_phase = False
+        self._writer, self._segments = BackgroundWriter(), list[dict[str, Any]]()
+        self._written_snapshot = 0  # the snapshot whose rows are being written; 0 for none
         config = plan.run_plan.config
         with_replay = plan.run is not None and config.run.checkpoint_replay == "full"
         archive = RunDirectory(plan.run).replay / plan.group if with_replay and plan.run is not None else None
-        run_plan = _with_device_and_cores(plan.run_plan, plan.rank, control.peers)
-        self._unit = SamplerLearner(run_plan, place, self._clock, archive, self._note, ties)
+        self._unit = SamplerLearner(plan.run_plan, place, self._clock, archive, self._note, ties)
         try:
             for text in self._unit.begin(own, int(rate_limiter.steps_A[plan.rank])):
                 self._note(text, "resume")
@@ -98,21 +116,62 @@ class SamplerLearnerRole(ABC):
             raise
 
     def run(self) -> None:
-        """Runs phases until it is asked to stop."""
+        """Takes turns until it is asked to stop."""
         try:
-            while not (now := self.sync_state()).is_stopping:
-                self._control.heartbeat()
-                if now.snapshot not in (0, self._said_snapshot):
-                    self._said_snapshot = now.snapshot
-                    self._send_snapshot_part(now)
-                if now.is_acting:
-                    self._act_and_learn(now)
-                else:
-                    self._control.sleep(_WAIT_S)
-                self._send_metrics(is_due=time.monotonic() - self._sent_at > _SEND_S)
-            self._send_metrics(is_due=True)
+            while self.turn():
+                pass
+            self.flush(writing=True)
         finally:
-            self._unit.close()
+            self.close()
+
+    def turn(self) -> bool:
+        """Sends its part of a requested snapshot, or makes a phase. Returns False when it is asked to stop."""
+        control = self._control
+        if self._is_waiting:
+            control.heartbeat()
+            control.sleep(_POLL_S)
+            self._send_segments()
+            return True
+        now = self.sync_state()
+        if now.is_stopping:
+            return False
+        control.heartbeat()
+        self._send_segments()
+        if now.snapshot not in (0, self._said_snapshot):
+            self._said_snapshot = now.snapshot
+            self._send_snapshot_part(now)
+        elif now.is_acting:
+            self._act_and_learn(now)
+        else:
+            control.sleep(_WAIT_S)
+        if time.monotonic() - self._sent_at > _SEND_S:
+            self._send_metrics()
+        return True
+
+    def flush(self, *, writing: bool = False, weights: bool = False) -> None:
+        """Sends what it would send later; see `supervision.RunningRoles`."""
+        if writing:
+            self._finish_writing()
+            self._send_segments()
+        self._send_metrics()
+        if weights:
+            self._control.send(CurrentWeights(self._unit.learner.weights()))
+
+    def close(self) -> None:
+        """Closes its envs."""
+        self._unit.close()
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether it sends nothing more before the snapshot has all parts: synchronised ranks resume from it bit for
+        bit."""
+        wanted = self._control.requested_snapshot
+        return (
+            wanted != 0
+            and wanted == self._said_snapshot
+            and self._place.is_synchronised
+            and not self._control.stopping
+        )
 
     @abstractmethod
     def sync_state(self) -> SyncState:
@@ -139,74 +198,65 @@ class SamplerLearnerRole(ABC):
 
         def updated(loss: Loss, lag: float, rate: float) -> None:
             rate_limiter.updates_L[self._rank] = unit.learner.updates
-            self._update_metrics.add(loss.metrics, np.array([lag]), rate)
+            self._update_metrics.add(loss.metrics, (lag, lag, lag), rate)
             self._control.heartbeat()
 
+        self._is_in_phase = True
         phase = unit.run_phase(now.steps, now.done, updated, self._finish_writing)
+        self._is_in_phase = False
+        self._update_metrics.rate = phase.learning_rate
         rate_limiter.steps_A[self._rank] += phase.steps
         self._reset_steps += phase.reset_steps
         if phase.episodes:
-            send_episodes(self._control, phase.episodes, self._place.seed, unit.first)
+            self._control.send(FinishedEpisodes.of_role(phase.episodes, self._place.seed, unit.first))
         for text in unit.envs.notes():
             self._note(text, "restart")
         self.after_phase()
 
-    def _send_metrics(self, *, is_due: bool) -> None:
-        if not is_due:
-            return
+    def _send_metrics(self) -> None:
         self._sent_at = time.monotonic()
-        self._control.send(
-            "actor",
-            attempt=self._control.restart_count,
-            reset_steps=self._reset_steps,
-            env_restarts=self._unit.restarts,
-        )
-        if self._update_metrics.has_any:
-            self._control.send(
-                "metrics",
-                **self._update_metrics.take(),
-                updates=self._unit.learner.version,
-                seconds=self._clock.seconds,
-                experience=self._unit.metrics(self._rate_limiter.steps) | self.exchange_metrics(),
-            )
+        counts = ActorMetrics(self._control.restart_count, self._reset_steps, self._unit.restarts)
+        self._control.send(counts)
+        source = self._unit.metrics(self._rate_limiter.steps) | self.exchange_metrics()
+        updates = self._unit.learner.version
+        self._control.send(self._update_metrics.take(updates, self._clock.seconds, source))
 
     def _send_snapshot_part(self, now: SyncState) -> None:
-        """Sends its part of a snapshot, when its replay buffer's part is on disk."""
-        self._send_metrics(is_due=True)  # messages sent later are not in the checkpoint
+        """Sends its part of a snapshot, and starts writing its replay buffer's new rows."""
+        self.flush(writing=True)  # messages sent later are not in the checkpoint
         self.before_snapshot()
-        content = self._unit.snapshot.take(self._unit.envs.save())
-        segments: list[dict[str, Any]] = []
-        if content.rows is not None and self._unit.archive is not None:
-            write, rows = self._unit.archive.write, content.rows
-            self._writer.start(lambda: segments.extend(write(rows)))
-            self._finish_writing()
+        # After a phase that failed, emulators have moved on: envs are rebuilt from the actions of their episodes.
+        content = self._unit.snapshot.take({} if self._is_in_phase else self._unit.envs.save())
         groups = self.shared_groups(content.groups) if self._rank == 0 else {}
         groups |= {
             f"{name}-{self._rank}": content.groups[name] for name in self.own_groups if name in content.groups
         }
-        arrays = {f"{group}:{name}": array for group, part in groups.items() for name, array in part.items()}
-        meta = content.meta | {"seed": self._place.seed, "steps": now.done}
-        own_steps = int(self._rate_limiter.steps_A[self._rank])
-        replay = {"group": self._plan.group, "segments": segments} if content.rows is not None else {}
-        updates = self._unit.learner.updates
         self._control.send(
-            "part",
-            arrays,
-            number=now.snapshot,
-            rank=self._rank,
-            updates=updates,
-            steps=own_steps,
-            unit=meta,
-            **replay,
+            SnapshotPart(
+                now.snapshot,
+                groups,
+                rank=self._rank,
+                updates=self._unit.learner.updates,
+                steps=int(self._rate_limiter.steps_A[self._rank]),
+                state=content.meta | {"seed": self._place.seed, "steps": now.done},
+                replay=None if content.rows is None else self._plan.group,
+            )
         )
-        # Synchronised ranks resume bit for bit from a checkpoint: none sends anything more before it is complete.
-        while (
-            self._place.is_synchronised
-            and self._control.requested_snapshot == now.snapshot
-            and not self._control.stopping
-        ):
-            self._control.heartbeat()
-            self._control.sleep(_POLL_S)
+        if content.rows is not None:
+            self._written_snapshot = now.snapshot
+            self._writer.start(partial(self._write, content.rows))
+
+    def _write(self, rows: NewRows) -> None:
+        assert self._unit.archive is not None
+        self._segments = self._unit.archive.write(rows)
+
+    def _send_segments(self) -> None:
+        """Sends the records of a snapshot's rows, if they are on disk."""
+        if self._written_snapshot and self._writer.is_done:
+            self._writer.finish()
+            segments = WrittenSegments(self._written_snapshot, self._plan.group, self._segments)
+            self._control.send(segments)
+            self._written_snapshot = 0
 
     def _finish_writing(self) -> None:
         while not self._writer.is_done:
@@ -215,29 +265,20 @@ class SamplerLearnerRole(ABC):
         self._writer.finish()
 
     def _note(self, text: str, about: str = "note") -> None:
-        self._control.send("note", about=about, text=text)
+        self._control.send(Note(text, about))
 
 
 def state_of_rank(checkpoint: Checkpoint | None, plan: SamplerLearnerPlan) -> Checkpoint | None:
     """Returns this rank's state in a checkpoint, as a run with one sampler-learner would have written it."""
     if checkpoint is None:
         return None
-    meta = checkpoint.meta["units"][str(plan.rank)]
+    meta = checkpoint.meta["learners"][str(plan.rank)]
     ending = f"-{plan.rank}"
     own = {
         name.removesuffix(ending): arrays
         for name, arrays in checkpoint.groups.items()
         if name.endswith(ending)
     }
-    if (segments := checkpoint.meta["shards"].get(plan.group)) is not None:
+    if (segments := checkpoint.meta["segments"].get(plan.group)) is not None:
         meta = meta | {"replay": segments}
     return dataclasses.replace(checkpoint, step=meta["steps"], meta=meta, groups=checkpoint.groups | own)
-
-
-def _with_device_and_cores(run_plan: RunPlan, rank: int, peers: Peers) -> RunPlan:
-    """Returns the run plan with this rank's accelerator, if there is one, and its share of this machine's cores."""
-    device = nth_device(str(run_plan.device), rank)
-    take_share_of_cores(peers.index, peers.count)
-    chosen = run_plan.plan
-    cores = tuple(worker_cores(chosen.processes, int(device.type == "cuda")))
-    return dataclasses.replace(run_plan, device=device, plan=dataclasses.replace(chosen, cores=cores))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 from torch import Tensor
+
+from veldt.systems.roles.messages import LearnerMetrics
 
 _SEND_S = 0.5  # seconds between messages with metrics
 
@@ -17,20 +18,22 @@ class UpdateMetrics:
 
     def __init__(self) -> None:
         self._sent_at = time.monotonic()
+        self.rate = 0.0  # the newest learning rate
         self._clear()
 
     def _clear(self) -> None:
         self._sums: dict[str, Tensor] = {}
-        self._count, self._lag_sum, self._rate = 0, 0.0, 0.0
-        self._lag_min, self._lag_max = np.inf, -np.inf
+        self._count, self._lag_sum = 0, 0.0
+        self._lag_min, self._lag_max = math.inf, -math.inf
 
-    def add(self, metrics: Mapping[str, Tensor], lag_N: np.ndarray, rate: float) -> None:
-        """Adds the metrics of one update; `lag_N` are the updates since the versions that acted."""
+    def add(self, metrics: Mapping[str, Tensor], lag: tuple[float, float, float], rate: float) -> None:
+        """Adds the metrics of one update; `lag` is its policy lag in updates: mean, minimum and maximum over rows."""
         for name, value in metrics.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
-        self._count, self._rate = self._count + 1, rate
-        self._lag_sum += float(lag_N.mean())
-        self._lag_min, self._lag_max = min(self._lag_min, lag_N.min()), max(self._lag_max, lag_N.max())
+        self._count, self.rate = self._count + 1, rate
+        mean, smallest, largest = lag
+        self._lag_sum += mean
+        self._lag_min, self._lag_max = min(self._lag_min, smallest), max(self._lag_max, largest)
 
     @property
     def has_any(self) -> bool:
@@ -40,16 +43,19 @@ class UpdateMetrics:
     def is_due(self) -> bool:
         return self.has_any and time.monotonic() - self._sent_at > _SEND_S
 
-    def take(self) -> dict[str, Any]:
-        """Returns and clears the sums over `count` updates, and the last learning rate."""
-        sums = {
-            "count": self._count,
-            "sums": {name: float(value) for name, value in self._sums.items()},
-            "lag_sum": self._lag_sum,
-            "lag_min": float(self._lag_min),
-            "lag_max": float(self._lag_max),
-            "learning_rate": self._rate,
-        }
+    def take(self, updates: int, seconds: Mapping[str, float], source: Mapping[str, float]) -> LearnerMetrics:
+        """Returns the message with all that was added since the last call, and begins anew."""
+        metrics = LearnerMetrics(
+            count=self._count,
+            sums={name: float(value) for name, value in self._sums.items()},
+            lag_sum=self._lag_sum,
+            lag_min=float(self._lag_min) if self._count else None,
+            lag_max=float(self._lag_max) if self._count else None,
+            learning_rate=self.rate,
+            updates=updates,
+            seconds=dict(seconds),
+            source=source,
+        )
         self._sent_at = time.monotonic()
         self._clear()
-        return sums
+        return metrics

@@ -1,4 +1,4 @@
-"""The synchronous system of several learners: one whole sampler-learner for each (Stooke & Abbeel, section 4.2).
+"""The synchronous system: sample, optimise, sample, by one learner or several (Stooke & Abbeel, sections 4.1 and 4.2).
 
     rank 0: envs, sampler, experience, learner --gradient--+
                                                            +--mean--> the same update on all ranks
@@ -6,6 +6,7 @@
 
 A batch is made of the rows that all ranks have sampled or drawn together. So all have the same parameters, bit for bit,
 and several ranks learn what one rank with all the envs would (but PPO normalises advantages among a rank's own rows).
+One learner runs in the driver's process, several have a process each.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from veldt.exchange.gradients import AllReduce
+from veldt.exchange.gradients import AllReduce, GradientEdge, NoAllReduce
 from veldt.exchange.graph import Edge, Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
@@ -45,16 +46,17 @@ _COMPARE_EVERY = 256  # phases between checks that all ranks have the same param
 
 @dataclass(frozen=True, kw_only=True)
 class SynchronousPlan(SamplerLearnerPlan):
-    """The ranks meet at the file `rendezvous_file`."""
+    """The ranks meet at the file `rendezvous_file`. `checkpoint` is that to resume from; None: the run's newest."""
 
     rendezvous_file: Path
+    checkpoint: Checkpoint | None = None
 
 
-def several_learners(
-    run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None
-) -> Graph:
+def synchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`."""
     config = run_plan.config
+    if config.in_one_process:
+        return _one_learner(run_plan, run, checkpoint)
     count = config.roles.learners
     rendezvous = rendezvous_file(run)
     rows = run_plan.algorithm().update_rows(config.phase_width) // count
@@ -75,7 +77,7 @@ def several_learners(
             SynchronousPlan(run_plan=run_plan.portable, rank=rank, run=run, rendezvous_file=rendezvous)
             for rank in range(count)
         ],
-        [tuple(edges)] * count,
+        [{name: name for name in edges}] * count,
         max_restarts=0,  # the run as a whole resumes from a checkpoint: see `restart_policy`
         is_synchronised=True,
         deadline_s=sampler_learner_deadline_s(config),
@@ -86,24 +88,54 @@ def several_learners(
     return Graph((learner, *evaluator_roles), edges)
 
 
+def _one_learner(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | None) -> Graph:
+    """Returns the graph of one role, which runs in the driver's process; the driver evaluates between phases."""
+    config = run_plan.config
+    plan = SynchronousPlan(
+        run_plan=run_plan, rank=0, run=run, rendezvous_file=rendezvous_file(run), checkpoint=checkpoint
+    )
+    learner = Role(
+        "learner",
+        f"acts in {config.envs.num_envs} envs, and learns from what it has sampled",
+        SynchronousLearner,
+        [plan],
+        [{"rate_limiter": "rate_limiter"}],
+        max_restarts=0,
+        deadline_s=sampler_learner_deadline_s(config),
+        num_checkpointed=1,
+    )
+    counts = Edge("learner", "learner", "counts of steps and updates", RateLimiterSpec.free(1, 1, 0))
+    return Graph((learner,), {"rate_limiter": counts})
+
+
 @flush_denormals()
 def run_synchronous_learner(
     control: Control, plan: SynchronousPlan, rate_limiter: RateLimiter, weights: Weights | None = None
 ) -> None:
-    """Entry point of the role: samples and learns until it is asked to stop."""
+    """Entry point of the role in a process of its own: samples and learns until it is asked to stop."""
     may_have_children()
-    _SynchronousLearner(control, plan, rate_limiter, weights).run()
+    SynchronousLearner(control, plan.placed(control.peers), rate_limiter, weights).run()
 
 
-class _SynchronousLearner(SamplerLearnerRole):
+class SynchronousLearner(SamplerLearnerRole):
+    """See the module. Without other learners it is itself the entry point, and the driver gives it its turns."""
+
     def __init__(
-        self, control: Control, plan: SynchronousPlan, rate_limiter: RateLimiter, weights: Weights | None
+        self,
+        control: Control,
+        plan: SynchronousPlan,
+        rate_limiter: RateLimiter,
+        weights: Weights | None = None,
     ) -> None:
         config = plan.run_plan.config
         count = config.roles.learners
-        checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
-        device = nth_device(config.run.device, plan.rank)
-        self._edge = AllReduce(plan.rank, count, plan.rendezvous_file, device, control.heartbeat)
+        checkpoint = plan.checkpoint
+        if checkpoint is None and plan.run is not None:
+            checkpoint = newest_checkpoint(plan.run)
+        self._edge: GradientEdge = NoAllReduce()
+        if count > 1:
+            device = nth_device(config.run.device, plan.rank)
+            self._edge = AllReduce(plan.rank, count, plan.rendezvous_file, device, control.heartbeat)
         worker_rank = WorkerRank(config.run.seed, plan.rank, count, is_synchronised=True)
         super().__init__(
             control,
@@ -114,12 +146,16 @@ class _SynchronousLearner(SamplerLearnerRole):
             state_of_rank(checkpoint, plan),
         )
         self._weights, self._phases = weights, 0
-        self._edge.assert_same_on_all_ranks(config_digests(config))
-        self._compare()
+        if count > 1:
+            self._edge.assert_same_on_all_ranks(config_digests(config))
+            self._compare()
         self._publish()
 
     def sync_state(self) -> SyncState:
         control, number = self._control, self._control.requested_snapshot
+        if self._place.world_size == 1:
+            done = int(self._rate_limiter.steps_A[0])
+            return SyncState(done, done, control.stopping, self._rate_limiter.may_act(), number)
         own = [
             self._rate_limiter.steps_A[self._rank],
             control.stopping,
@@ -138,7 +174,7 @@ class _SynchronousLearner(SamplerLearnerRole):
 
     def after_phase(self) -> None:
         self._phases += 1
-        if self._phases % _COMPARE_EVERY == 0:
+        if self._phases % _COMPARE_EVERY == 0 and self._place.world_size > 1:
             self._compare()
         self._publish()
 

@@ -1,0 +1,138 @@
+"""Requests snapshots from the roles, and writes a checkpoint of each beside training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from veldt.errors import VeldtError
+from veldt.exchange.graph import Groups
+from veldt.learning.learner import check_finite
+from veldt.replay.archive import remove_unneeded
+from veldt.runs.background_writer import BackgroundWriter
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.runtime.supervision import RunningRoles
+from veldt.systems.driver.snapshot_assembler import SnapshotAssembler
+from veldt.systems.roles.messages import SnapshotPart, WrittenSegments
+
+Parts = Mapping[int, SnapshotPart]
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What the driver adds to the roles' parts: the run's env step, JSON values, and the score of its policy."""
+
+    step: int
+    meta: dict[str, Any]
+    score: float | None
+
+
+class Checkpointing:
+    """One snapshot at a time: requested, assembled, captured with the driver's state, written.
+
+    Args:
+        roles: what runs the roles; those of the numbers `senders` have parts.
+        join: joins groups of arrays that are parts of the same thing (`Graph.whole`).
+        state: returns the driver's state that belongs to these parts.
+        saved_step: step of the newest checkpoint on disk; None if there is none.
+    """
+
+    def __init__(
+        self,
+        roles: RunningRoles,
+        senders: Iterable[int],
+        join: Callable[[Groups], Groups],
+        directory: RunDirectory,
+        keep: int,
+        state: Callable[[Parts], RunState],
+        saved_step: int | None,
+    ) -> None:
+        self._roles, self._join, self._state = roles, join, state
+        self._parts, self._writer = SnapshotAssembler(senders), BackgroundWriter()
+        self._replay, self._store = directory.replay, CheckpointStore(directory.checkpoints, keep)
+        self._captured: tuple[RunState, Groups] | None = None
+        self.saved_step = saved_step
+
+    def request(self) -> None:
+        """Requests a snapshot. One that is not captured yet is dropped."""
+        self._captured = None
+        self._parts.expect(self._roles.request_snapshot())
+
+    def add(self, role: int, message: SnapshotPart | WrittenSegments) -> None:
+        """Adds what a role has sent of the requested snapshot."""
+        self._parts.add(role, message)
+
+    def lost(self, role: int) -> None:
+        """Requests the snapshot anew if this role, which is being restarted, has not sent all of its part."""
+        if role in self._parts.missing:
+            self.request()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is requested and nothing is being written: writing a checkpoint removes files that it does
+        not name, even half-written ones of a later snapshot."""
+        return not self._parts.is_expected and self._writer.is_done
+
+    @property
+    def is_requested(self) -> bool:
+        return self._parts.is_expected
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a captured snapshot waits for its rows, or for the write before it."""
+        return self._captured is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything has arrived."""
+        return self._parts.is_whole
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Roles that have not sent everything."""
+        return self._parts.missing
+
+    def advance(self) -> None:
+        """Captures a snapshot that has all parts, and starts writing it when its rows are on disk. Raises the error of
+        a failed write."""
+        self._writer.check()
+        if self._captured is None and self._parts.has_all_parts:
+            self._captured = self._state(self._parts.parts), self.groups()
+            self._roles.snapshot_done()
+        if self._captured is not None and self._parts.is_whole and self._writer.is_done:
+            (state, groups), self._captured = self._captured, None
+            meta = state.meta | {"segments": dict(self._parts.segments)}
+            self._parts.clear()
+            self._writer.start(partial(self._write, state.step, groups, meta, state.score))
+
+    def groups(self) -> Groups:
+        """Returns the arrays of the parts, by group of the checkpoint."""
+        groups: Groups = {}
+        for part in self._parts.parts.values():
+            groups |= part.groups
+        return self._join(groups)
+
+    def finish(self) -> None:
+        """Waits for the end of the current write, and raises its error."""
+        self._writer.finish()
+
+    def finish_after_failure(self, note: Callable[[str], None]) -> None:
+        """Finishes writing what is on its way; a checkpoint that could not be written only leads to a note."""
+        try:
+            self._writer.finish()
+            if self._captured is not None:
+                self.advance()
+                self._writer.finish()
+        except VeldtError as error:
+            note(f"a checkpoint was not written: {error}")
+
+    def _write(self, step: int, groups: Groups, meta: dict[str, Any], score: float | None) -> None:
+        try:
+            check_finite(step, groups)
+            self._store.save(step, groups, meta, score=score)
+            self.saved_step = step
+        finally:  # also removes the files of a checkpoint that did not fit on the disk
+            remove_unneeded(self._replay, self._store.newest_meta())

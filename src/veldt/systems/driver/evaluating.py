@@ -1,0 +1,55 @@
+"""The driver's own evaluations: at the end of a run, and between phases where its only role runs in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+
+from veldt.evaluation.evaluator import play_steps
+from veldt.learning.learner import load_weights
+from veldt.runs.directory import RunDirectory
+from veldt.systems.driver.monitor import Monitor
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.tracking.stage_clock import StageClock
+
+
+class Evaluating:
+    """Plays by the protocol of `veldt evaluate` while no role works; `evaluated_at` is the step of the last one."""
+
+    def __init__(
+        self,
+        run_plan: RunPlan,
+        directory: RunDirectory,
+        monitor: Monitor,
+        clock: StageClock,
+        evaluated_at: int,
+    ) -> None:
+        self._run_plan, self._directory, self._monitor, self._clock = run_plan, directory, monitor, clock
+        self._every = run_plan.config.run.evaluate_every
+        self.evaluated_at = evaluated_at
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a multiple of `evaluate_every` has been passed since the last evaluation."""
+        every = self._every
+        return bool(every) and self._monitor.steps // every > self.evaluated_at // every
+
+    def is_due_at_the_end(self, reason: str) -> bool:
+        """Whether the run ends with an evaluation."""
+        return bool(self._every) and reason != "interrupted" and self._monitor.steps >= self._every
+
+    def play(self, weights: Mapping[str, np.ndarray], stop: threading.Event) -> None:
+        """Evaluates the policy of these fp32 weights. If `stop` is set meanwhile, nothing is recorded."""
+        run_plan = self._run_plan
+        steps, seed = run_plan.config.run.evaluate_steps, run_plan.config.run.seed
+        with self._clock("evaluate"):
+            network, parameters = run_plan.network()
+            load_weights(parameters, {name: np.array(array) for name, array in weights.items()})
+            run_plan.infer_threads()
+            agent = run_plan.agent(network, self._directory.path)
+            result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
+        if not stop.is_set():  # else the evaluation is repeated when the run resumes
+            self.evaluated_at = self._monitor.steps
+            self._monitor.record_evaluation(result, steps)

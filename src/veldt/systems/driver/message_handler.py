@@ -1,0 +1,134 @@
+"""What the driver does with each message of a role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from veldt.config.system_settings import ActorsConfig
+from veldt.config.train_config import TrainConfig
+from veldt.errors import VeldtError
+from veldt.evaluation.evaluator import Evaluation
+from veldt.exchange.graph import Role
+from veldt.exchange.rate_limiter import RateLimiter
+from veldt.runtime.role_messages import Ended, Failed, Note, Received, Restarted, RoleMessage, Started
+from veldt.sampling.episodes import ReturnTracker
+from veldt.systems.driver.checkpointing import Checkpointing
+from veldt.systems.driver.evaluating import Evaluating
+from veldt.systems.driver.monitor import Monitor
+from veldt.systems.driver.role_metrics import RoleMetrics
+from veldt.systems.roles.messages import (
+    ActorMetrics,
+    CurrentWeights,
+    FinishedEpisodes,
+    FinishedEvaluation,
+    LearnerMetrics,
+    SnapshotPart,
+    WrittenSegments,
+)
+
+
+class MessageHandler:
+    """Passes the content of messages to the records, the metrics and the checkpoint that they belong to.
+
+    Args:
+        roles: role and index of each process, by number.
+        incarnations: starts of each process by its name; counted on here.
+        scored_envs: envs of the run whose episodes count where no evaluator plays.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        roles: Sequence[tuple[Role, int]],
+        incarnations: dict[str, int],
+        rate_limiter: RateLimiter,
+        monitor: Monitor,
+        metrics: RoleMetrics,
+        scores: ReturnTracker,
+        scored_envs: range,
+        evaluating: Evaluating,
+        checkpointing: Checkpointing,
+    ) -> None:
+        self._config, self._incarnations, self._rate_limiter = config, incarnations, rate_limiter
+        self._names = [role.named(index) for role, index in roles]
+        self._resumes_from = [role.resumes_from for role, _ in roles]
+        self._monitor, self._metrics, self._scores, self._scored_envs = monitor, metrics, scores, scored_envs
+        self._evaluating, self._checkpointing = evaluating, checkpointing
+        self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
+        self._weights: Mapping[str, np.ndarray] | None = None
+
+    def handle(self, messages: Sequence[Received]) -> None:
+        """Handles messages in the order in which they came; counts the steps made until then."""
+        self._monitor.count_steps(self._rate_limiter.steps - self._monitor.steps)
+        for (role, about), several in groupby(messages, _source_of_notes):
+            if about is None:
+                for received in several:
+                    self._handle_one(role, received.message)
+            else:
+                texts = [one.message.text for one in several if isinstance(one.message, Note)]
+                self._monitor.notes(texts, about)
+
+    def take_weights(self) -> Mapping[str, np.ndarray]:
+        """Returns the weights that came with the last messages."""
+        weights, self._weights = self._weights, None
+        assert weights is not None, "a role that is alone sends its weights when it is asked for them"
+        return weights
+
+    def _handle_one(self, role: int, message: RoleMessage) -> None:
+        match message:
+            case FinishedEpisodes():
+                self._record_episodes(message)
+            case ActorMetrics():
+                self._metrics.actor(role, message)
+                self._monitor.count_resets(self._metrics.new_reset_steps(), self._metrics.env_restarts)
+            case LearnerMetrics():
+                self._metrics.learner(role, message)
+                lags = [lag for lag in (message.lag_min, message.lag_max) if lag is not None]
+                self._monitor.record_updates(message.sums, message.lag_sum, message.count, lags)
+                self._monitor.check_finite()
+            case FinishedEvaluation():
+                self._evaluating.evaluated_at = message.step
+                result = Evaluation(list(message.scores), list(message.lengths))
+                self._monitor.record_evaluation(result, self._config.run.evaluate_steps)
+            case SnapshotPart() | WrittenSegments():
+                self._checkpointing.add(role, message)
+            case CurrentWeights():
+                self._weights = message.weights
+            case Restarted():
+                self._record_restart(role, message)
+            case Started() | Ended() | Failed():
+                pass  # supervision has handled it
+            case _:
+                raise VeldtError(
+                    f"the {self._names[role]} sent a message of kind '{message.kind}', which no driver handles: send "
+                    "one of those in veldt.systems.roles.messages"
+                )
+
+    def _record_restart(self, role: int, message: Restarted) -> None:
+        name = self._names[role]
+        self._incarnations[name] += 1
+        self._metrics.role_restarts += 1
+        text = f"the {name} {message.why}, and was started again"
+        if resumes_from := self._resumes_from[role]:
+            text += f" from {resumes_from.format(step=self._checkpointing.saved_step or 0)}"
+        self._monitor.note(text, "restart")
+        self._checkpointing.lost(role)
+
+    def _record_episodes(self, message: FinishedEpisodes) -> None:
+        counted = []
+        envs = self._config.envs.num_envs
+        for game, seed in zip(message.episodes, message.seeds, strict=True):
+            self._monitor.record_episode(game, seed)
+            is_evaluators = game.env_index >= envs
+            if is_evaluators or (not self._has_evaluator and game.env_index in self._scored_envs):
+                counted.append(game)
+        self._scores.record(counted)
+
+
+def _source_of_notes(received: Received) -> tuple[int, str | None]:
+    """Returns the role and what its note is about; None for other messages."""
+    message = received.message
+    return received.role, message.about if isinstance(message, Note) else None

@@ -1,0 +1,348 @@
+"""Trains by running a graph of roles: handles their messages, evaluates, and writes records and checkpoints.
+
+    roles --episodes, metrics, parts of snapshots--> this process --> the run's directory
+
+Roles run in processes, on a cluster, or (one alone) in this process, which itself neither acts nor learns. The edges
+between roles carry everything else; see the system's graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.errors import EnvError, RoleError, VeldtError
+from veldt.exchange.graph import Graph
+from veldt.exchange.rate_limiter import RateLimiter
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.directory import RunDirectory
+from veldt.runs.own_files import remove_own
+from veldt.runs.own_names import OF_RENDEZVOUS
+from veldt.runtime.role_messages import Received
+from veldt.runtime.supervision import RunningRoles
+from veldt.sampling.episodes import ReturnTracker
+from veldt.systems.driver.checkpointing import Checkpointing, Parts, RunState
+from veldt.systems.driver.evaluating import Evaluating
+from veldt.systems.driver.message_handler import MessageHandler
+from veldt.systems.driver.monitor import Monitor
+from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
+from veldt.systems.driver.role_metrics import RoleMetrics
+from veldt.systems.planning.run_plan import RunPlan
+from veldt.tracking.progress import Progress
+from veldt.tracking.stage_clock import StageClock
+
+_POLL_S = 0.1
+_STOP_S = 30.0  # for roles to end on request
+_LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
+_PARTS_S = 300.0  # for all parts of a checkpoint to arrive
+
+MakeGraph = Callable[[RunPlan, Path, Checkpoint | None], Graph]
+StartRoles = Callable[
+    [Graph], tuple[RunningRoles, dict[str, Any]]
+]  # makes what runs a graph; not yet started
+
+
+@dataclass(frozen=True)
+class RestartHistory:
+    """A sentence on why the previous roles ended, and the restarts of roles so far, including these."""
+
+    text: str
+    restarts: int
+
+
+class TrainingRun:
+    """A run of the graph that `make_graph` makes.
+
+    Args:
+        checkpoint: where to resume from, or None to start a run.
+        start_roles: makes what runs the roles, and the edges between them.
+        lost: why the run restarts within the same call, if it does.
+    """
+
+    def __init__(
+        self,
+        make_graph: MakeGraph,
+        run_plan: RunPlan,
+        directory: RunDirectory,
+        progress: Progress,
+        checkpoint: Checkpoint | None,
+        start_roles: StartRoles,
+        lost: RestartHistory | None = None,
+    ) -> None:
+        self._directory, self._config = directory, run_plan.config
+        config, meta = self._config, checkpoint.meta if checkpoint else {}
+        graph = make_graph(run_plan, directory.path.absolute(), checkpoint)
+        self._roles, edges = start_roles(graph)
+        try:
+            self._rate_limiter: RateLimiter = edges["rate_limiter"]
+            self._rate_limiter.max_steps = config.run.steps
+            roles = [(role, index) for role in graph.roles for index in range(len(role.plans))]
+            self._names = [role.named(index) for role, index in roles]
+            self._incarnations = {
+                name: int(meta.get("incarnations", {}).get(name, 0)) for name in self._names
+            }
+            self._scores, self._clock, self._stop = ReturnTracker(), StageClock(), threading.Event()
+            # From here on the run's records are truncated to the checkpoint's position, and appended to.
+            self._monitor = Monitor(
+                config,
+                directory,
+                self._scores,
+                self._clock,
+                progress,
+                run_plan.spec.frames_per_step,
+                meta.get("monitor"),
+            )
+            self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
+            evaluated_at = int(meta.get("evaluated_at", 0))
+            self._evaluating = Evaluating(run_plan, directory, self._monitor, self._clock, evaluated_at)
+            self._checkpointing = Checkpointing(
+                self._roles,
+                [number for number, (role, index) in enumerate(roles) if role.is_checkpointed(index)],
+                graph.whole,
+                directory,
+                config.run.keep_checkpoints,
+                self._state,
+                checkpoint.step if checkpoint else None,
+            )
+            self._messages = MessageHandler(
+                run_plan.config,
+                roles,
+                self._incarnations,
+                self._rate_limiter,
+                self._monitor,
+                self._metrics,
+                self._scores,
+                run_plan.algorithm().scored_envs(config.envs.num_envs),
+                self._evaluating,
+                self._checkpointing,
+            )
+            self._requested_at = self._monitor.steps  # the step of the last regular checkpoint
+            if checkpoint:
+                self._restore(checkpoint)
+            if lost:
+                self._metrics.role_restarts = lost.restarts
+                self._monitor.note(lost.text, "restart")
+        except BaseException:
+            self._roles.kill()
+            raise
+
+    @property
+    def is_asked_to_stop(self) -> bool:
+        """Whether a signal has asked to stop the run."""
+        return self._stop.is_set()
+
+    @property
+    def role_restarts(self) -> int:
+        """Restarts of roles in the whole run."""
+        return self._metrics.role_restarts
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        meta, rate_limiter = checkpoint.meta, self._rate_limiter
+        counts = meta["rate_limiter"]
+        self._scores.num_episodes = meta["scores"]["num_episodes"]
+        self._scores.recent.extend(meta["scores"]["recent"])
+        rate_limiter.steps_A[:], rate_limiter.updates_L[:] = counts["steps"], counts["updates"]
+        rate_limiter.waived_L[:], rate_limiter.starts = counts["waived"], counts["starts"]
+        self._metrics.role_restarts = meta["role_restarts"]
+        self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
+        if (
+            self._config.replay is not None
+            and not self._config.in_phases
+            and not (meta["segments"] and self._config.run.checkpoint_replay == "full")
+        ):
+            why = "the checkpoint holds none" if not meta["segments"] else "by --checkpoint-replay none"
+            assert isinstance(self._config.learn, OffPolicyConfig)
+            waits = self._config.learn.learning_starts
+            rate_limiter.starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
+            rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
+            self._monitor.note(
+                f"the replay buffer is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
+                "filled it anew",
+                kind="resume",
+            )
+
+    def run(self) -> Outcome:
+        """Runs until the steps are done, the target return is reached, or a signal asks to stop."""
+        try:
+            with stop_on_signals() as self._stop:
+                reason = self._train()
+            return Outcome(reason, self._monitor.summary(reason))
+        except (RoleError, EnvError) as error:
+            self._save_after_failure(error)
+            raise
+        except Exception:
+            self._finish_after_failure()
+            raise
+        finally:
+            try:
+                self._roles.kill()
+            finally:
+                # Resolved, because the path may go through a symbolic link.
+                remove_own(self._directory.path.resolve(), OF_RENDEZVOUS)
+                self._monitor.close()
+
+    def _train(self) -> str:
+        """Polls the roles until the run ends. Returns the reason (see `Outcome`)."""
+        reason = self._reason()
+        is_new = self._checkpointing.saved_step is None
+        if reason is not None and not is_new:
+            return reason  # there is nothing left to do
+        self._roles.start()
+        if is_new:
+            self._request_checkpoint()  # once it is written, there is always a checkpoint to resume from
+            if self._roles.is_inline:
+                self._finish_writing()  # no phase begins before that
+        while reason is None:
+            self._poll()
+            reason = self._reason()
+            if reason is None and self._roles.is_inline and self._evaluating.is_due:
+                self._evaluate_between_phases()
+                reason = self._reason()
+            if reason is None:
+                self._log(force=False)
+                self._advance_checkpoint()
+        self._end(reason)
+        return reason
+
+    def _reason(self) -> str | None:
+        return reason_to_stop(self._config.run, self._monitor, self._scores, self._stop)
+
+    def _poll(self) -> None:
+        self._handle(self._roles.poll(_POLL_S))
+
+    def _handle(self, messages: list[Received]) -> None:
+        self._messages.handle(messages)
+
+    def _log(self, *, force: bool) -> None:
+        if not force and not self._monitor.is_due:
+            return
+        self._handle(self._roles.flush())
+        metrics = self._metrics
+        self._monitor.log(metrics.learning_rate, metrics.updates, metrics.row())
+
+    def _evaluate_between_phases(self) -> None:
+        """Pauses training, since the only role works in this process; its state is not touched."""
+        self._handle(self._roles.flush(weights=True))
+        self._evaluating.play(self._messages.take_weights(), self._stop)
+
+    def _advance_checkpoint(self) -> None:
+        """Starts a checkpoint that is due, and writes one that has all its parts."""
+        checkpointing, is_inline = self._checkpointing, self._roles.is_inline
+        checkpointing.advance()
+        if self._monitor.steps - self._requested_at < self._config.run.checkpoint_every:
+            return
+        if is_inline and not checkpointing.is_idle:
+            self._finish_writing()
+        if checkpointing.is_idle:
+            self._request_checkpoint()
+
+    def _request_checkpoint(self) -> None:
+        self._requested_at = self._monitor.steps
+        self._checkpointing.request()
+        if self._roles.is_inline:  # its turn is to take the snapshot
+            self._poll()
+            self._checkpointing.advance()
+
+    def _finish_writing(self) -> None:
+        """Waits until the snapshot that a role of this process has taken is on disk."""
+        self._handle(self._roles.flush(writing=True))
+        self._checkpointing.finish()
+        self._checkpointing.advance()
+        self._checkpointing.finish()
+
+    def _state(self, parts: Parts) -> RunState:
+        """Returns the driver's part of a checkpoint. Raises VeldtError if training has diverged."""
+        self._monitor.check_finite()
+        rate_limiter = self._rate_limiter
+        # Counts at which each learner took its part.
+        updates = {part.rank: part.updates for part in parts.values() if part.updates is not None}
+        steps = {part.rank: part.steps for part in parts.values() if part.steps is not None}
+        meta = {
+            "monitor": self._monitor.counters(),
+            "recipe": self._config.recipe,
+            "evaluated_at": self._evaluating.evaluated_at,
+            # Every role of the resumed run is a new incarnation.
+            "incarnations": {name: count + 1 for name, count in self._incarnations.items()},
+            "scores": {"num_episodes": self._scores.num_episodes, "recent": list(self._scores.recent)},
+            "rate_limiter": {
+                "steps": [steps.get(number, int(own)) for number, own in enumerate(rate_limiter.steps_A)],
+                "updates": [updates.get(rank, updates[0]) for rank in range(len(rate_limiter.updates_L))],
+                "waived": rate_limiter.waived_L.tolist(),
+                "starts": int(rate_limiter.starts),
+            },
+            "role_restarts": self._metrics.role_restarts,
+            "learners": {part.rank: part.state for part in parts.values() if part.state is not None},
+        }
+        # A mean over few episodes could be the best by luck.
+        score = self._scores.mean_return if self._scores.is_full else None
+        return RunState(self._monitor.steps, meta, score)
+
+    def _end(self, reason: str) -> None:
+        """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""
+        self._rate_limiter.max_steps = 0  # no role acts while the rest of the checkpoint is awaited
+        checkpointing = self._checkpointing
+        self._poll_while(lambda: checkpointing.is_captured, checkpointing.advance)
+        if not checkpointing.is_requested:
+            checkpointing.finish()
+            checkpointing.request()
+        self._poll_while(lambda: not checkpointing.is_whole)
+        self._handle(self._roles.stop(_STOP_S))
+        if self._evaluating.is_due_at_the_end(reason):
+            self._evaluating.play(checkpointing.groups()["weights"], self._stop)
+        self._log(force=True)
+        self._write_last()
+
+    def _poll_while(self, holds: Callable[[], bool], then: Callable[[], None] = lambda: None) -> None:
+        """Polls, and calls `then`, while `holds`. Raises VeldtError if a part of the checkpoint is overdue."""
+        end = time.monotonic() + _PARTS_S
+        while holds():
+            if time.monotonic() > end:
+                missing = ", ".join(self._names[role] for role in sorted(self._checkpointing.missing))
+                raise VeldtError(
+                    f"the last checkpoint lacks the part of the {missing}, which did not come in {_PARTS_S:g} s"
+                )
+            self._poll()
+            then()
+
+    def _write_last(self) -> None:
+        self._checkpointing.finish()
+        self._checkpointing.advance()
+        self._checkpointing.finish()
+
+    def _finish_after_failure(self) -> None:
+        """Finishes the checkpoint that was being written; one that cannot be written only leads to a note."""
+        checkpointing = self._checkpointing
+        if self._roles.is_inline and checkpointing.is_captured:
+            with contextlib.suppress(VeldtError):  # the failure itself may come again
+                self._handle(self._roles.flush(writing=True))
+        checkpointing.finish_after_failure(self._monitor.note)
+
+    def _save_after_failure(self, error: VeldtError) -> None:
+        """Writes a last checkpoint after a failure, if the roles that have parts in it are still running."""
+        checkpointing = self._checkpointing
+        self._finish_after_failure()
+        try:
+            if not self._roles.all_ended:
+                if self._monitor.steps == checkpointing.saved_step:
+                    return
+                self._rate_limiter.max_steps = 0
+                checkpointing.request()
+                self._await_parts()
+            if checkpointing.is_whole:
+                self._write_last()
+        except VeldtError as also:
+            raise error from also
+
+    def _await_parts(self) -> None:
+        end = time.monotonic() + _LAST_PARTS_S
+        while self._checkpointing.missing and time.monotonic() < end:
+            if any(self._roles.has_ended(role) for role in self._checkpointing.missing):
+                break
+            with contextlib.suppress(RoleError):  # the cause that ended one actor soon ends another
+                self._poll()
