@@ -14,8 +14,6 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import EnvError
 from veldt.sampling.episodes import EpisodeTracker
 
-pytestmark = pytest.mark.alone
-
 POLICY = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
 HORIZON, WIDTH, LENGTH, SLOTS = 6, 4, 10, 4
 IN_PROCESS = ["raise", "nan observation", "nan reward", "shape"]

@@ -16,8 +16,6 @@ import veldt
 from veldt.errors import RoleError, UsageError, VeldtError
 from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 
-pytestmark = pytest.mark.alone
-
 SMALL: dict[str, Any] = {
     "num_envs": 8,
     "actors": 2,
@@ -34,7 +32,10 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "c51", "rainbow"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param("dqn", marks=pytest.mark.long), pytest.param("c51", marks=pytest.mark.long), "rainbow"],
+)
 def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_path: Path) -> None:
     run = veldt.train(
         "apex-dqn", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", shards=2, **SMALL
@@ -117,11 +118,16 @@ def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
     settings = SMALL | {"checkpoint_replay": "none"}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert not (run.path / "replay").exists()
+    before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=8000, quiet=True)
     assert again.summary["steps"] >= 8000
     (note,) = (text for text in events(run.path, "resume") if "replay buffer is empty" in text)
     assert "the checkpoint holds none" in note and "100 steps" in note
     assert 1.4 < metrics(run.path)[-1]["replay/training_intensity"] <= 2.0
+    after = CheckpointStore(run.path / "checkpoints").newest(print)
+    more = after.meta["rate_limiter"]["updates"][0] - before.meta["rate_limiter"]["updates"][0]
+    # Updates from before the resume do not count as updates from the new buffer.
+    assert more * 16 > 1.4 * (8000 - before.step - 100)
 
 
 def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:
@@ -185,6 +191,7 @@ def await_checkpoint(run: Path, process: Any) -> None:
     wait_until(is_there, START_S, "a checkpoint")
 
 
+@pytest.mark.alone
 def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
     before = shared_memory()
     with child(CODE, in_tmp) as process:

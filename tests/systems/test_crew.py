@@ -13,8 +13,6 @@ import torch
 
 from veldt.systems.ga3c.worker_pool import WorkerPool
 
-pytestmark = pytest.mark.alone
-
 
 def until(condition: object, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds

@@ -45,9 +45,9 @@ def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {"algorithm": "vtrace"},
-        PPO,
+        pytest.param({}, marks=pytest.mark.long),
+        pytest.param({"algorithm": "vtrace"}, marks=pytest.mark.long),
+        pytest.param(PPO, marks=pytest.mark.long),
         {"lstm": 8, "shared": True},
         {
             "training_rows": 15,
@@ -113,7 +113,7 @@ def test_what_a_thread_of_the_model_raises_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
-    settings = {"steps": 30_000, "tuner_interval": 0.3, "tuner_most": 3, "tune_agents": True}
+    settings = {"steps": 12_000, "tuner_interval": 0.3, "tuner_most": 3, "tune_agents": True}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     rows = learning(run.path)
     for name, most in (("predictors", 3), ("trainers", 3), ("agents", 4)):
@@ -134,7 +134,7 @@ def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
 
 
 def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
-    settings = {"tuner_interval": 0.0, "predictors": 3, "trainers": 1}
+    settings = {"tuner_interval": 0.0, "predictors": 3, "trainers": 1, "steps": 2000}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     seen = {(row["system/predictors"], row["system/trainers"]) for row in learning(run.path)}
     assert seen == {(3, 1)} and not events(run.path, "tuner")

@@ -32,7 +32,12 @@ SMALL: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"replay_share": 0.5, "replay_unrolls": 40}, {"lstm": 8, "shared": True}, {"learners": 2}],
+    [
+        {},
+        {"replay_share": 0.5, "replay_unrolls": 40},
+        pytest.param({"lstm": 8, "shared": True}, marks=pytest.mark.long),
+        {"learners": 2},
+    ],
     ids=lambda settings: "-".join(settings) or "plain",
 )
 def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path: Path) -> None:
