@@ -104,7 +104,7 @@ def test_they_work_together_and_keep_rate_limiter(recipe: str) -> None:
         run.until("metrics", lambda: run.of(LearnerMetrics))
         metrics = run.of(LearnerMetrics)[-1].message
         assert 0 <= metrics.lag_min <= metrics.lag_max <= metrics.updates
-        assert np.isfinite(metrics.sums["loss/total"]) and metrics.count > 0
+        assert np.isfinite(metrics.sums["train/loss"]) and metrics.count > 0
         run.supervisor.stop(30.0)
         assert run.supervisor.all_ended and not run.of(Failed)
 

@@ -57,7 +57,7 @@ def test_it_goes_on_whoever_is_killed(victims: tuple[str, ...], in_tmp: Path) ->
         of_it = [text for text in texts if text.startswith(f"the {name} was killed by SIGKILL")]
         assert len(of_it) == victims.count(name)
         assert all(("from the checkpoint of step" in text) == (name == "model") for text in of_it)
-    versions = [row["updates"] for row in metrics(run)]
+    versions = [row["train/updates"] for row in metrics(run)]
     assert versions == sorted(versions), "versions only grow"
 
 

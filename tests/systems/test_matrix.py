@@ -130,7 +130,7 @@ def test_every_pair(system: str, algorithm: str, tmp_path: Path) -> None:
     recipe, settings = settings_of(system, algorithm)
     env = a_range if algorithm == "ddpg" else four_arms
     run = veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, **settings)
-    assert metrics(run.path)[-1]["updates"] > 10
+    assert metrics(run.path)[-1]["train/updates"] > 10
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, system)
     scores = veldt.evaluate(veldt.load(run.path, env=env), episodes=20, greedy=True).scores
     assert np.mean(scores) > GOOD

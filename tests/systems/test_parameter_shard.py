@@ -25,6 +25,7 @@ from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import load_state
 from veldt.learning.optimiser import LocalOptimiser
 from veldt.networks.flat import FlatParameters
+from veldt.networks.own import NO_PARTS
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoint_files import Checkpoint
@@ -137,7 +138,7 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
         for name, value in run_plan.algorithm().rule.state(own.master).items()
     }
     rings, part = SlotRings(gradient_layouts(end, 1), 1, 6, context), SharedWeights(part_layouts(end), None)
-    plan, out = ParameterShardPlan(config, run_plan.spec, None, 0, 0, end, None), rings.producer(0)
+    plan, out = ParameterShardPlan(config, run_plan.spec, NO_PARTS, 0, 0, end, None), rings.producer(0)
 
     def bring(count: int) -> None:
         for _ in range(count):
@@ -201,7 +202,7 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
     class Control:
         restart_count = 0
 
-    plan = ParameterShardPlan(config, run_plan.spec, None, 0, 0, len(own.master), tmp_path)
+    plan = ParameterShardPlan(config, run_plan.spec, NO_PARTS, 0, 0, len(own.master), tmp_path)
     rule = {name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.master).items()}
     shard = _initial_state(Control(), plan, Part(), PersistentState(rule, None))  # type: ignore[arg-type]
     assert shard.version == newest and (shard.published()[PARAMETERS] == newest).all()

@@ -62,17 +62,25 @@ def _heading(runs: list[RunData]) -> str:
 
 def _figures(run: RunData) -> str:
     steps, frames = run.figure("steps", "step"), run.figure("frames")
-    lag = run.figure("policy_lag_mean")
+    lag = run.figure("policy_lag_mean", "train/policy_lag_mean")
     figures = [
-        ("Return, last 100 games", formatting.decimal(run.figure("return_mean_100")), ""),
+        (
+            "Return, last 100 games",
+            formatting.decimal(run.figure("ep_return_mean", "rollout/ep_return_mean")),
+            "",
+        ),
         (
             "Agent steps",
             formatting.count(steps),
             f"{formatting.count(frames)} frames" if frames > steps else "",
         ),
         ("Time", formatting.duration(run.figure("seconds")), _solved(run)),
-        ("Steps per second", formatting.whole(run.figure("sps")), _frames_per_second(run)),
-        ("Games", formatting.whole(run.figure("episodes")), ""),
+        (
+            "Steps per second",
+            formatting.whole(run.figure("steps_per_second", "time/steps_per_second")),
+            _frames_per_second(run),
+        ),
+        ("Games", formatting.whole(run.figure("episodes", "rollout/episodes")), ""),
     ]
     if math.isfinite(lag):
         figures.append(("Policy lag", formatting.decimal(lag), "updates behind, mean"))
@@ -89,7 +97,11 @@ def _solved(run: RunData) -> str:
 
 
 def _frames_per_second(run: RunData) -> str:
-    frames, steps, rate = run.figure("frames"), run.figure("steps", "step"), run.figure("sps")
+    frames, steps, rate = (
+        run.figure("frames"),
+        run.figure("steps", "step"),
+        run.figure("steps_per_second", "time/steps_per_second"),
+    )
     return f"{formatting.whole(rate * frames / steps)} frames/s" if frames > steps > 0 else ""
 
 
@@ -122,12 +134,12 @@ def _row(run: RunData, target: bool) -> list[str]:
     """The numbers of one run in the table."""
     return [
         escape(run.setting("seed") or formatting.MISSING),
-        formatting.decimal(run.figure("return_mean_100")),
+        formatting.decimal(run.figure("ep_return_mean", "rollout/ep_return_mean")),
         *([formatting.duration(run.summary.get("solved_at_seconds"))] if target else []),
         formatting.count(run.figure("steps", "step")),
-        formatting.whole(run.figure("episodes")),
+        formatting.whole(run.figure("episodes", "rollout/episodes")),
         formatting.duration(run.figure("seconds")),
-        formatting.whole(run.figure("sps")),
+        formatting.whole(run.figure("steps_per_second", "time/steps_per_second")),
     ]
 
 
