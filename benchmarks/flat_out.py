@@ -74,7 +74,7 @@ def push(
     groups = plan.run_plan.algorithm().groups
     optimiser = ServerOptimiser(parameters, groups, gradients, parts, settings, control, plan.rank)
     optimiser.begin()
-    loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
+    loss = Loss(torch.tensor(1.0), {"train/grad_norm": torch.tensor(1.0)})
     parameters.gradient.normal_(std=1e-3)
     while not control.stopping:
         control.heartbeat()

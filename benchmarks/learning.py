@@ -67,9 +67,9 @@ def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
             for number, path in enumerate(paths):
                 rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
                 points = [
-                    (row["step"], row["return_mean_100"])
+                    (row["step"], row["rollout/ep_return_mean"])
                     for row in rows
-                    if row["return_mean_100"] is not None
+                    if "rollout/ep_return_mean" in row
                 ]
                 axes.plot(
                     *zip(*points, strict=True),
@@ -125,7 +125,7 @@ def main() -> None:
             groups.setdefault(trial.panel or trial.env, {}).setdefault(trial.label, []).append(path)
             summary = json.loads((path / "summary.json").read_text())
             reason = "score" if summary["solved_at_seconds"] is not None else "steps"
-            metrics = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['return_mean_100']:,.1f}"
+            metrics = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['ep_return_mean']:,.1f}"
             print(f"| {trial.label} | {trial.seed} | {reason} | {metrics} |", flush=True)
         plot(groups, asked.pictures / f"learning-{name}.png")
 

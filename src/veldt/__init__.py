@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from veldt.config.system_registry import register_system
     from veldt.errors import CheckpointError, EnvError, NetworkError, PluginError, UsageError, VeldtError
     from veldt.recipes import Recipe, Sourced, register_recipe
+    from veldt.tracking.callback import Callback, CallbackContext
+    from veldt.tracking.loggers.logger import Logger
 
     __version__: str
 
@@ -26,6 +28,8 @@ openmp.limit_spinning()
 
 _HOME = {
     "Agent": "veldt.agent",
+    **dict.fromkeys(("Callback", "CallbackContext"), "veldt.tracking.callback"),
+    "Logger": "veldt.tracking.loggers.logger",
     **dict.fromkeys(
         ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
     ),
@@ -39,8 +43,11 @@ _HOME = {
 }
 __all__ = [
     "Agent",
+    "Callback",
+    "CallbackContext",
     "CheckpointError",
     "EnvError",
+    "Logger",
     "NetworkError",
     "PluginError",
     "Recipe",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,16 @@ import torch
 from veldt.agent import Agent, make_network
 from veldt.algorithms.schedule_settings import schedule_functions, try_functions
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Choice, Env, Part, admit, own_names, remember_code
+from veldt.config.run_code import (
+    Choice,
+    Env,
+    Part,
+    admit,
+    admit_functions,
+    own_names,
+    remember_code,
+    remember_functions,
+)
 from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
 from veldt.config.warnings import warnings_about
 from veldt.envs.arrangement import probe_spec
@@ -47,7 +56,11 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, flush_denormals
 from veldt.systems.planning.run_plan import make_run_plan
 from veldt.systems.run import graph_of, run_system, runtime
+from veldt.tracking.callback import Callback
+from veldt.tracking.loggers.choice import own_loggers
+from veldt.tracking.loggers.logger import Logger
 from veldt.tracking.progress import Progress, Silent
+from veldt.tracking.recording import RecordingPlan, named_callbacks
 from veldt.user_code.import_path import can_be_loaded, name_of
 
 PROTOCOLS = ("episodes", "atari", "human-starts")
@@ -58,8 +71,8 @@ class Run:
     """The result of a training run that has stopped.
 
     `path` is the run directory. `reason` is why the run stopped: "steps" (all steps are done), "until" (the target
-    return was reached) or "interrupted". `until` is the target return (None: no target); check `reason` to see whether
-    it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
+    return was reached), "callback" (one asked to stop) or "interrupted". `until` is the target return (None: no
+    target); check `reason` to see whether it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
     """
 
     path: Path
@@ -82,6 +95,8 @@ def train(
     run_dir: str | Path | None = None,
     cluster: str | None = None,
     quiet: bool = False,
+    loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Run:
     """Trains until all steps are done or the target return is reached.
@@ -102,6 +117,8 @@ def train(
         cluster: where the processes of a distributed recipe run: "local" starts Ray on this machine, "HOST:PORT" joins
             a Ray cluster; by default they run on this machine without Ray. It is not stored in the run's settings.
         quiet: shows no progress.
+        loggers, callbacks: objects of your own, besides those that the settings `log` and `callback` name. The run does
+            not record them: give them again to `resume`.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`. Learning
             rates, clip, ent_coef and epsilon also take a schedule: `learning_rate="linear:1e-3:0"`, or a function of
             progress in [0, 1] that can be imported.
@@ -131,7 +148,17 @@ def train(
     named: dict[str, Any] = own.names()
     config = dataclasses.replace(config, network=dataclasses.replace(config.network, **named))
     refuse_unread(settings, config, source, bool(own_names(config)))
-    return train_config(config, source, own, run_dir, quiet, given=settings, cluster=cluster)
+    return train_config(
+        config,
+        source,
+        own,
+        run_dir,
+        quiet,
+        given=settings,
+        cluster=cluster,
+        loggers=loggers,
+        callbacks=callbacks,
+    )
 
 
 @flush_denormals()
@@ -144,12 +171,14 @@ def train_config(
     *,
     given: Mapping[str, Any] | None = None,
     cluster: str | None = None,
+    loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Trains with a complete configuration.
 
     Args:
         source, own: the env, and the parts of the network that are callables, if the configuration does not name them.
-        run_dir, quiet, cluster: as for `train`.
+        run_dir, quiet, cluster, loggers, callbacks: as for `train`.
         given: settings by name that come from the user and not from the recipe; the run records them as such.
 
     Raises:
@@ -165,6 +194,7 @@ def train_config(
     refuse_unread_share(given, run_plan.config)
     if not config.in_one_process:
         graph_of(run_plan)  # raises for incompatible parts before anything is written
+    plan = RecordingPlan(config.run.log, config.run.callback, loggers, callbacks)
     resolved, recorded = to_dict(run_plan.config), {**given, **own.names()}
     resolved["network"] |= own.names()
     asked = {"env": config.env, "env_kwargs": config.env_kwargs, **by_section(config, recorded)}
@@ -182,7 +212,8 @@ def train_config(
             for decision in (*run_plan.decisions, *warnings):
                 progress.note(decision)
             _remember(source, {**own_names(config), **own.names()}, config, progress)
-            outcome = run_system(run_plan, directory, progress, None, start_roles)
+            with plan.opened(directory, progress) as recording:
+                outcome = run_system(run_plan, directory, recording, None, start_roles)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -199,6 +230,8 @@ def resume(
     trust: bool = False,
     cluster: str | None = None,
     quiet: bool = False,
+    loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Run:
     """Continues a run from its newest complete checkpoint; on the CPU bit-identical to a run that never stopped.
@@ -208,10 +241,10 @@ def resume(
         env, network, core, actor, critic, model, trust: as for `load`; code that is used here counts as trusted from
             now on.
         cluster: as for `train`, independent of where the run was trained before.
-        quiet: shows no progress.
+        quiet, loggers, callbacks: as for `train`.
         settings: changes to how long the run trains (`steps`, `until`), what it records (`checkpoint_every`,
-            `keep_checkpoints`, `checkpoint_replay`, `log_every`) and how it evaluates (`evaluate_every`,
-            `evaluate_steps`).
+            `keep_checkpoints`, `checkpoint_replay`, `log_every`, `log`, `callback`) and how it evaluates
+            (`evaluate_every`, `evaluate_steps`).
 
     Returns:
         The run, after it has stopped again.
@@ -243,13 +276,18 @@ def resume(
             )
         own = OwnParts(network, core, actor, critic, model)
         chosen = admit(directory.path, config, Choice(env, own, trust), "resume(run, {})", trains=True)
+        for kind, names in _functions(config).items():
+            if not trust and {"logger": "log"}.get(kind, kind) not in settings:
+                admit_functions(directory.path, kind, names)
+        plan = RecordingPlan(config.run.log, config.run.callback, loggers, callbacks)
         run_plan = make_run_plan(chosen.config, chosen.source, chosen.own)
         with runtime(config, cluster) as start_roles, _progress(run_plan.config, quiet) as progress:
             directory.change_config("run", settings)  # the next resume reads them
             for note in notes:
                 progress.note(note)
             _remember(chosen.source, {**own_names(chosen.config), **chosen.own.names()}, config, progress)
-            outcome = run_system(run_plan, directory, progress, checkpoint, start_roles)
+            with plan.opened(directory, progress) as recording:
+                outcome = run_system(run_plan, directory, recording, checkpoint, start_roles)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -444,8 +482,16 @@ def _named_schedule(setting: str, value: Any) -> Any:
 
 def _remember(source: EnvSource, names: Mapping[str, str], config: TrainConfig, progress: Progress) -> None:
     schedules = schedule_functions(config.learn).values()
-    if (note := remember_code(source, names, schedules, config.plugins)) is not None:
-        progress.note(note)
+    notes = [remember_code(source, names, schedules, config.plugins)]
+    notes += [remember_functions(kind, names) for kind, names in _functions(config).items()]
+    for note in notes:
+        if note is not None:
+            progress.note(note)
+
+
+def _functions(config: TrainConfig) -> dict[str, list[str]]:
+    """Returns the names of the user's functions that make loggers and callbacks."""
+    return {"logger": own_loggers(config.run.log), "callback": named_callbacks(config.run.callback)}
 
 
 def _progress(config: TrainConfig, quiet: bool) -> Progress:

@@ -46,9 +46,9 @@ def test_a2c_loss() -> None:
     n = rows(later, batch)
     policy = np.mean(-n["log_prob"] * n["advantage"])
     value = np.mean((n["value"] - n["target"]) ** 2)
-    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-4)
-    assert float(metrics["loss/value"]) == pytest.approx(value, rel=1e-4)
-    assert float(metrics["policy/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
+    assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-4)
+    assert float(metrics["train/value_loss"]) == pytest.approx(value, rel=1e-4)
+    assert float(metrics["train/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
     assert float(loss) == pytest.approx(policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-4)
 
 
@@ -75,12 +75,12 @@ def test_ppo_loss(clip_values: bool, normalise: bool) -> None:
         clipped = n["old_value"] + np.clip(n["value"] - n["old_value"], -0.2, 0.2)
         error = np.maximum(error, (clipped - n["target"]) ** 2)
     entropy = np.mean(n["entropy"])
-    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-4)
-    assert float(metrics["loss/value"]) == pytest.approx(np.mean(error), rel=1e-4)
+    assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-4)
+    assert float(metrics["train/value_loss"]) == pytest.approx(np.mean(error), rel=1e-4)
     assert float(loss) == pytest.approx(policy + 0.4 * np.mean(error) - 0.03 * entropy, rel=1e-4)
-    assert float(metrics["policy/kl"]) == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-3)
-    assert float(metrics["policy/clip_fraction"]) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.2))
-    assert 0 < float(metrics["policy/clip_fraction"]) < 1
+    assert float(metrics["train/approx_kl"]) == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-3)
+    assert float(metrics["train/clip_fraction"]) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.2))
+    assert 0 < float(metrics["train/clip_fraction"]) < 1
 
 
 def test_ppo_clips_less_and_less_where_that_is_asked_for() -> None:

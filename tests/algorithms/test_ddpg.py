@@ -167,10 +167,10 @@ def test_priorities_are_the_sizes_of_the_errors_and_metrics_are_what_they_say() 
     assert loss.priority is not None
     torch.testing.assert_close(loss.priority, (batch.target - q_N).abs())
     torch.testing.assert_close(
-        loss.metrics["loss/critic"], (batch.weight * (batch.target - q_N).square()).mean()
+        loss.metrics["train/critic_loss"], (batch.weight * (batch.target - q_N).square()).mean()
     )
-    torch.testing.assert_close(loss.metrics["q/mean"], q_N.mean())
-    torch.testing.assert_close(loss.metrics["q/policy"], policy_N.mean())
+    torch.testing.assert_close(loss.metrics["train/q_mean"], q_N.mean())
+    torch.testing.assert_close(loss.metrics["train/policy_q_mean"], policy_N.mean())
     assert not loss.priority.requires_grad
     assert not any(figure.requires_grad for figure in loss.metrics.values())
 

@@ -44,7 +44,7 @@ def test_a_cue_is_recalled_with_an_lstm_only(algorithm: str, tmp_path: Path) -> 
     result = veldt.evaluate(veldt.load(run.path, env=Recall), episodes=40, seed=3, greedy=True)
     assert result.mean == 1.0
     without = train(algorithm, tmp_path / "none", int(run.summary["steps"]))
-    assert 0.3 < without.summary["return_mean_100"] < 0.7
+    assert 0.3 < without.summary["ep_return_mean"] < 0.7
 
 
 def test_a_cue_is_recalled_with_a_core_of_ones_own(tmp_path: Path) -> None:

@@ -99,7 +99,9 @@ def test_updates_follow_from_steps(
         metrics = own.experience.metrics()
         assert metrics["replay/transitions"] == len(own.experience.buffer)
         learned = own.walk.steps - starts
-        assert metrics["training_intensity"] == pytest.approx(done * batch / learned if learned > 0 else 0.0)
+        assert metrics["replay/training_intensity"] == pytest.approx(
+            done * batch / learned if learned > 0 else 0.0
+        )
 
 
 def test_learning_starts_when_that_many_steps_are_done() -> None:
@@ -122,14 +124,14 @@ def test_a_buffer_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> 
         own.walk.length = 1 if 20 <= phase < 26 else 1000
         batches = own.phase()
     assert len(batches) == 40
-    assert own.experience.metrics()["training_intensity"] == pytest.approx(48.0)
+    assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(48.0)
 
 
 def test_the_intensity_is_reached() -> None:
     own = Learning(Walk(3, 2, length=1000), dqn(batch_size=8, training_intensity=0.5, learning_starts=20))
     for _ in range(400):
         own.phase()
-    assert own.experience.metrics()["training_intensity"] == pytest.approx(0.5, rel=0.01)
+    assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(0.5, rel=0.01)
 
 
 def test_batches_are_steps_that_were_made_and_say_how_old_their_policy_is() -> None:
@@ -205,10 +207,10 @@ def test_a_buffer_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() 
     again = Learning(before.walk, dqn(learning_starts=30))
     again.experience.load(before.experience.counters())
     assert again.experience.refill(60) == 30
-    assert again.experience.metrics()["training_intensity"] == 0.0
+    assert again.experience.metrics()["replay/training_intensity"] == 0.0
     assert [len(again.phase()) for _ in range(6)] == [0, 0, 0, 5, 5, 5]
     assert again.experience.updates == 30
-    assert again.experience.metrics()["training_intensity"] == pytest.approx(4.0)
+    assert again.experience.metrics()["replay/training_intensity"] == pytest.approx(4.0)
     # And a run that is stopped again goes on from there.
     third = Learning(before.walk, dqn(learning_starts=30))
     third.experience.load(again.experience.counters())

@@ -321,7 +321,7 @@ def test_where_nothing_can_be_written(
     main(f"train ppo --env mine:make --run-dir other {SMALL}".split())
     said = capsys.readouterr().err
     assert said.count("cannot write down that mine:make is your own code (") == 1
-    assert "will ask for --trust" in said
+    assert "needs --trust" in said
     veldt.evaluate("other", episodes=1)  # this process knows
     forget(monkeypatch)
     assert "names the environment mine:make" in refused("evaluate", "other")

@@ -168,6 +168,7 @@ def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
     run.supervisor.kill()
 
 
+@pytest.mark.long
 def test_roles_know_how_many_like_them_are_on_their_machine(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +186,7 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
     nodes.remove_node(added, allow_graceful=False)
 
 
+@pytest.mark.long
 def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
     with supervised(nodes, plan(works, "a", max_restarts=1, deadline_s=2.0)) as run:
         pid = run.next(Started).pid
@@ -195,6 +197,7 @@ def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
         run.until("the old one gone", lambda: not psutil.pid_exists(pid))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("role", "restarts", "message", "line"),
     [
@@ -216,6 +219,7 @@ def test_errors_end_the_run_when_the_budget_is_used_up(
 # ------------------------------------------------------------------------------------------------ training
 
 
+@pytest.mark.long
 def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
     """On four CPUs only one of three actors has room."""
     with training(nodes) as run:
@@ -236,6 +240,7 @@ def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
         )
 
 
+@pytest.mark.long
 def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
     with training(nodes) as run:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
@@ -255,6 +260,7 @@ def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
             nodes.remove_node(node, allow_graceful=False)
 
 
+@pytest.mark.long
 def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS | {"shards": 3})
     graph = apex(make_run_plan(config, resolve("CartPole-v1")))
@@ -282,6 +288,7 @@ def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.Monk
         run.next(Never)
 
 
+@pytest.mark.long
 def test_another_version_and_another_token_are_explained(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,6 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import EnvError
 from veldt.sampling.episodes import EpisodeTracker
 
-pytestmark = pytest.mark.alone
-
 POLICY = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
 HORIZON, WIDTH, LENGTH, SLOTS = 6, 4, 10, 4
 IN_PROCESS = ["raise", "nan observation", "nan reward", "shape"]
@@ -33,7 +31,7 @@ def play(
     random_start_steps: int = 0,
     slots: int = SLOTS,
 ) -> tuple[Slots, int, list[str]]:
-    """All slots, the number of games and the notes of envs of which those with these seeds fail in step `at`."""
+    """All slots, the number of episodes and the notes of envs of which those with these seeds fail in step `at`."""
     env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
     settings = settings_for(
         env,

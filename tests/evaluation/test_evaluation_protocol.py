@@ -63,7 +63,7 @@ def test_it_ends_when_it_is_asked_to(pong: Path) -> None:
 def test_the_command(pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["evaluate", str(pong), "--protocol", "atari", "--json"])
     metrics = json.loads(capsys.readouterr().out)
-    assert metrics["episodes"] == 3 and metrics["length_mean"] == 50
+    assert metrics["episodes"] == 3 and metrics["ep_length_mean"] == 50
     with pytest.raises(SystemExit, match="2"):
         cli.main(["evaluate", str(pong), "--protocol", "nature"])
     assert "--protocol" in capsys.readouterr().err
@@ -79,9 +79,9 @@ def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> N
     veldt.train("dqn", run_dir=paused, quiet=True, evaluate_every=200, evaluate_steps=600, **settings)
     one, two = newest(plain).groups["weights"], newest(paused).groups["weights"]
     assert all(np.array_equal(one[name], two[name]) for name in one)
-    rows = [row for row in read_metrics(paused) if row.get("evaluation/games")]
+    rows = [row for row in read_metrics(paused) if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]  # after 200 and 400, and at the end
-    assert all(row["evaluation/return_mean"] > 5 for row in rows)
+    assert all(row["eval/ep_return_mean"] > 5 for row in rows)
     said = [event for event in RunDirectory.open(paused).read_events() if event["kind"] == "evaluation"]
     assert len(said) == 3 and "episodes, raw return" in said[0]["text"]
 
@@ -110,7 +110,7 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
     assert 200 <= newest(tmp_path / "run").step < 240
     monkeypatch.undo()
     assert veldt.resume(tmp_path / "run", quiet=True).reason == "steps"
-    rows = [row for row in read_metrics(tmp_path / "run") if row.get("evaluation/games")]
+    rows = [row for row in read_metrics(tmp_path / "run") if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]
 
 
@@ -125,8 +125,8 @@ def test_an_interrupted_evaluation_is_made_up_for(tmp_path: Path, monkeypatch: p
         "dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, evaluate_steps=600, **settings
     )
     assert run.reason == "interrupted" and 200 <= run.summary["steps"] < 240
-    assert not [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    assert not [row for row in read_metrics(run.path) if row.get("eval/episodes")]
     monkeypatch.undo()
     veldt.resume(run.path, quiet=True)
-    rows = [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    rows = [row for row in read_metrics(run.path) if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]

@@ -1,4 +1,4 @@
-"""Parameters in parts: cut evenly, and put together again by whoever reads them."""
+"""Parameters in parts: cut evenly, and put together again by their readers."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_slack_that_would_stop_both_is_refused() -> None:
         check_slack(least - 1, least)
 
 
-def test_of_learners_with_batches_of_their_own_whoever_is_free_makes_the_next_update() -> None:
+def test_of_learners_with_batches_of_their_own_one_that_is_free_makes_the_next_update() -> None:
     """One that is lost does not keep the others."""
     spec = RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch_size=10, slack=100.0, together=False)
     rate_limiter = RateLimiter(spec, None)

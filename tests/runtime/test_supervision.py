@@ -14,8 +14,6 @@ from veldt.runtime.messages import pack
 from veldt.runtime.role_messages import Failed, Note, Restarted
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
-pytestmark = pytest.mark.alone
-
 
 class Played:
     """A life that says what it is given to say."""

@@ -98,7 +98,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "a2c"])
 def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those at the ends of games, that is: there are no others."""
+    """Those at the ends of episodes, that is: there are no others."""
     roles = Roles("environments:paid_at_the_end", algorithm=algorithm)
     PaidAtTheEnd.paid = learned = steps = 0.0
     make = type(roles.model._on_policy).minibatches

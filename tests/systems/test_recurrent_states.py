@@ -144,7 +144,7 @@ def test_v_trace_of_a_fresh_rollout_is_a2c(make: Any, resets: str) -> None:
             {name: float(figure) for name, figure in own.loss(rollouts.network, each, 0.0).metrics.items()}
             for own, each in ((a2c, batch), (vtrace, rollout))
         ]
-        assert said[1]["vtrace/rho_mean"] == pytest.approx(1.0, abs=1e-4)
+        assert said[1]["train/rho_mean"] == pytest.approx(1.0, abs=1e-4)
         for name, figure in said[0].items():
             assert said[1][name] == pytest.approx(figure, rel=1e-3, abs=1e-3), name
 

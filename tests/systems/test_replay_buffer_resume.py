@@ -71,13 +71,13 @@ def test_one_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
 def test_without_it_learning_pauses_until_the_buffer_is_as_full_as_at_the_start(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     shutil.rmtree(run / "replay")
-    updates = read_metrics(run)[-1]["updates"]
+    updates = read_metrics(run)[-1]["train/updates"]
     veldt.resume(run, steps=420, checkpoint_replay="none", quiet=True)
     (said,) = (text for text in texts(run, "resume") if "replay buffer" in text)
     assert "--checkpoint-replay none" in said and "40 steps" in said
     later = [row for row in read_metrics(run) if row["step"] > 300]
     paused = [row for row in later if row["step"] <= 300 + SETTINGS["learning_starts"]]
-    assert paused and all(row["updates"] == updates for row in paused)
+    assert paused and all(row["train/updates"] == updates for row in paused)
     # Then as many as the intensity says of the steps since, and no burst for those that were missed.
     last = later[-1]
     due = (
@@ -85,7 +85,7 @@ def test_without_it_learning_pauses_until_the_buffer_is_as_full_as_at_the_start(
         * SETTINGS["training_intensity"]
         / SETTINGS["batch_size"]
     )
-    assert last["updates"] - updates == pytest.approx(due, abs=3)
+    assert last["train/updates"] - updates == pytest.approx(due, abs=3)
 
 
 def test_a_run_without_copies_says_so_when_it_is_resumed(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_target_network_schedules_and_priorities_are_in_the_checkpoint(tmp_path:
     before = read_metrics(run)[-1]
     veldt.resume(run, steps=360, quiet=True)
     after = [row for row in read_metrics(run) if row["step"] > before["step"]]
-    assert all(row["epsilon"] < before["epsilon"] <= 1.0 for row in after)
+    assert all(row["rollout/epsilon"] < before["rollout/epsilon"] <= 1.0 for row in after)
     for row, previous in zip(after[1:], after, strict=False):
         progress = previous["step"] / 360
         assert row["replay/beta"] == pytest.approx(0.4 + 0.6 * progress)

@@ -38,8 +38,8 @@ def test_outliers_are_those_of_all_incarnations_of_all_learners() -> None:
     )
     counted = []
     for role, outliers in [(0, 3.0), (1, 5.0), (0, 4.0), (0, 1.0), (1, 5.0), (0, 2.0)]:
-        source = {"gorila/outliers": outliers, "gorila/outlier_share": outliers}
+        source = {"system/outlier_gradients": outliers, "system/outlier_gradient_share": outliers}
         metrics.learner(role, LearnerMetrics(1, {}, 0.0, 0.0, 0.0, 1e-3, 1, {}, source))
-        counted.append(metrics.row()["gorila/outliers"])
+        counted.append(metrics.row()["system/outlier_gradients"])
     assert counted == [3.0, 8.0, 9.0, 10.0, 10.0, 11.0]
-    assert metrics.row()["gorila/outlier_share"] == 3.5
+    assert metrics.row()["system/outlier_gradient_share"] == 3.5

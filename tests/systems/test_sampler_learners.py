@@ -29,7 +29,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def state_of(run: Path) -> dict[str, Any]:
-    """Arrays and counters of the newest checkpoint, and the bytes of the list of games, sorted as units said them."""
+    """Arrays and counters of the newest checkpoint, and the bytes of the list of episodes, sorted."""
     checkpoint = newest(run)
     state = arrays_of(checkpoint)
     for rank, unit in checkpoint.meta["learners"].items():
@@ -56,7 +56,7 @@ def test_a_run_of_two_stops_and_goes_on_as_one_that_did_not(recipe: str, tmp_pat
     assert_same(one, two)
     assert one["games"], "no game was finished: the comparison would not see games"
     assert {game[0] for game in one["games"]} == set(range(4)), "each unit plays its own envs"
-    assert learning(whole.path)[-1]["loss/total"] != 0.0
+    assert learning(whole.path)[-1]["train/loss"] != 0.0
     assert np.isfinite(veldt.evaluate(whole.path, episodes=2).mean)
 
 

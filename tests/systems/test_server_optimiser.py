@@ -95,7 +95,7 @@ class Server:
 
 
 def loss_of(value: float, norm: float = 1.0) -> Loss:
-    return Loss(torch.tensor(value), {"gradient_norm": torch.tensor(norm)})
+    return Loss(torch.tensor(value), {"train/grad_norm": torch.tensor(norm)})
 
 
 def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
@@ -129,7 +129,7 @@ def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
         server.taken()
     server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(50.0))
     assert all(consumer.take(0.0) is None for consumer in server.consumers)
-    assert server.optimiser.metrics()["gorila/outliers"] == 1.0
+    assert server.optimiser.metrics()["system/outlier_gradients"] == 1.0
     server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(5.0))
     server.taken()
 
@@ -142,7 +142,7 @@ def test_outliers_are_told_of_with_the_rate() -> None:
         for consumer in server.consumers:
             if consumer.take(0.0) is not None:
                 consumer.release(1)
-    assert server.optimiser.metrics()["gorila/outlier_share"] == 1.0
+    assert server.optimiser.metrics()["system/outlier_gradient_share"] == 1.0
     (said,) = server.control.said
     assert said.text.startswith("learner 1 discards 100% of its gradients")
     assert "more than 0.1 standard deviations" in said.text and "--outlier-deviations" in said.text
@@ -170,7 +170,7 @@ def test_stale_ones_are_told_of_with_the_rate() -> None:
     for number in range(1, 6):
         server.publish(number, (100 * number, 80 * number, 0))
         server.optimiser.pull()
-    assert server.optimiser.metrics()["gorila/stale_share"] == 0.8
+    assert server.optimiser.metrics()["system/stale_gradient_share"] == 0.8
     (said,) = server.control.said
     assert "80% of all gradients are discarded" in said.text and "--max-staleness" in said.text
 

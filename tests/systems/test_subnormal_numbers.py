@@ -14,8 +14,6 @@ import veldt
 from run_state import SMALL
 from veldt.learning.learner import Learner
 
-pytestmark = pytest.mark.alone
-
 
 def flushed() -> bool:
     return float(torch.tensor(1e-310, dtype=torch.float64) * 0.5) == 0.0

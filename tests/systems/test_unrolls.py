@@ -37,7 +37,7 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
         slot = envs.trajectory
         envs.start()
         observations = slot_observations(slot, torch.device("cpu"))
-        for _ in range(2):  # the second begins in the middle of games
+        for _ in range(2):  # the second begins in the middle of episodes
             slot.action[:] = spec.action.sample(rng, steps * WIDTH).reshape(slot.action.shape)
             rows = []
             for t in range(steps):

@@ -71,9 +71,8 @@ class A2C(PolicyGradient):
         entropy = self.entropy(parameters_NP, valid, ent_coef)
         loss = policy_loss + self.config.vf_coef * value_loss - ent_coef * entropy
         metrics = {
-            "loss/total": loss.detach(),
-            "loss/policy": policy_loss.detach(),
-            "loss/value": value_loss.detach(),
-            "policy/entropy": entropy.detach(),
+            "train/policy_loss": policy_loss.detach(),
+            "train/value_loss": value_loss.detach(),
+            "train/entropy": entropy.detach(),
         }
         return Loss(loss, metrics, rows=valid.count)

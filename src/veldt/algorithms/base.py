@@ -30,8 +30,9 @@ MakeCore = Callable[[int], nn.Module]
 class Loss(NamedTuple):
     """The result of a loss computation: the loss to minimise, metrics to log and the rows' new raw priorities [N].
 
-    Metrics and priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked.
-    With `by_group`, each parameter group has a loss of its own, and `total` is for metrics only; see `Loss.of_groups`.
+    A metric [] is logged as `train/NAME`, unless its name has a prefix (`tracking/metric_names.py`). Metrics and
+    priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked. With
+    `by_group`, each parameter group has a loss of its own, and `total` is for metrics only; see `Loss.of_groups`.
     """
 
     total: Tensor
@@ -57,8 +58,8 @@ class Loss(NamedTuple):
         """
         parts = {name: loss.detach() for name, loss in by_group.items()}
         total = torch.stack(list(parts.values())).sum()
-        named = {f"loss/{name}": part for name, part in parts.items()}
-        return cls(total, {"loss/total": total, **named, **(metrics or {})}, priority, rows, by_group)
+        named = {f"train/{name}_loss": part for name, part in parts.items()}
+        return cls(total, {**named, **(metrics or {})}, priority, rows, by_group)
 
 
 class Algorithm(ABC):
@@ -264,5 +265,5 @@ class OffPolicy(Algorithm):
         return (reward_N + discount_N * best_N - taken_N).abs()
 
     def exploration(self, steps: int) -> dict[str, float]:
-        """Metrics about exploration to log, after `steps` of training."""
+        """Metrics about exploration to log, after `steps` of training, with names as in `Loss`."""
         return {}

@@ -132,7 +132,7 @@ class DDPG(ReplayAlgorithm):
         if self._config.action_gradient_clip:
             slope_ND = slope_ND.clamp(-self._config.action_gradient_clip, self._config.action_gradient_clip)
         actor_loss = -(action_ND * slope_ND).sum(-1).mean()
-        metrics = {"q/mean": q_N.detach().mean(), "q/policy": value_N.detach().mean()}
+        metrics = {"train/q_mean": q_N.detach().mean(), "train/policy_q_mean": value_N.detach().mean()}
         losses = {"critic": critic_loss, "actor": actor_loss}
         return Loss.of_groups(losses, metrics, error_N.detach().abs())
 

@@ -114,11 +114,10 @@ class PPO(PolicyGradient):
         log_ratio_N = log_ratio_N.detach()
         clipped_N = ((log_ratio_N.exp() - 1.0).abs() > clip).float()
         metrics = {
-            "loss/total": loss.detach(),
-            "loss/policy": policy_loss.detach(),
-            "loss/value": value_loss.detach(),
-            "policy/entropy": entropy.detach(),
-            "policy/kl": valid.mean(approximate_kl(log_ratio_N)),
-            "policy/clip_fraction": valid.mean(clipped_N),
+            "train/policy_loss": policy_loss.detach(),
+            "train/value_loss": value_loss.detach(),
+            "train/entropy": entropy.detach(),
+            "train/approx_kl": valid.mean(approximate_kl(log_ratio_N)),
+            "train/clip_fraction": valid.mean(clipped_N),
         }
         return Loss(loss, metrics, rows=valid.count)

@@ -258,7 +258,9 @@ class QLearning(ReplayAlgorithm):
 
     def exploration(self, steps: int) -> dict[str, float]:
         return (
-            {"epsilon": float(self._epsilon(1, steps)[0])} if self._config.exploration == "annealed" else {}
+            {"rollout/epsilon": float(self._epsilon(1, steps)[0])}
+            if self._config.exploration == "annealed"
+            else {}
         )
 
     def _epsilon(self, width: int, steps: int | None) -> Tensor:

@@ -128,12 +128,11 @@ class VTrace(PolicyGradient):
         loss = policy_loss + self.config.vf_coef * value_loss - ent_coef * entropy
         clipped_N = (log_ratio_N.exp() > _CLIPPED * self.config.rho_bar).float()
         metrics = {
-            "loss/total": loss.detach(),
-            "loss/policy": policy_loss.detach(),
-            "loss/value": value_loss.detach(),
-            "policy/entropy": entropy.detach(),
-            "vtrace/rho_mean": valid.mean(returns.rho_TB.flatten()),
-            "vtrace/rho_clipped": valid.mean(clipped_N),
+            "train/policy_loss": policy_loss.detach(),
+            "train/value_loss": value_loss.detach(),
+            "train/entropy": entropy.detach(),
+            "train/rho_mean": valid.mean(returns.rho_TB.flatten()),
+            "train/rho_clip_fraction": valid.mean(clipped_N),
         }
         return Loss(loss, metrics, rows=valid.count)
 

@@ -136,9 +136,9 @@ def _train(run_plan: RunPlan, steps: int) -> tuple[float, float]:
     config = dataclasses.replace(run_plan.config, run=dataclasses.replace(run_plan.config.run, steps=steps))
     with tempfile.TemporaryDirectory() as scratch:
         run = api.train_config(config, run_plan.source, run_dir=Path(scratch) / "run", quiet=True)
-        rows = [row for row in read_metrics(run.path) if row["updates"]]
+        rows = [row for row in read_metrics(run.path) if row["train/updates"]]
     done = rows[-1]["step"] - rows[0]["step"]
-    learning = sum(row["seconds/train"] + row["seconds/replay"] for row in rows[1:])
+    learning = sum(row["time/train_seconds"] + row["time/replay_seconds"] for row in rows[1:])
     return done / max(rows[-1]["seconds"] - rows[0]["seconds"], 1e-9), done / max(learning, 1e-9)
 
 

@@ -155,12 +155,12 @@ def evaluate(arguments: list[str]) -> str:
         "run": str(asked.run),
         "checkpoint_step": agent.step,
         "episodes": len(scores),
-        "return_mean": float(scores.mean()),
-        "return_std": float(scores.std()),
-        "return_min": float(scores.min()),
-        "return_median": float(np.median(scores)),
-        "return_max": float(scores.max()),
-        "length_mean": float(np.mean(result.lengths)),
+        "ep_return_mean": float(scores.mean()),
+        "ep_return_std": float(scores.std()),
+        "ep_return_min": float(scores.min()),
+        "ep_return_median": float(np.median(scores)),
+        "ep_return_max": float(scores.max()),
+        "ep_length_mean": float(np.mean(result.lengths)),
         "seconds": time.perf_counter() - begin,
     }
     if asked.json:
@@ -170,7 +170,7 @@ def evaluate(arguments: list[str]) -> str:
     return (
         f"{asked.run} at step {agent.step:,}: {len(scores)} {episodes}, raw return {scores.mean():,.1f} "
         f"± {scores.std():,.1f} (min {scores.min():,.0f}, median {np.median(scores):,.0f}, max {scores.max():,.0f}), "
-        f"mean length {metrics['length_mean']:,.0f} steps"
+        f"mean length {metrics['ep_length_mean']:,.0f} steps"
     )
 
 

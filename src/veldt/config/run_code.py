@@ -26,7 +26,9 @@ from veldt.user_code.trusted import Code, find_code, is_remembered, remember
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Part = str | Factory
-_WORDS = {"env": "environment"}
+# What messages call each kind of code, and the setting that names it, where these are not the kind itself.
+_WORDS: Mapping[str, str] = {"env": "environment"}
+_SETTINGS: Mapping[str, str] = {"logger": "log"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def admit(
     }
     if given:
         config = dataclasses.replace(config, network=dataclasses.replace(config.network, **given))
-    names = {}
+    names: dict[str, str] = {}
     is_named = callable(env) or (isinstance(env, str) and ":" in env)
     if not is_named and imported_module(config.env, config.env_kwargs) is not None:
         names["env"] = config.env
@@ -126,7 +128,27 @@ def remember_code(
     return remember(code for code in codes if code is not None)
 
 
-def _refuse_missing(names: dict[str, str], call: str) -> None:
+def admit_functions(run: Path, kind: str, names: Iterable[str]) -> None:
+    """Checks functions that a run's configuration names as "module:function".
+
+    Raises:
+        UsageError: one does not exist, or is code that the user has not trained with.
+    """
+    codes = []
+    for name in names:
+        if (code := find_code(kind, name, {})) is None:
+            raise no_module(name, _WORDS.get(kind, kind))
+        codes.append(code)
+    _refuse_foreign(run, codes)
+
+
+def remember_functions(kind: str, names: Iterable[str]) -> str | None:
+    """Records that the user trains with these functions; returns as `remember_code`."""
+    codes = (find_code(kind, name, {}) for name in names)
+    return remember(code for code in codes if code is not None)
+
+
+def _refuse_missing(names: Mapping[str, str], call: str) -> None:
     """Raises UsageError where a callable cannot be imported by its name."""
     if missing := [what for what, name in names.items() if not can_be_loaded(name)]:
         which = " and ".join(f"{_WORDS.get(what, what)} {names[what]}" for what in missing)
@@ -175,8 +197,8 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
     # Neither keyword arguments that lead to an import nor a schedule can be given by whoever opens a run.
     if not all(":" in code.name and code.kind != "schedule" for code in foreign):
         raise UsageError(f"{what}--trust if you trust the run (in Python trust=True)")
-    flags = " ".join(f"--{code.kind} {code.name}" for code in foreign)
-    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in foreign)
+    flags = " ".join(f"--{_SETTINGS.get(code.kind, code.kind)} {code.name}" for code in foreign)
+    arguments = ", ".join(f'{_SETTINGS.get(code.kind, code.kind)}="{code.name}"' for code in foreign)
     raise UsageError(
         f"{what}--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
     )

@@ -25,6 +25,9 @@ from veldt.errors import CheckpointError, UsageError
 from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit, check_values, flag
+from veldt.tracking.loggers.choice import named_loggers
+from veldt.tracking.recording import named_callbacks
+from veldt.user_code.import_path import split_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,11 @@ class RunConfig:
     """Whether checkpoints include the replay buffer; with none, a resumed run fills it again."""
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
+    log: str = "tensorboard"
+    """What gets the metrics, besides metrics.jsonl: tensorboard, wandb, trackio, mlflow (several with commas between
+    them), none, or a logger of your own as module:function, which is called with the run's directory."""
+    callback: str | None = None
+    """A callback of your own as module:function, which is called with the run's directory (several with commas)."""
     evaluate_every: Annotated[int, Unit("steps")] = 0
     """Steps between evaluations; there is one at the end of a run of at least as many; 0: never. Training pauses for
     it, or an evaluator process plays beside training: then an evaluation is skipped while another one is running."""
@@ -129,6 +137,9 @@ class RunConfig:
             raise UsageError(f"--threads is {self.threads}: it must be 0 (automatic) or more")
         if self.log_every < 0:
             raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
+        named_loggers(self.log)
+        for name in named_callbacks(self.callback):
+            split_name(name, "callback")
 
 
 # Settings that may change when a run is resumed: its length and how it is recorded.
@@ -139,6 +150,8 @@ RESUMABLE = (
     "keep_checkpoints",
     "checkpoint_replay",
     "log_every",
+    "log",
+    "callback",
     "evaluate_every",
     "evaluate_steps",
 )

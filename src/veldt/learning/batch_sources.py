@@ -172,7 +172,7 @@ class ReplaySource:
         learned = (self.updates - self._updates_before) * self._algorithm.batch_size
         metrics = {
             "replay/transitions": float(len(self.buffer)),
-            "training_intensity": learned / max(1, self._steps - self._starts_at),
+            "replay/training_intensity": learned / max(1, self._steps - self._starts_at),
         }
         if self._config.replay == "prioritised":
             metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.buffer.dropped)}

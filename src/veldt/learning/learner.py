@@ -18,6 +18,7 @@ from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
+from veldt.tracking.metric_names import with_prefix
 
 
 class Learner:
@@ -85,8 +86,10 @@ class Learner:
         self._backward(loss, due)
         gradient_P = self._parameters.gradient
         self._edge.reduce(gradient_P, loss.rows)
-        loss.metrics["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
+        norm = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
         self._groups.clip(gradient_P)
+        metrics = {with_prefix(name): value for name, value in loss.metrics.items()}
+        loss = loss._replace(metrics=metrics | {"train/loss": loss.total.detach(), "train/grad_norm": norm})
         due_rates = rates(self._algorithm.groups, due, progress, learning_rate)
         self._optimiser.apply(gradient_P, due_rates, loss)
         self._updates += 1

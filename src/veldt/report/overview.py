@@ -62,17 +62,25 @@ def _heading(runs: list[RunData]) -> str:
 
 def _figures(run: RunData) -> str:
     steps, frames = run.metric("steps", "step"), run.metric("frames")
-    lag = run.metric("policy_lag_mean")
+    lag = run.metric("policy_lag_mean", "train/policy_lag_mean")
     metrics = [
-        ("Return, last 100 episodes", formatting.decimal(run.metric("return_mean_100")), ""),
+        (
+            "Return, last 100 episodes",
+            formatting.decimal(run.metric("ep_return_mean", "rollout/ep_return_mean")),
+            "",
+        ),
         (
             "Agent steps",
             formatting.count(steps),
             f"{formatting.count(frames)} frames" if frames > steps else "",
         ),
         ("Time", formatting.duration(run.metric("seconds")), _solved(run)),
-        ("Steps per second", formatting.whole(run.metric("sps")), _frames_per_second(run)),
-        ("Episodes", formatting.whole(run.metric("episodes")), ""),
+        (
+            "Steps per second",
+            formatting.whole(run.metric("steps_per_second", "time/steps_per_second")),
+            _frames_per_second(run),
+        ),
+        ("Episodes", formatting.whole(run.metric("episodes", "rollout/episodes")), ""),
     ]
     if math.isfinite(lag):
         metrics.append(("Policy lag", formatting.decimal(lag), "updates behind, mean"))
@@ -89,7 +97,11 @@ def _solved(run: RunData) -> str:
 
 
 def _frames_per_second(run: RunData) -> str:
-    frames, steps, rate = run.metric("frames"), run.metric("steps", "step"), run.metric("sps")
+    frames, steps, rate = (
+        run.metric("frames"),
+        run.metric("steps", "step"),
+        run.metric("steps_per_second", "time/steps_per_second"),
+    )
     return f"{formatting.whole(rate * frames / steps)} frames/s" if frames > steps > 0 else ""
 
 
@@ -130,12 +142,12 @@ def _row(run: RunData, target: bool) -> list[str]:
     """The numbers of one run in the table."""
     return [
         escape(run.setting("seed") or formatting.MISSING),
-        formatting.decimal(run.metric("return_mean_100")),
+        formatting.decimal(run.metric("ep_return_mean", "rollout/ep_return_mean")),
         *([formatting.duration(run.summary.get("solved_at_seconds"))] if target else []),
         formatting.count(run.metric("steps", "step")),
-        formatting.whole(run.metric("episodes")),
+        formatting.whole(run.metric("episodes", "rollout/episodes")),
         formatting.duration(run.metric("seconds")),
-        formatting.whole(run.metric("sps")),
+        formatting.whole(run.metric("steps_per_second", "time/steps_per_second")),
     ]
 
 

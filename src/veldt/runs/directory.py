@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -77,11 +78,13 @@ class RunDirectory:
         versions: Mapping[str, str],
         hardware: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes config.json: the settings as given and as resolved, the command line, versions and hardware.
+        """Writes config.json: an id of the run, the settings as given and as resolved, the command line, versions and
+        hardware.
 
         `hardware` (cores, a GPU's name) is added to what is always written: processor, memory, operating system.
         """
         config = {
+            "id": secrets.token_hex(8),
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "command": list(command),
             "given": given,
@@ -92,7 +95,7 @@ class RunDirectory:
         self._write_json(CONFIG, config, "the settings")
 
     def read_config(self) -> dict[str, Any]:
-        """Reads config.json, with keys `created command given resolved versions hardware`; UsageError if damaged."""
+        """Reads config.json, with the keys of `write_config`; UsageError if damaged."""
         config = self._read_json(CONFIG)
         if config is None:
             raise UsageError(f"{self.path} has no {CONFIG}: it is not a veldt run")

@@ -170,6 +170,6 @@ class _AsynchronousLearner(IndependentSamplerLearner):
 
     def exchange_metrics(self) -> dict[str, float]:
         return {
-            "store/blocked_seconds": self._store_client.blocked_s,
-            "store/updating_seconds": self._store_client.updating_s,
+            "system/store_blocked_seconds": self._store_client.blocked_s,
+            "system/store_updating_seconds": self._store_client.updating_s,
         }

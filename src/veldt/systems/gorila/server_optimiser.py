@@ -81,7 +81,7 @@ class ServerOptimiser:
 
         Raises VeldtError for a loss or a gradient that is not finite: it would spoil all learners' parameters.
         """
-        value, norm = float(loss.total.detach()), float(loss.metrics["gradient_norm"])
+        value, norm = float(loss.total.detach()), float(loss.metrics["train/grad_norm"])
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
@@ -106,15 +106,15 @@ class ServerOptimiser:
         """Returns metrics to log."""
         counts = self._sharded.counts
         metrics = {
-            "gorila/outlier_share": self._outlier_monitor.share,
-            "gorila/outliers": float(self._outliers.num_found),
-            "gorila/blocked_seconds": self._blocked_s,
+            "system/outlier_gradient_share": self._outlier_monitor.share,
+            "system/outlier_gradients": float(self._outliers.num_found),
+            "system/server_blocked_seconds": self._blocked_s,
         }
         if self._rank == 0:
             metrics |= {
-                "gorila/stale_share": self._stale_monitor.share,
-                "gorila/stale": float(counts.stale),
-                "gorila/staleness_mean": counts.staleness / max(1, counts.gradients),
+                "system/stale_gradient_share": self._stale_monitor.share,
+                "system/stale_gradients": float(counts.stale),
+                "system/gradient_staleness_mean": counts.staleness / max(1, counts.gradients),
             }
         return {name: value for name, value in metrics.items() if value is not None}
 
