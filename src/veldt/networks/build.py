@@ -5,31 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
-from veldt.errors import UsageError, did_you_mean
+from veldt.errors import UsageError
 from veldt.networks.own import example, make_own, tried
-from veldt.networks.torsos import MLP, PIXEL, Activation, ImpalaTorso, a3c_net, dqn_net, small_net
+from veldt.networks.registry import NETWORKS
+from veldt.networks.torsos import MLP, PIXEL, Activation
 from veldt.user_code.import_path import name_of
-
-
-class ImageNetwork(Protocol):
-    def __call__(self, shape: Sequence[int], *, last_layer: bool = True) -> nn.Module: ...
-
-
-IMAGE_NETWORKS: Mapping[str, ImageNetwork] = {
-    "a3c": a3c_net,
-    "dqn": dqn_net,
-    "impala": ImpalaTorso,
-    "small": small_net,
-}
-NETWORKS = ("auto", "mlp", *IMAGE_NETWORKS)
-# Smallest side in pixels for which the convolutions have an output.
-_SMALLEST_IMAGE = {"a3c": 20, "dqn": 36, "impala": 8, "small": 3}
 
 TorsoFactory = Callable[[tuple[int, ...]], nn.Module]
 
@@ -132,12 +117,11 @@ def build_torso(
         shape = spec.observation_shape
         module = make_own("network", network, shape, f"the shape {shape}")
         return UserTorso(module, spec, name)
-    if network not in NETWORKS:
-        raise UsageError(
-            f"no network '{network}'{did_you_mean(network, NETWORKS)}: known are {', '.join(NETWORKS)}, "
-            "or give your own as module:function"
-        )
-    if network in IMAGE_NETWORKS and not any(_may_be_image(field) for field in spec.observation.values()):
+    entry = NETWORKS.find(network, or_else=", or give your own as module:function")
+    if entry.make is not None and not entry.smallest_image:  # a plug-in's
+        shape = spec.observation_shape
+        return UserTorso(make_own("network", entry.make, shape, f"the shape {shape}"), spec, network)
+    if entry.smallest_image and not any(_may_be_image(field) for field in spec.observation.values()):
         shapes_text = ", ".join(str(field.network_shape) for field in spec.observation.values())
         raise UsageError(
             f"network '{network}' is for images, and this environment's observation has the shape {shapes_text}: "
@@ -159,16 +143,18 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], last_l
     side = min(image_shape(shape)[1:])
     if network == "auto":
         # Take the largest network for which the image has enough pixels.
-        fits = (name for name in ("a3c", "small") if side >= _SMALLEST_IMAGE[name])
+        fits = (name for name in ("a3c", "small") if side >= NETWORKS[name].smallest_image)
         network = next(fits, "mlp")
         if network == "mlp":
             return mlp(math.prod(shape), scale=scale)
-    if side < _SMALLEST_IMAGE[network]:
+    entry = NETWORKS[network]
+    assert entry.make is not None
+    if side < entry.smallest_image:
         raise UsageError(
-            f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
+            f"network '{network}' needs images of at least {entry.smallest_image} pixels a side, and these have "
             f"the shape {shape}: use --network small or mlp"
         )
-    return ImageTorso(shape, functools.partial(IMAGE_NETWORKS[network], last_layer=last_layer), scale)
+    return ImageTorso(shape, functools.partial(entry.make, last_layer=last_layer), scale)
 
 
 def _may_be_image(field: ArraySpec) -> bool:
