@@ -179,7 +179,7 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
     plans = [plan(works, "a")] * 5 + [plan(hangs_at_first, deadline_s=60.0)]
     with supervised(nodes, *plans) as run:
         run.until("all at work", lambda: len(run.of(Working)) == 5)
-        on = Counter(life.machine for life in run.supervisor._lives.values() if life.number < 5)
+        on = Counter(handle.machine for handle in run.supervisor._handles.values() if handle.number < 5)
         assert sorted(on.values()) in ([1, 4], [2, 3])
         heard = sorted(tuple(message.message.peers) for message in run.of(Working))
         assert heard == sorted((index, count) for count in on.values() for index in range(count))

@@ -224,7 +224,7 @@ def test_evaluation_and_act_begin_episodes_with_a_cleared_state(tmp_path: Path) 
         ),
         ("dqn", {}, "--lstm is 8, and dqn learns from steps out of their order.* a2c or vtrace"),
         ("ddpg", {}, "--lstm is 8, and ddpg learns from steps out of their order"),
-        ("a2c", {"shared": False}, "--lstm is 8, and policy and value stand on a torso each.*--shared"),
+        ("a2c", {"shared": False}, "--lstm is 8, and policy and value have a torso each.*--shared"),
     ],
 )
 def test_a_recipe_that_cannot_learn_with_an_lstm_refuses_it(
@@ -251,7 +251,7 @@ def test_what_was_learned_before_a_failure_is_not_lost(tmp_path: Path) -> None:
     train("whole", [])
     failed, whole = newest(tmp_path / "failed"), newest(tmp_path / "whole")
     assert failed.step == whole.step
-    for group in ("weights", "envs"):
+    for group in ("weights", "envs-0"):
         for name, array in whole.groups[group].items():
             np.testing.assert_array_equal(failed.groups[group][name], array)
-    assert whole.groups["envs"]["initial_recurrent_state"].any()
+    assert whole.groups["envs-0"]["initial_recurrent_state"].any()
