@@ -33,7 +33,7 @@ def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, rate_
         if not template:
             template = {name: np.zeros_like(array) for name, array in arrays.items()}
             template["flags"][:, -1] = True  # valid
-            template["age"][...] = 100
+            template["episode_step"][...] = 100
             template["priority"][...] = rng.random(template["priority"].shape)
             for name, array in template.items():
                 if name.startswith("observation"):
@@ -51,7 +51,7 @@ def draw(
     client, rng, ordered = replay.client(), np.random.default_rng(0), 0
     while not control.stopping:
         control.heartbeat()
-        while client.rows and client.order(ordered, 0.0):
+        while client.rows and client.request(ordered, 0.0):
             ordered += 1
         batch = client.take(0.1)
         if batch is not None:

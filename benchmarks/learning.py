@@ -53,7 +53,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
-    """Mean return of the last 100 games over agent steps: panels by name, a colour a group, a line a run."""
+    """Mean return of the last 100 episodes over agent steps: panels by name, a colour a group, a line a run."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -82,7 +82,7 @@ def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
         axes.set_xlabel("agent steps")
         axes.grid(alpha=0.25)
         axes.legend(frameon=False, fontsize=8)
-    all_axes[0][0].set_ylabel("mean raw return, last 100 games")
+    all_axes[0][0].set_ylabel("mean raw return, last 100 episodes")
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110)
     print(out)
@@ -114,7 +114,9 @@ def main() -> None:
             parser.error(f"no experiment '{name}': known are {', '.join(EXPERIMENTS)}")
         groups: dict[str, dict[str, list[Path]]] = {}
         print(
-            "| what | seed | stopped by | steps | seconds | mean return of 100 games |\n" + "| --- " * 6 + "|"
+            "| what | seed | stopped by | steps | seconds | mean return of 100 episodes |\n"
+            + "| --- " * 6
+            + "|"
         )
         trials = [trial for trial in EXPERIMENTS[name]() if asked.seeds is None or trial.seed <= asked.seeds]
         with ThreadPoolExecutor(asked.at_once) as pool:

@@ -2,7 +2,7 @@
 
     python benchmarks/runtimes.py --rounds 3
 
-Figures are of the time after a third of the updates, so that neither starting nor filling the memory counts.
+Figures are of the time after a third of the updates, so that neither starting nor filling the replay buffer counts.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
 
 
 def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
-    """Seconds from process start to a mean of 475 over 100 games, median of 5 seeds."""
+    """Seconds from process start to a mean of 475 over 100 episodes, median of 5 seeds."""
     ours, theirs = [], []
     for seed in range(1, 6):
         summary = train("ppo", "--env", "CartPole-v1", "--until", "475", "--seed", str(seed))

@@ -104,23 +104,25 @@ class GalaLearner(IndependentSamplerLearner):
     ) -> None:
         super().__init__(control, plan, rate_limiter, GroupContext(heartbeat=control.heartbeat))
         self._own, self._neighbour, self._seen = own, neighbour, -1
-        self._received = {name: array.copy() for name, array in self._unit.parameters.arrays().items()}
+        self._received = {
+            name: array.copy() for name, array in self._sampler_learner.parameters.arrays().items()
+        }
         self._mixed = 0
         if control.restart_count:  # after a loss, it continues from the neighbour's weights alone
             self._mix(1.0)
         self.load_shared_parameters()
 
     def after_phase(self) -> None:
-        self._own.publish(self._unit.learner.version, self._unit.parameters.arrays())
+        self._own.publish(self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays())
         self._mix(self._plan.run_plan.config.roles.mixing)
-        self._unit.acts_by_newest()
+        self._sampler_learner.acts_by_newest()
 
     def _mix(self, fraction: float) -> None:
         """Moves the parameters to the neighbour's by `fraction`, if it has published newer ones."""
         seen = self._neighbour.pull_if_newer(self._seen, self._received)
         if seen == self._seen:
             return
-        self._seen, parameters = seen, self._unit.parameters
+        self._seen, parameters = seen, self._sampler_learner.parameters
         own = parameters.tensors()
         parameters.load(
             {name: own[name].lerp(torch.from_numpy(self._received[name]), fraction) for name in own}

@@ -1,7 +1,7 @@
 """A recurrent core of your own in the place of veldt's LSTM: `python recurrent_network.py`.
 
-The env shows a cue at the first step of an episode, and asks for it at the last. Without a memory, half of the answers
-are right. From the command line:
+The env shows a cue at the first step of an episode, and asks for it at the last. Without a recurrent state, half of the
+answers are right. From the command line:
 
     veldt train a2c --env recurrent_network:Recall --core recurrent_network:Core --shared
 """

@@ -279,7 +279,7 @@ def table_of_choices() -> gymnasium.Env[Any, Any]:
 
 
 class PaidAtTheEnd(gymnasium.Env[np.ndarray, Any]):
-    """Games of 2 to 7 steps, whose only reward comes with the last: 1 for the side that is shown then."""
+    """Episodes of 2 to 7 steps, whose only reward comes with the last: 1 for the side that is shown then."""
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space = spaces.Discrete(2)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
     from veldt.config.system_registry import register_system
     from veldt.errors import CheckpointError, EnvError, NetworkError, PluginError, UsageError, VeldtError
+    from veldt.networks.registry import register_network
     from veldt.recipes import Recipe, Sourced, register_recipe
     from veldt.tracking.callback import Callback, CallbackContext
     from veldt.tracking.loggers.logger import Logger
@@ -38,6 +39,7 @@ _HOME = {
         "veldt.errors",
     ),
     "register_algorithm": "veldt.algorithms.registry",
+    "register_network": "veldt.networks.registry",
     "register_system": "veldt.config.system_registry",
     **dict.fromkeys(("Recipe", "Sourced", "register_recipe"), "veldt.recipes"),
 }
@@ -60,6 +62,7 @@ __all__ = [
     "load",
     "record_starts",
     "register_algorithm",
+    "register_network",
     "register_recipe",
     "register_system",
     "resume",

@@ -84,12 +84,12 @@ class Agent:
         self._algorithm: Algorithm = config.make_algorithm(spec.action)
         self._network, self._device = network, device
         self._codec: ObservationCodec | None = None
-        self._acted, self._age = 0, 0
-        self._memories: RecurrentState | None = None
+        self._acted, self._episode_step = 0, 0
+        self._recurrent_state: RecurrentState | None = None
 
     def reset(self) -> None:
         """Clears the recurrent state (of an LSTM): the next observation is the first of an episode."""
-        self._age = 0
+        self._episode_step = 0
 
     def act(self, observation: Any, *, greedy: bool = False) -> Any:
         """Returns the action for one observation, as the env's action space defines it.
@@ -105,10 +105,10 @@ class Agent:
         fields = self._encode(observation)
         inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
         noise = uniform(self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self.noise)
-        if self._memories is None:
-            self._memories = self.memories(1)
-        forward = self._memories.at(slice(0, 1), np.array([self._age]))
-        self._acted, self._age = self._acted + 1, self._age + 1
+        if self._recurrent_state is None:
+            self._recurrent_state = self.initial_recurrent_state(1)
+        forward = self._recurrent_state.at(slice(0, 1), np.array([self._episode_step]))
+        self._acted, self._episode_step = self._acted + 1, self._episode_step + 1
         stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy, forward)[0]
         return self.spec.action.to_env(stored)
 
@@ -118,7 +118,7 @@ class Agent:
     ) -> np.ndarray:
         """Returns stored actions [N, ...] for network inputs [N, ...] on any device and uniform noise [N, noise].
 
-        `forward` comes from `memories` and must be the one for the envs of these observations.
+        `forward` comes from `initial_recurrent_state` and must be the one for the envs of these observations.
         """
         if isinstance(observation, dict):
             observation = {name: array.to(self._device) for name, array in observation.items()}
@@ -131,7 +131,7 @@ class Agent:
             action, _ = self._algorithm.act(forward, observation, noise)
         return action.cpu().numpy()
 
-    def memories(self, width: int) -> RecurrentState:
+    def initial_recurrent_state(self, width: int) -> RecurrentState:
         """Returns the recurrent state for `width` envs, cleared."""
         return RecurrentState(self._network, recurrent_size_of(self._network), width, self._device)
 

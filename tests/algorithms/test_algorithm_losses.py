@@ -121,7 +121,7 @@ MAKE = [
 
 @pytest.mark.parametrize("make", MAKE)
 @pytest.mark.parametrize("seed", range(3))
-def test_phantom_rows_have_no_part_in_loss_and_gradient(make: Callable[[], A2C | PPO], seed: int) -> None:
+def test_reset_steps_have_no_part_in_loss_and_gradient(make: Callable[[], A2C | PPO], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rollout, table = eventful(rng)
     later = table.moved(rng, 0.1)

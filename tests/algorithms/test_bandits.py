@@ -67,7 +67,7 @@ def test_the_best_arm_is_found(recipe: str, make: Make, mean: float, greedy: flo
         ("ddpg", box, {"actor_learning_rate": 1e-2, "exploration_noise": 0.05}),
     ],
 )
-def test_the_best_arm_is_found_from_a_memory(
+def test_the_best_arm_is_found_from_a_replay_buffer(
     recipe: str, make: Make, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     run = veldt.train(

@@ -65,7 +65,7 @@ def expected(count: int) -> dict[str, Tensor]:
     parts = {name: tensor.clone().flatten() for name, tensor in own.tensors().items()}
     states = {name: rules[group_name(name)].state(part) for name, part in parts.items()}
     none = torch.empty(0, dtype=torch.bfloat16)
-    for update, gradient_P in enumerate(gradients(len(own.master), count), 1):
+    for update, gradient_P in enumerate(gradients(len(own.fp32_params), count), 1):
         for name, part in own.split(gradient_P).items():
             group = group_name(name)
             if group in due(update):
@@ -80,8 +80,8 @@ def local(own: FlatParameters) -> Any:
 
 
 def central(own: FlatParameters, local_steps: int = 1) -> Any:
-    state = GroupedRule(GROUPS, own).state(own.master)
-    initial = {name: value.numpy().copy() for name, value in {PARAMETERS: own.master, **state}.items()}
+    state = GroupedRule(GROUPS, own).state(own.fp32_params)
+    initial = {name: value.numpy().copy() for name, value in {PARAMETERS: own.fp32_params, **state}.items()}
     store = CentralStore(CentralStoreSpec(initial, 5, 60.0), None)
     algorithm: Algorithm = Grouped()  # type: ignore[assignment]
     return CentralOptimiser(algorithm, own, store.end(0), local_steps)
@@ -99,7 +99,7 @@ def test_each_parameter_is_updated_by_its_groups_rule(make: Any, low: bool) -> N
     optimiser = make(own)
     # The vector is in another order where parts compute in bf16: the gradients of a parameter are the same.
     plain = FlatParameters(network())
-    for update, gradient_P in enumerate(gradients(len(own.master), 12), 1):
+    for update, gradient_P in enumerate(gradients(len(own.fp32_params), 12), 1):
         by_name = plain.split(gradient_P)
         mine_P = torch.cat([by_name[name].flatten() for name in own.names])
         optimiser.apply(mine_P, due(update))
@@ -112,7 +112,7 @@ def test_each_parameter_is_updated_by_its_groups_rule(make: Any, low: bool) -> N
 def test_counters_advance_once_in_an_update() -> None:
     own = FlatParameters(network())
     optimiser = local(own)
-    for update, gradient_P in enumerate(gradients(len(own.master), 5), 1):
+    for update, gradient_P in enumerate(gradients(len(own.fp32_params), 5), 1):
         optimiser.apply(gradient_P, due(update))
     assert float(optimiser.state["count.rest"]) == 5.0 and float(optimiser.state["count.a"]) == 2.0
     assert "count.b" not in optimiser.state
@@ -122,8 +122,10 @@ def test_of_a_part_without_parameters_of_a_group_its_updates_count_too() -> None
     """Each shard of a parameter server has the counters of all groups, of which a checkpoint takes one shard's."""
     own = FlatParameters(network())
     rule = GroupedRule(GROUPS, own)
-    part = own.master[20:30].clone()
-    state = {name: value[20:30] if value.ndim else value for name, value in rule.state(own.master).items()}
+    part = own.fp32_params[20:30].clone()
+    state = {
+        name: value[20:30] if value.ndim else value for name, value in rule.state(own.fp32_params).items()
+    }
     rule.apply(20, part, torch.ones(10), state, RATES, torch.empty(0, dtype=torch.bfloat16))
     assert {name: float(value) for name, value in state.items() if not value.ndim} == {
         "count.rest": 1.0,
@@ -134,7 +136,7 @@ def test_of_a_part_without_parameters_of_a_group_its_updates_count_too() -> None
 def test_the_gradient_of_a_group_has_a_limit_of_its_own() -> None:
     groups = (ParameterGroup("rest", Adam(), max_grad_norm=0.5), ParameterGroup("b", Adam(), ("b.",)))
     own = FlatParameters(network())
-    (gradient_P,) = gradients(len(own.master), 1)
+    (gradient_P,) = gradients(len(own.fp32_params), 1)
     before = {name: part.clone() for name, part in own.split(gradient_P).items()}
     GroupedRule(groups, own).clip(gradient_P)
     after = own.split(gradient_P)

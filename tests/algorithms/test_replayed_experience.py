@@ -91,13 +91,13 @@ def test_updates_follow_from_steps(
     for _ in range(phases):
         batches = own.phase()
         done += len(batches)
-        if own.walk.steps > starts and len(own.experience.memory) < batch:
+        if own.walk.steps > starts and len(own.experience.buffer) < batch:
             starts = own.walk.steps
         due = max(Fraction(0), Fraction(own.walk.steps - starts)) * Fraction(intensity) / batch
         assert done == own.experience.updates == int(due)
         assert all(len(rows.action) == batch for rows, _ in batches)
         metrics = own.experience.metrics()
-        assert metrics["replay/transitions"] == len(own.experience.memory)
+        assert metrics["replay/transitions"] == len(own.experience.buffer)
         learned = own.walk.steps - starts
         assert metrics["replay/training_intensity"] == pytest.approx(
             done * batch / learned if learned > 0 else 0.0
@@ -116,7 +116,7 @@ def test_it_waits_for_a_batch_and_does_not_catch_up() -> None:
     assert [len(own.phase()) for _ in range(6)] == [0, 0, 0, 4, 4, 4]
 
 
-def test_a_memory_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> None:
+def test_a_buffer_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> None:
     """The last observation of an episode takes a row, so that short episodes leave room for fewer transitions."""
     learner = dqn(batch_size=48, training_intensity=48.0, learning_starts=48)
     own = Learning(Walk(10, 4, length=1000), learner, {"buffer_size": 64})
@@ -179,7 +179,7 @@ def test_importance_weights_correct_the_more_the_further_the_run_is() -> None:
 
 def share_of(number: float, own: Learning) -> float:
     """How often the step with that observation is drawn now."""
-    samples = [own.experience.memory.sample(20, seed).observation[""] for seed in range(100)]
+    samples = [own.experience.buffer.sample(20, seed).observation[""] for seed in range(100)]
     return float(np.mean([sample == number for sample in samples]))
 
 
@@ -199,7 +199,7 @@ def test_drawn_alike_nothing_has_a_priority_or_a_weight() -> None:
     assert "replay/beta" not in own.experience.metrics()
 
 
-def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
+def test_a_buffer_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
     before = Learning(Walk(5, 2, length=1000), dqn(learning_starts=30))
     for _ in range(6):
         before.phase()
@@ -219,7 +219,7 @@ def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() 
 
 
 @pytest.mark.parametrize("intensity", [4.0, 0.3])
-def test_counters_are_all_there_is_besides_the_memory(intensity: float) -> None:
+def test_counters_are_all_there_is_besides_the_buffer(intensity: float) -> None:
     """The next batches are the same, also in the middle of what one update needs, and after a pause of learning."""
 
     def make() -> Learning:
@@ -231,7 +231,7 @@ def test_counters_are_all_there_is_besides_the_memory(intensity: float) -> None:
         if phase == 5:
             one.experience.refill(one.walk.steps)
         other.walk.phase()
-        other.experience.memory.append(other.walk.slot)
+        other.experience.buffer.append(other.walk.slot)
     other.experience.load(json.loads(json.dumps(one.experience.counters())))
     compared = 0
     for _ in range(9):

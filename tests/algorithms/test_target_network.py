@@ -137,7 +137,7 @@ def test_it_shares_no_memory_with_the_learning_network() -> None:
     own = Learning("fp32", target_update_interval=320)
     target, weights = own.target_weights(), own.learner.weights()
     assert equal(target, weights)
-    own.target_parameters.master.zero_()
+    own.target_parameters.fp32_params.zero_()
     assert equal(own.learner.weights(), weights)
     assert not any(array.any() for array in own.target_weights().values())
 

@@ -45,7 +45,7 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
     reward = reward.clip(-1, 1) if config.clip_rewards else reward
     lost = rollout.life_lost.numpy() & config.terminal_on_life_loss
     terminal = rollout.terminated.numpy() | lost
-    ended = terminal | rollout.truncated.numpy() | rollout.cut.numpy()
+    ended = terminal | rollout.truncated.numpy() | rollout.interrupted.numpy()
     action = rollout.action.numpy()
     found: dict[str, list[float]] = {
         name: [] for name in ("ratio", "log_prob", "entropy", "value", "target", "advantage")
@@ -138,7 +138,7 @@ def test_no_gradient_reaches_a_target() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_phantom_rows_have_no_part_in_loss_and_gradient(seed: int) -> None:
+def test_reset_steps_have_no_part_in_loss_and_gradient(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rollout, table = eventful(rng)
     later = table.moved(rng, 0.1)
@@ -168,7 +168,7 @@ def test_a_rollout_of_reset_steps_teaches_nothing() -> None:
     assert network.policy.grad is not None and not network.policy.grad.any()
 
 
-def test_the_figures_show_lag() -> None:
+def test_the_metrics_show_lag() -> None:
     rng = np.random.default_rng(0)
     rollout, table = eventful(rng)
     now, later = (learned(algorithm(), table.moved(rng, by), rollout).metrics for by in (0.0, 1.0))
@@ -202,7 +202,7 @@ def test_unrolls_of_several_actors_side_by_side() -> None:
     counts = [int(rollout.valid.sum()) for rollout, _ in pairs]
     joined = {
         name: torch.cat([getattr(rollout, name) for rollout, _ in pairs], 1)
-        for name in ("action", "reward", "terminated", "truncated", "life_lost", "cut", "valid")
+        for name in ("action", "reward", "terminated", "truncated", "life_lost", "interrupted", "valid")
     }
     offset = 100
     network = Table(torch.zeros(200, ACTIONS), torch.zeros(200))

@@ -20,7 +20,7 @@ IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-e
 APART = "--env-backend workers --on-env-error restart goes on past it"
 RESUME = "`veldt resume run` goes on from the newest checkpoint\n"
 SEGFAULT = "which was killed by SIGSEGV"
-KILLED = "which was killed by SIGKILL (by hand, or by the system for want of memory)"
+KILLED = "which was killed by SIGKILL (by hand, or by the system for lack of memory)"
 
 
 def ended(arguments: str, how: str) -> str:

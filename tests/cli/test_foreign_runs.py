@@ -222,7 +222,7 @@ def test_a_trusted_run(mine: Path, refused: Any, capsys: pytest.CaptureFixture[s
     assert "with --env mine:make --network mine:network (in" in said
     assert veldt.load(mine, trust=True).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
     main(["evaluate", str(mine), "--trust", "--episodes", "2"])
-    assert "2 whole games" in capsys.readouterr().out
+    assert "2 episodes, raw return" in capsys.readouterr().out
     assert "the network mine:network" in refused("evaluate", str(mine), "--env", "mine:make")
     assert "the environment mine:make" in refused("evaluate", str(mine), "--network", "mine:network")
     assert lines() == []
@@ -321,7 +321,7 @@ def test_where_nothing_can_be_written(
     main(f"train ppo --env mine:make --run-dir other {SMALL}".split())
     said = capsys.readouterr().err
     assert said.count("cannot write down that mine:make is your own code (") == 1
-    assert "will ask for --trust" in said
+    assert "needs --trust" in said
     veldt.evaluate("other", episodes=1)  # this process knows
     forget(monkeypatch)
     assert "names the environment mine:make" in refused("evaluate", "other")
@@ -352,8 +352,8 @@ def test_a_report_imports_nothing(run: Path, capsys: pytest.CaptureFixture[str])
         ("report", "metrics.jsonl", 2),
         ("report", "events.jsonl", 2),
         ("report", "lock", None),
-        ("watch --game 0", "episodes.jsonl", 2),
-        ("watch --game 0", "actions.bin", 1),
+        ("watch --episode 0", "episodes.jsonl", 2),
+        ("watch --episode 0", "actions.bin", 1),
     ],
 )
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(

@@ -18,10 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = pytest.mark.alone
-
 GUARDED = [sys.executable, str(Path(__file__).with_name("guarded.py"))]
-KILLED = "was killed by SIGKILL (by hand, or by the system for want of memory)"
+KILLED = "was killed by SIGKILL (by hand, or by the system for lack of memory)"
 SECONDS = 10.0
 
 

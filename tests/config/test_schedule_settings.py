@@ -83,9 +83,9 @@ def test_epsilon_follows_the_run() -> None:
         find("dqn").config("CartPole-v1"), {"epsilon": "piecewise:0=1.0,0.1=0.1,1=0.01", "steps": 1000}
     ).make_algorithm(DISCRETE)
     assert isinstance(algorithm, DQN)
-    assert [algorithm.exploration(steps)["rollout/epsilon"] for steps in (0, 50, 100, 1000, 9999)] == pytest.approx(
-        [1.0, 0.55, 0.1, 0.01, 0.01]
-    )
+    assert [
+        algorithm.exploration(steps)["rollout/epsilon"] for steps in (0, 50, 100, 1000, 9999)
+    ] == pytest.approx([1.0, 0.55, 0.1, 0.01, 0.01])
     drawn = torch.rand(20_000, 1, 2, generator=torch.Generator().manual_seed(0))
     assert float((algorithm.prepare_noise(drawn, 50)[..., 0] >= 0).float().mean()) == pytest.approx(
         0.55, abs=0.01

@@ -1,4 +1,4 @@
-"""Evaluation by steps (125,000, of which the whole games count), and the pauses for it in training."""
+"""Evaluation by steps (125,000, of which the whole episodes count), and the pauses for it in training."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_longest_game_fits_into_each_envs_share(pong: Path) -> None:
-    """170 steps have room for three games of 50 side by side, each with a step for its end; 4 would cut them off."""
+def test_the_longest_episode_fits_into_each_envs_share(pong: Path) -> None:
+    """170 steps have room for three episodes of 50 side by side, each with a step for its end; 4 would cut them off."""
     agent = veldt.load(pong)
     result = play_steps(agent, 170, seed=3, greedy=False)
-    assert result.lengths == [50] * 3  # Pong's games are longer, and all are truncated
+    assert result.lengths == [50] * 3  # Pong's episodes are longer, and all are truncated
     assert result == veldt.evaluate(pong, protocol="atari", seed=3)
     assert len(play_steps(agent, 49, seed=3, greedy=False).scores) == 0
 
 
-def test_more_steps_hold_more_games_of_the_same_envs(pong: Path) -> None:
+def test_more_steps_hold_more_episodes_of_the_same_envs(pong: Path) -> None:
     agent = veldt.load(pong)
     few, many = (play_steps(agent, steps, seed=3, greedy=False) for steps in (220, 420))
     assert len(few.scores) == 4 and len(many.scores) == 8  # 4 envs are all that the run has
@@ -83,7 +83,7 @@ def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> N
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]  # after 200 and 400, and at the end
     assert all(row["eval/ep_return_mean"] > 5 for row in rows)
     said = [event for event in RunDirectory.open(paused).read_events() if event["kind"] == "evaluation"]
-    assert len(said) == 3 and "whole games, raw return" in said[0]["text"]
+    assert len(said) == 3 and "episodes, raw return" in said[0]["text"]
 
 
 def test_evaluation_epsilon_is_its_own_and_zero_means_zero(tmp_path: Path) -> None:

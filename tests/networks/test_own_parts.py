@@ -260,7 +260,7 @@ def test_acting_step_by_step_is_what_learning_sees() -> None:
     steps = [forward(seen[2 * t : 2 * t + 2]) for t in range(6)]
     for part in range(2):
         torch.testing.assert_close(torch.cat([step[part] for step in steps]), whole[part])
-    torch.testing.assert_close(forward.memory_BM, whole[2])
+    torch.testing.assert_close(forward.state_BM, whole[2])
     assert whole[2][:, -1].tolist() == [6.0, 3.0], "steps of the episode"
     alone = network(seen[:2])
     torch.testing.assert_close(alone[0], steps[0][0])

@@ -145,6 +145,42 @@ def test_installed_plugins_need_no_flag(tmp_path: Path) -> None:
     assert played.returncode == 0, played.stderr
 
 
+NETWORK = """
+import veldt
+from torch import nn
+
+def tiny(shape):
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 8), nn.Tanh())
+
+veldt.register_network("tiny", tiny)
+"""
+
+
+def test_a_registered_network_reaches_every_process(tmp_path: Path) -> None:
+    (tmp_path / "tiny_net.py").write_text(NETWORK)
+    words = [
+        "--plugin",
+        "tiny_net",
+        "--network",
+        "tiny",
+        "--env",
+        "CartPole-v1",
+        "--steps",
+        "1000",
+        "--threads",
+        "1",
+    ]
+    words += ["--learning-starts", "200", "--actors", "2", "--num-envs", "4", "--run-dir", "run"]
+    trained = command("train", "apex-dqn", *words, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["resolved"]["plugins"] == ["tiny_net"]
+    played = command("evaluate", "run", "--episodes", "1", cwd=tmp_path)
+    assert played.returncode == 0, played.stderr
+    unknown = command("train", "dqn", *words[:2], "--network", "tny", *words[4:6], cwd=tmp_path)
+    assert "no network 'tny' (did you mean 'tiny'?)" in unknown.stderr
+    assert "or give your own as module:function" in unknown.stderr
+
+
 BROKEN = """
 import veldt
 from veldt.algorithms.ppo import PPO, PPOConfig

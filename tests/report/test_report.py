@@ -165,7 +165,7 @@ def test_a_run_without_any_metrics(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "empty")
     run.write_config({}, {}, [], {})
     page = report(tmp_path, run)
-    assert "No game has been finished yet" in page.text
+    assert "No episode has been finished yet" in page.text
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 5000])
@@ -188,7 +188,7 @@ def test_seeds_are_averaged_and_other_runs_are_not(tmp_path: Path) -> None:
     seeds = [make_run(tmp_path, f"a-{seed}", seed=seed) for seed in (1, 2, 3)]
     other = make_run(tmp_path, "b", recipe="impala", learning={"rate": 1e-3}, finished=False)
     page = report(tmp_path, *seeds, other)
-    for part in ("ppo (3 seeds)", "impala", "did its steps: 3", "broke off: 1", "mean of the seeds"):
+    for part in ("ppo (3 seeds)", "impala", "did its steps: 3", "broke off: 1", "their mean"):
         assert part in page.text
     differing = re.findall(r'<tr class="differs"><td><code>([^<]*)', page.source)
     assert differing == ["recipe", "learning.rate", "run.seed"]

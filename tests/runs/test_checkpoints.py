@@ -333,7 +333,7 @@ def test_a_full_disk_is_explained_and_costs_nothing(small_disk: SmallDisk) -> No
         assert store.newest(refuse).step == 1
 
 
-def test_what_somebody_put_into_a_checkpoint_outlives_it(tmp_path: Path) -> None:
+def test_what_a_user_put_into_a_checkpoint_outlives_it(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep=1)
     annotated = store.save(1, some_groups(1.0), {})
     (annotated / "notes.txt").write_text("mine")

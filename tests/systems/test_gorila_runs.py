@@ -40,7 +40,12 @@ APART = {name: value for name, value in BUNDLES.items() if name != "horizon"} | 
 
 @pytest.mark.parametrize(
     ("settings", "algorithm"),
-    [(BUNDLES, "dqn"), (BUNDLES, "rainbow"), (APART, "dqn"), (APART, "c51")],
+    [
+        (BUNDLES, "dqn"),
+        pytest.param(BUNDLES, "rainbow", marks=pytest.mark.long),
+        pytest.param(APART, "dqn", marks=pytest.mark.long),
+        (APART, "c51"),
+    ],
     ids=["bundles-dqn", "bundles-rainbow", "apart-dqn", "apart-c51"],
 )
 def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_path: Path) -> None:
@@ -130,7 +135,7 @@ def test_what_is_too_old_is_discarded_and_counted(tmp_path: Path) -> None:
     settings = BUNDLES | {
         "max_staleness": 1,
         "learner_sync_interval": 10,
-        "steps": 20_000,
+        "steps": 10_000,
         "checkpoint_every": 50_000,
     }
     run = veldt.train(
@@ -154,7 +159,7 @@ def test_its_policy_is_evaluated_from_human_starts(tmp_path: Path) -> None:
 
 def test_an_evaluator_plays_by_the_servers_parameters(tmp_path: Path) -> None:
     settings = BUNDLES | {"evaluator_share": 0.3, "evaluate_every": 1000, "evaluate_steps": 500}
-    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **settings | {"steps": 20_000})
+    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **settings | {"steps": 8000})
     assert run.summary["episodes"] > 0 and len(events(run.path, "evaluation")) >= 1
 
 

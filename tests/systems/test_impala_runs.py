@@ -1,4 +1,4 @@
-"""IMPALA from the outside: whole runs, resumed, with old unrolls, a memory, and several learners."""
+"""IMPALA from the outside: whole runs, resumed, with old unrolls, an LSTM, and several learners."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ SMALL: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"replay_share": 0.5, "replay_unrolls": 40}, {"lstm": 8, "shared": True}, {"learners": 2}],
+    [
+        {},
+        {"replay_share": 0.5, "replay_unrolls": 40},
+        pytest.param({"lstm": 8, "shared": True}, marks=pytest.mark.long),
+        {"learners": 2},
+    ],
     ids=lambda settings: "-".join(settings) or "plain",
 )
 def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -94,7 +99,7 @@ def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() ->
         ({"replay_unrolls": 400}, "--replay-unrolls would have no effect"),
         ({"replay_share": 0.5, "replay_unrolls": 10**12}, r"needs .* GiB of memory, .* would fit"),
         ({"shards": 2}, "--shards is none of impala's settings"),
-        ({"processes": 2}, "--actors says how many processes act"),
+        ({"processes": 2}, "--actors sets the number of processes that act"),
     ],
 )
 def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:

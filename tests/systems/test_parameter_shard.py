@@ -60,15 +60,15 @@ def parameters(seed: int = 0) -> FlatParameters:
 
 def shards_of(algorithm: Algorithm, own: FlatParameters, count: int, **settings: Any) -> list[ParameterShard]:
     rule, made = GroupedRule(algorithm.groups, own), []
-    for first, end in cut(len(own.master), count):
-        part = own.master[first:end].clone()
+    for first, end in cut(len(own.fp32_params), count):
+        part = own.fp32_params[first:end].clone()
         made.append(ParameterShard(rule, first, part, algorithm.rule.state(part), **settings))
     return made
 
 
 def gradients(own: FlatParameters, count: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(3)
-    return [torch.randn(len(own.master), generator=generator) for _ in range(count)]
+    return [torch.randn(len(own.fp32_params), generator=generator) for _ in range(count)]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -78,7 +78,7 @@ def test_parts_become_what_the_whole_does(algorithm: Algorithm, count: int) -> N
     shards, whole = shards_of(algorithm, own, count), LocalOptimiser(algorithm, own)
     for number, gradient_P in enumerate(gradients(own, 20)):
         rates = {group.name: 0.01 / (1 + number) / (1 + i) for i, group in enumerate(algorithm.groups)}
-        for shard, (first, end) in zip(shards, cut(len(own.master), count), strict=True):
+        for shard, (first, end) in zip(shards, cut(len(own.fp32_params), count), strict=True):
             assert shard.take(gradient_P[first:end].clone(), number, list(rates.values()))
         whole.apply(gradient_P.clone(), rates)
     parts = {f"server-{number}": shard.state_arrays() for number, shard in enumerate(shards)}
@@ -86,7 +86,7 @@ def test_parts_become_what_the_whole_does(algorithm: Algorithm, count: int) -> N
     assert set(groups) == {"target", "weights", "optimiser", "server"}
     for name, tensor in own.tensors().items():
         np.testing.assert_allclose(groups["weights"][name], tensor.numpy(), rtol=1e-5, atol=1e-7)
-    state = algorithm.rule.state(own.master)
+    state = algorithm.rule.state(own.fp32_params)
     load_state(own, state, groups["optimiser"])
     for name, value in whole.state.items():
         torch.testing.assert_close(state[name], value, rtol=1e-5, atol=1e-7)
@@ -98,7 +98,7 @@ def test_a_gradient_older_than_the_threshold_is_dropped_and_counted() -> None:
     algorithm = dataclasses.replace(DQNConfig(optimiser="adagrad"))
     own = parameters()
     (shard,) = shards_of(DQN(algorithm, DISCRETE), own, 1, version=10, max_staleness=3)
-    gradient_P = torch.ones_like(own.master)
+    gradient_P = torch.ones_like(own.fp32_params)
     assert shard.take(gradient_P.clone(), 7, [0.1]), "three updates old"
     before = shard.published()[PARAMETERS].copy()
     assert shard.version == 11
@@ -132,10 +132,10 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
     run_plan = make_run_plan(config, resolve("CartPole-v1"))
     own = run_plan.network()[1]
-    end, context = len(own.master), forkserver(["veldt.envs.worker"])
+    end, context = len(own.fp32_params), forkserver(["veldt.envs.worker"])
     rule = {
         name: Layout(value.shape, "float32")
-        for name, value in run_plan.algorithm().rule.state(own.master).items()
+        for name, value in run_plan.algorithm().rule.state(own.fp32_params).items()
     }
     rings, part = SlotRings(gradient_layouts(end, 1), 1, 6, context), SharedWeights(part_layouts(end), None)
     plan, out = ParameterShardPlan(config, run_plan.spec, NO_PARTS, 0, 0, end, None), rings.producer(0)
@@ -158,7 +158,7 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
 def test_without_a_threshold_nothing_is_dropped() -> None:
     own = parameters()
     (shard,) = shards_of(DQN(DQNConfig(), DISCRETE), own, 1, version=1000)
-    assert shard.take(torch.ones_like(own.master), 0, [0.1]) and shard.counts == (1, 0, 1000)
+    assert shard.take(torch.ones_like(own.fp32_params), 0, [0.1]) and shard.counts == (1, 0, 1000)
 
 
 def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
@@ -185,8 +185,8 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
     saved = ParameterShard(
         GroupedRule(algorithm.groups, own),
         0,
-        own.master.clone().fill_(100),
-        algorithm.rule.state(own.master),
+        own.fp32_params.clone().fill_(100),
+        algorithm.rule.state(own.fp32_params),
         100,
     )
     groups = joined_checkpoint({"server-0": saved.state_arrays()}, own, 1)
@@ -202,8 +202,10 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
     class Control:
         restart_count = 0
 
-    plan = ParameterShardPlan(config, run_plan.spec, NO_PARTS, 0, 0, len(own.master), tmp_path)
-    rule = {name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.master).items()}
+    plan = ParameterShardPlan(config, run_plan.spec, NO_PARTS, 0, 0, len(own.fp32_params), tmp_path)
+    rule = {
+        name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.fp32_params).items()
+    }
     shard = _initial_state(Control(), plan, Part(), PersistentState(rule, None))  # type: ignore[arg-type]
     assert shard.version == newest and (shard.published()[PARAMETERS] == newest).all()
 

@@ -53,7 +53,7 @@ class Server:
     def __init__(self, **settings: Any) -> None:
         torch.manual_seed(0)
         self.parameters = FlatParameters(nn.Linear(6, 4))
-        self.bounds = cut(len(self.parameters.master), SHARDS)
+        self.bounds = cut(len(self.parameters.fp32_params), SHARDS)
         context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
         sizes = [end - first for first, end in self.bounds]
         self.gradients = [SlotRings(gradient_layouts(size, 1), 2, DEPTH, context) for size in sizes]
@@ -116,8 +116,10 @@ def test_the_newest_is_taken_after_so_many_gradients(learner_sync_interval: int)
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
         server.taken()
         assert server.optimiser.version == (5 if number >= learner_sync_interval else 0)
-    master = server.parameters.master
-    assert all((master[first:end] == 5 + shard).all() for shard, (first, end) in enumerate(server.bounds))
+    fp32_params = server.parameters.fp32_params
+    assert all(
+        (fp32_params[first:end] == 5 + shard).all() for shard, (first, end) in enumerate(server.bounds)
+    )
 
 
 def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
@@ -198,18 +200,18 @@ def test_the_target_is_renewed_by_everybodys_updates() -> None:
     renewed_at = []
     for number in range(1, 12):
         server.publish(4 * number)
-        before = target.master.clone()
+        before = target.fp32_params.clone()
         learner.update(None, 0.0, 0.1)
         server.taken()
         assert learner.version == 4 * number and learner.updates == number
-        if (target.master != before).any():
+        if (target.fp32_params != before).any():
             renewed_at.append(4 * number)
     assert renewed_at == [12, 20, 32, 40]
-    before = target.master.clone()
+    before = target.fp32_params.clone()
     server.publish(35)  # a shard that was lost with its node begins from what was read of it
     learner.update(None, 0.0, 0.1)
     server.taken()
-    assert learner.version == 35 and (target.master == before).all()
+    assert learner.version == 35 and (target.fp32_params == before).all()
     server.publish(41)
     learner.update(None, 0.0, 0.1)
-    assert (target.master != before).any()
+    assert (target.fp32_params != before).any()

@@ -80,6 +80,7 @@ def test_the_dictionary_has_no_name_that_nothing_logs() -> None:
     built = {f"time/{stage}_seconds" for stage in STAGES}
     built |= {f"time/actor_{stage}_share" for stage in ("simulate", "infer", "replay", "wait")}
     built |= {f"system/{name}" for name in ("predictors", "trainers", "agents")}
+    built |= {f"train/{group}_loss" for group in ("critic", "actor")}
     named = {name for name in METRICS if "/" in name}
     assert not named - built - literals()
 

@@ -74,7 +74,7 @@ def test_the_plain_line_says_what_matters() -> None:
 @pytest.mark.parametrize(
     "row", [{}, {"step": 0}, dict.fromkeys(ROW), {**ROW, "rollout/ep_return_mean": float("nan")}]
 )
-def test_figures_that_are_not_known_yet_are_no_trouble(row: dict[str, Any]) -> None:
+def test_metrics_that_are_not_known_yet_are_no_trouble(row: dict[str, Any]) -> None:
     stream = io.StringIO()
     Progress("run", 100, stream=stream).update(row)
     assert len(stream.getvalue().splitlines()) == 1

@@ -52,7 +52,7 @@ class FakeRun:
     """What wandb.init returns."""
 
     def __init__(self, told: dict[str, Any]) -> None:
-        self.told, self.rows, self.ended = told, list[dict[str, Any]](), False
+        self.told, self.rows, self.is_last = told, list[dict[str, Any]](), False
         self.config, self.axes = {}, dict[str, Any]()
 
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
@@ -62,7 +62,7 @@ class FakeRun:
         self.rows.append(row)
 
     def finish(self) -> None:
-        self.ended = True
+        self.is_last = True
 
 
 class FakeConfig(dict[str, Any]):
@@ -91,7 +91,7 @@ def test_wandb_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert first.told["resume"] == "allow" and first.told["project"] == "veldt"
     assert first.rows + again.rows == [{"step": step} | metrics for step, metrics in ROWS]
     assert first.axes["*"] == "step" and first.config == CONFIG
-    assert first.ended and again.ended
+    assert first.is_last and again.is_last
     with opened("wandb", tmp_path) as loggers:
         loggers.log_video(20, tmp_path / "a.mp4")
     assert runs[-1].rows == [{"step": 20, "video": f"mp4 {tmp_path / 'a.mp4'}"}]

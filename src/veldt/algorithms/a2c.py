@@ -63,7 +63,7 @@ class A2C(PolicyGradient):
         yield self.targets(forward, rollout)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
-        parameters_NP, value_N, *_ = unroll_forward(forward, batch.memory)(batch.observation())
+        parameters_NP, value_N, *_ = unroll_forward(forward, batch.recurrent)(batch.observation())
         log_prob_N, valid = self.distribution.log_prob(parameters_NP, batch.action), ValidRows(batch.valid)
         policy_loss = valid.mean(-log_prob_N * batch.advantage)
         value_loss = valid.mean((value_N - batch.target).square())

@@ -31,8 +31,8 @@ class Loss(NamedTuple):
     """The result of a loss computation: the loss to minimise, metrics to log and the rows' new raw priorities [N].
 
     A metric [] is logged as `train/NAME`, unless its name has a prefix (`tracking/metric_names.py`). Metrics and
-    priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked.
-    With `by_group`, each parameter group has a loss of its own, and `total` is for metrics only; see `Loss.of_groups`.
+    priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked. With
+    `by_group`, each parameter group has a loss of its own, and `total` is for metrics only; see `Loss.of_groups`.
     """
 
     total: Tensor
@@ -52,7 +52,7 @@ class Loss(NamedTuple):
         """Returns a loss [] for each parameter group by its name. The gradient of each is taken with respect to its
         group's parameters alone, so an actor's loss may contain the critic without moving it.
 
-        Metrics get each of them as `train/NAME_loss`; the learner logs their sum as `train/loss`.
+        Metrics get each of them as `loss/NAME`, and their sum as `loss/total`.
 
         Example: `Loss.of_groups({"actor": -q_N.mean(), "critic": error_N.square().mean()})`
         """

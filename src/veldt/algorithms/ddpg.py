@@ -68,7 +68,9 @@ class DDPG(ReplayAlgorithm):
         self._actor_rate = make_schedule("actor_learning_rate", config.actor_learning_rate)
 
     def network(self, build_torso: BuildTorso) -> Network:
-        return DeterministicActorCritic(lambda: build_torso(top=False, activation="relu"), self._dimensions)
+        return DeterministicActorCritic(
+            lambda: build_torso(last_layer=False, activation="relu"), self._dimensions
+        )
 
     def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
         """See `OwnDeterministic`."""

@@ -128,7 +128,7 @@ class PolicyGradient(OnPolicy):
         terminal_TB = (
             rollout.terminated | rollout.life_lost if config.terminal_on_life_loss else rollout.terminated
         )
-        over_TB = terminal_TB | rollout.truncated | rollout.cut | ~rollout.valid
+        over_TB = terminal_TB | rollout.truncated | rollout.interrupted | ~rollout.valid
         return reward_TB, config.gamma * (~terminal_TB).float(), (~over_TB).float()
 
     @torch.no_grad()
@@ -140,10 +140,10 @@ class PolicyGradient(OnPolicy):
         whatever the action was.
         """
         if (value_TB := rollout.extras.get("value")) is None:
-            forward = unroll_forward(forward, rollout.memory)
+            forward = unroll_forward(forward, rollout.recurrent)
             value_TB = forward(rollout.observations.rows(None))[1].view(rollout.reward.shape)
         else:
-            forward = bootstrap_forward(forward, rollout.memory)
+            forward = bootstrap_forward(forward, rollout.recurrent)
         value_SB = torch.cat([value_TB, forward(rollout.observations.last())[1].unsqueeze(0)])
         reward_TB, discount_TB, trace_TB = self.learning_signals(rollout)
         advantage_TB = generalised_advantages(
@@ -159,5 +159,5 @@ class PolicyGradient(OnPolicy):
             advantage=advantage_TB.flatten(),
             target=(advantage_TB + value_SB[:-1]).flatten(),
             valid=rollout.valid.flatten().float(),
-            memory=rollout.memory,
+            recurrent=rollout.recurrent,
         )

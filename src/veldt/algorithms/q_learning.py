@@ -167,7 +167,7 @@ class QLearning(ReplayAlgorithm):
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
         return QNetwork(
-            lambda: build_torso(top=False, activation="relu"),
+            lambda: build_torso(last_layer=False, activation="relu"),
             self._actions,
             atoms=self.atoms,
             dueling=config.dueling,

@@ -110,7 +110,7 @@ class VTrace(PolicyGradient):
         yield rollout
 
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
-        forward = unroll_forward(forward, batch.memory)
+        forward = unroll_forward(forward, batch.recurrent)
         parameters_NP, value_N, *_ = forward(batch.observations.rows(None))
         with torch.no_grad():  # used in targets only
             last_value_B = forward(batch.observations.last())[1]

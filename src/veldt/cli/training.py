@@ -136,7 +136,7 @@ def _outcome(run: Run) -> str:
     """Describes the end of a run in a sentence."""
     summary = run.summary
     mean = summary["ep_return_mean"]
-    score = "no game finished" if mean is None else f"mean return of the last 100 games {mean:,.1f}"
+    score = "no episode finished" if mean is None else f"mean return of the last 100 episodes {mean:,.1f}"
     steps = "did its steps" if run.until is None else f"did its steps without reaching {run.until:g}"
     because = {
         "until": "reached its score",

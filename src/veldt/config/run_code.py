@@ -1,6 +1,6 @@
 """The only place where a name in a run's config.json leads to an import.
 
-A run may come from somebody else. A name in it is imported only if it is not the run's own code (a registered id, a
+The run may be of another user. A name in it is imported only if it is not the run's own code (a registered id, a
 network of veldt's), if the user names it in the call or trusts the run, or if the user has trained with the same code
 on this machine (`trusted`). A callable, which a run cannot store, must be passed again if it cannot be imported.
 """
@@ -26,8 +26,9 @@ from veldt.user_code.trusted import Code, find_code, is_remembered, remember
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
 Part = str | Factory
-_WORDS = {"env": "environment"}
-_SETTINGS = {"logger": "log"}
+# What messages call each kind of code, and the setting that names it, where these are not the kind itself.
+_WORDS: Mapping[str, str] = {"env": "environment"}
+_SETTINGS: Mapping[str, str] = {"logger": "log"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def admit(
     }
     if given:
         config = dataclasses.replace(config, network=dataclasses.replace(config.network, **given))
-    names = {}
+    names: dict[str, str] = {}
     is_named = callable(env) or (isinstance(env, str) and ":" in env)
     if not is_named and imported_module(config.env, config.env_kwargs) is not None:
         names["env"] = config.env
@@ -136,7 +137,7 @@ def admit_functions(run: Path, kind: str, names: Iterable[str]) -> None:
     codes = []
     for name in names:
         if (code := find_code(kind, name, {})) is None:
-            raise no_module(name, kind)
+            raise no_module(name, _WORDS.get(kind, kind))
         codes.append(code)
     _refuse_foreign(run, codes)
 

@@ -122,7 +122,7 @@ class ReplaySource:
         self._edge = edge
         self._slot, self._config, self._device = slot, config, device
         self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
-        self.memory = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
+        self.buffer = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
         self._updates_before = 0  # updates done when learning last started
         self._rows, self._starts, self._starts_at = rows, starts, starts
@@ -133,10 +133,10 @@ class ReplaySource:
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         with self._clock("replay"):
-            self.memory.append(self._slot)
+            self.buffer.append(self._slot)
         self._steps = steps
         self._count_outside()
-        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.memory) < self._rows)):
+        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < self._rows)):
             # Also in mid-run, if the replay buffer has become too small. Skipped updates are not caught up.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
@@ -144,14 +144,14 @@ class ReplaySource:
         while self.updates < self._due(steps):
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
-                self._sample = self.memory.sample(self._rows, seed)
+                self._sample = self.buffer.sample(self._rows, seed)
                 seeds = [derive_seed(self._run_seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
                 transitions = to_transitions(
                     self._sample, self._slot.spec, self._beta, self._noise, seeds, self._device
                 )
                 if self._config.replay == "prioritised":
                     # Every rank samples the same number of rows, whatever its sum of sampling weights.
-                    least_mass = float(self._sample.mass_N.min()) / self.memory.index.mass
+                    least_mass = float(self._sample.mass_N.min()) / self.buffer.index.mass
                     transitions = with_global_weights(transitions, least_mass, self._beta, self._edge)
             with self._clock("train"):
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
@@ -161,7 +161,7 @@ class ReplaySource:
     def update_priorities(self, priority: Tensor | None) -> None:
         if priority is not None and self._sample is not None and self._config.replay == "prioritised":
             with self._clock("replay"):
-                self.memory.update(self._sample.key_N, priority.cpu().numpy())
+                self.buffer.update(self._sample.key_N, priority.cpu().numpy())
 
     def refill(self, steps: int) -> int:
         """Restarts with an empty replay buffer in mid-run. Learning pauses for the steps returned, as at the start."""
@@ -171,11 +171,11 @@ class ReplaySource:
     def metrics(self) -> dict[str, float]:
         learned = (self.updates - self._updates_before) * self._algorithm.batch_size
         metrics = {
-            "replay/transitions": float(len(self.memory)),
+            "replay/transitions": float(len(self.buffer)),
             "replay/training_intensity": learned / max(1, self._steps - self._starts_at),
         }
         if self._config.replay == "prioritised":
-            metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.memory.dropped)}
+            metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.buffer.dropped)}
         if self._algorithm.reward_range is not None:
             metrics["replay/rewards_outside_atoms"] = float(self._num_outside)
         return metrics

@@ -106,7 +106,7 @@ class GroupedRule:
         gradient_N: Tensor,
         state: Mapping[str, Tensor],
         rates: Mapping[str, float],
-        rounded_R: Tensor,
+        bf16_R: Tensor,
     ) -> None:
         """Updates N parameters, which begin at `first` in the network's vector, in place; see `UpdateRule.apply`.
 
@@ -117,7 +117,7 @@ class GroupedRule:
         if self._is_single:
             group = self.groups[0]
             if group.name in rates:
-                group.rule.apply(parameters_N, gradient_N, dict(state), rates[group.name], rounded_R)
+                group.rule.apply(parameters_N, gradient_N, dict(state), rates[group.name], bf16_R)
             return
         before = {name: value.clone() for name, value in state.items() if not value.ndim}
         for piece, part, rate in self._runs(first, first + len(parameters_N), rates):
@@ -127,7 +127,7 @@ class GroupedRule:
                     own[name] = vector[part]
                 else:
                     own[name] = state[name + piece.counters].copy_(before[name + piece.counters])
-            rule.apply(parameters_N[part], gradient_N[part], own, rate, rounded_R[part])
+            rule.apply(parameters_N[part], gradient_N[part], own, rate, bf16_R[part])
 
     def _runs(self, first: int, end: int, rates: Mapping[str, float]) -> list[tuple[Piece, slice, float]]:
         """The slices of the parameters `first` to `end` to update, each with its rate: adjacent pieces with the same

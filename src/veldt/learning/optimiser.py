@@ -30,11 +30,11 @@ class LocalOptimiser:
 
     def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
         self._rule, self._parameters = GroupedRule(algorithm.groups, parameters), parameters
-        self.state = self._rule.state(parameters.master)
+        self.state = self._rule.state(parameters.fp32_params)
 
     def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss | None = None) -> None:
         own = self._parameters
-        self._rule.apply(0, own.master, gradient_P, self.state, rates, own.rounded)
+        self._rule.apply(0, own.fp32_params, gradient_P, self.state, rates, own.bf16_copy)
 
 
 class CentralOptimiser:
@@ -51,7 +51,7 @@ class CentralOptimiser:
     Args:
         store: this learner's client of the store, which holds the initial parameters.
         local_steps: updates between two exchanges.
-        met: called when the local parameters equal the central ones, so that they include others' updates.
+        on_synchronised: called when the local parameters equal the central ones, so that they include others' updates.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class CentralOptimiser:
         parameters: FlatParameters,
         store: CentralStoreClient,
         local_steps: int,
-        met: Callable[[], None] = lambda: None,
+        on_synchronised: Callable[[], None] = lambda: None,
     ) -> None:
         self._rule, self._parameters = GroupedRule(algorithm.groups, parameters), parameters
         self._store, self._local_steps = store, local_steps
         # Steps since the last exchange: of this learner, and of each parameter group.
         self._steps, self._steps_of = 0, dict.fromkeys(self._rule.members, 0)
-        self._met = met
-        self._local = {PARAMETERS: parameters.master}
+        self._on_synchronised = on_synchronised
+        self._local = {PARAMETERS: parameters.fp32_params}
         if local_steps > 1:
-            self._local |= self._rule.state(parameters.master)
+            self._local |= self._rule.state(parameters.fp32_params)
         self.state = {name: tensor for name, tensor in self._local.items() if name != PARAMETERS}
         self._start = {name: tensor.clone() for name, tensor in self._local.items() if local_steps > 1}
         self.pull()
@@ -78,10 +78,10 @@ class CentralOptimiser:
         if self._local_steps == 1:
             for chunk in self._store.chunks():
                 self._update(chunk, gradient_P, rates)
-            self._met()
+            self._on_synchronised()
             return
         own = self._parameters
-        self._rule.apply(0, own.master, gradient_P, self.state, rates, own.rounded)
+        self._rule.apply(0, own.fp32_params, gradient_P, self.state, rates, own.bf16_copy)
         self._steps += 1
         for name in rates:
             self._steps_of[name] += 1
@@ -112,7 +112,7 @@ class CentralOptimiser:
             self._start[name].copy_(self._local[name])
         self._parameters.refresh()
         self._steps, self._steps_of = 0, dict.fromkeys(self._steps_of, 0)
-        self._met()
+        self._on_synchronised()
 
     def pull(self) -> None:
         """Continues from the present central values. Not allowed between local steps.
@@ -126,7 +126,7 @@ class CentralOptimiser:
         for name, start in self._start.items():
             start.copy_(self._local[name])
         self._parameters.refresh()
-        self._met()
+        self._on_synchronised()
 
     def catch_up(self) -> None:
         """Continues from the central values, after adding local changes if there are any."""
@@ -142,9 +142,9 @@ class CentralOptimiser:
         on_device = {name: tensor.to(gradient_P.device) for name, tensor in chunk.tensors.items()}
         state = {name: tensor for name, tensor in on_device.items() if name != PARAMETERS}
         self._rule.apply(
-            chunk.first, on_device[PARAMETERS], gradient_P[part], state, rates, own.rounded[part]
+            chunk.first, on_device[PARAMETERS], gradient_P[part], state, rates, own.bf16_copy[part]
         )
-        own.master[part].copy_(on_device[PARAMETERS])
+        own.fp32_params[part].copy_(on_device[PARAMETERS])
         for name, tensor in chunk.tensors.items():
             if tensor is not on_device[name]:
                 tensor.copy_(on_device[name])

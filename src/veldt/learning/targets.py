@@ -67,7 +67,7 @@ class TargetNetworks:
             self._follow(name, 1.0)
 
     def _follow(self, name: str, rate: float) -> None:
-        self._parameters[name].follow(self._online, rate, self._parts[name])
+        self._parameters[name].polyak_update(self._online, rate, self._parts[name])
 
     def tensors(self) -> dict[str, Tensor]:
         """Their fp32 weights as `target/parameter`, and their networks' buffers."""

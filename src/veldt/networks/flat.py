@@ -17,8 +17,8 @@ from torch import Tensor, nn
 class FlatParameters:
     """Turns the parameters of `network` (already on its device) into views of the vectors of this object.
 
-    `master` float32 [P] and `gradient` float32 [P] are the vectors; `rounded` bfloat16 [R] is the bf16 copy of the
-    first R parameters, for the low-precision modules. Convolution weights keep the channels-last layout.
+    `fp32_params` float32 [P] and `gradient` float32 [P] are the vectors; `bf16_copy` bfloat16 [R] is the bf16 copy of
+    the first R parameters, for the low-precision modules. Convolution weights keep the channels-last layout.
     """
 
     def __init__(self, network: nn.Module, low_precision: Sequence[nn.Module] = ()) -> None:
@@ -32,18 +32,18 @@ class FlatParameters:
         device = self._parameters[0].device
         self.sizes = [parameter.numel() for parameter in self._parameters]
         total = sum(self.sizes)
-        self.master = torch.zeros(total, device=device)
+        self.fp32_params = torch.zeros(total, device=device)
         self.gradient = torch.zeros(total, device=device)
-        self.rounded = torch.zeros(low_count, device=device, dtype=torch.bfloat16)
+        self.bf16_copy = torch.zeros(low_count, device=device, dtype=torch.bfloat16)
         self._host: Tensor | None = None
         self._fp32_parameters, self._gradients = [], []
         offset = 0
         for parameter in self._parameters:
             end = offset + parameter.numel()
-            self._fp32_parameters.append(_view(self.master[offset:end], parameter))
+            self._fp32_parameters.append(_view(self.fp32_params[offset:end], parameter))
             self._gradients.append(_view(self.gradient[offset:end], parameter))
             self._fp32_parameters[-1].copy_(parameter.data)
-            low_slice = self.rounded[offset:end] if id(parameter) in low else None
+            low_slice = self.bf16_copy[offset:end] if id(parameter) in low else None
             parameter.data = self._fp32_parameters[-1] if low_slice is None else _view(low_slice, parameter)
             offset = end
         trainable = [i for i, parameter in enumerate(self._parameters) if parameter.requires_grad]
@@ -52,8 +52,8 @@ class FlatParameters:
         self.refresh()
 
     def refresh(self) -> None:
-        """Rounds the fp32 parameters into the bf16 copy; call it whenever `master` has changed."""
-        self.rounded.copy_(self.master[: len(self.rounded)])
+        """Rounds the fp32 parameters into the bf16 copy; call it whenever `fp32_params` has changed."""
+        self.bf16_copy.copy_(self.fp32_params[: len(self.bf16_copy)])
 
     def backward(self, loss: Tensor) -> None:
         """Writes the gradient of `loss` into `gradient`: 0 for frozen parameters and those without influence on it."""
@@ -107,11 +107,11 @@ class FlatParameters:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """`tensors` as numpy arrays: views, on the CPU of the vector itself, else of a copy that each call renews."""
-        if self.master.device.type == "cpu":
+        if self.fp32_params.device.type == "cpu":
             return {name: tensor.numpy() for name, tensor in self.tensors().items()}
         if self._host is None:
-            self._host = torch.empty(self.master.shape, pin_memory=self.master.is_cuda)
-        self._host.copy_(self.master)
+            self._host = torch.empty(self.fp32_params.shape, pin_memory=self.fp32_params.is_cuda)
+        self._host.copy_(self.fp32_params)
         copies = self.split(self._host) | {name: buffer.cpu() for name, buffer in self._buffers.items()}
         return {name: tensor.numpy() for name, tensor in copies.items()}
 
@@ -120,22 +120,24 @@ class FlatParameters:
 
         Raises KeyError or RuntimeError if names or shapes differ.
         """
-        for name, master in self.tensors().items():
+        for name, parameter in self.tensors().items():
             if names is not None and name not in names and name not in self._buffers:
                 continue
             value = tensors[name]
-            if value.shape != master.shape:
-                raise RuntimeError(f"{name} has shape {tuple(value.shape)}, expected {tuple(master.shape)}")
-            master.copy_(value)
+            if value.shape != parameter.shape:
+                raise RuntimeError(
+                    f"{name} has shape {tuple(value.shape)}, expected {tuple(parameter.shape)}"
+                )
+            parameter.copy_(value)
         self.refresh()
 
-    def follow(self, other: FlatParameters, rate: float, parts: Sequence[slice]) -> None:
+    def polyak_update(self, other: FlatParameters, rate: float, parts: Sequence[slice]) -> None:
         """Polyak update: moves these parts of the vector towards `other` by the fraction `rate`; buffers are copied."""
         for part in parts:
             if rate == 1.0:
-                self.master[part].copy_(other.master[part])
+                self.fp32_params[part].copy_(other.fp32_params[part])
             else:
-                self.master[part].lerp_(other.master[part], rate)
+                self.fp32_params[part].lerp_(other.fp32_params[part], rate)
         for name, buffer in self._buffers.items():
             buffer.copy_(other._buffers[name])
         self.refresh()

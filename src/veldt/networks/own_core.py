@@ -139,7 +139,7 @@ class OwnCore(nn.Module):
             )
         self.units = int(found[0].shape[-1])
 
-    def forward(self, features_TBF: Tensor, memory_BM: Tensor, keep_TB1: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features_TBF: Tensor, state_BM: Tensor, keep_TB1: Tensor) -> tuple[Tensor, Tensor]:
         """See `LSTM.forward`."""
-        outputs, state = self.module(features_TBF, self._state.nested(memory_BM), keep_TB1.squeeze(-1) == 0)
+        outputs, state = self.module(features_TBF, self._state.nested(state_BM), keep_TB1.squeeze(-1) == 0)
         return outputs.float(), self._state.flat(state)

@@ -97,7 +97,7 @@ class OwnRecurrentModel(RecurrentNetwork):
         self.model = module
         initial = initial_state(module, ROWS, own.subject("model"))
         self._state = RecurrentState(initial)
-        self.memory = self._state.size
+        self.recurrent_size = self._state.size
         reset = torch.ones(1, ROWS, dtype=torch.bool)
         result = tried(own.subject("model"), module, example(own.spec), initial, reset)
         *outputs, state = result if isinstance(result, tuple) else (result,)
@@ -111,18 +111,18 @@ class OwnRecurrentModel(RecurrentNetwork):
     def forward(
         self,
         observation: Tensor | dict[str, Tensor],
-        memory_BM: Tensor | None = None,
+        state_BM: Tensor | None = None,
         begins_TB: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """See `RecurrentActorCritic.forward`."""
         first = next(iter(observation.values())) if isinstance(observation, dict) else observation
-        if memory_BM is None:
-            memory_BM = torch.zeros(len(first), self.memory, device=first.device)
+        if state_BM is None:
+            state_BM = torch.zeros(len(first), self.recurrent_size, device=first.device)
             begins_TB = torch.ones(1, len(first), dtype=torch.bool, device=first.device)
         if begins_TB is None:
-            shape = (len(first) // len(memory_BM), len(memory_BM))
+            shape = (len(first) // len(state_BM), len(state_BM))
             begins_TB = torch.zeros(shape, dtype=torch.bool, device=first.device)
-        parameters, value, *more, state = self.model(observation, self._state.nested(memory_BM), begins_TB)
+        parameters, value, *more, state = self.model(observation, self._state.nested(state_BM), begins_TB)
         return parameters.float(), value.float().view(-1), *more, self._state.flat(state)
 
 

@@ -46,7 +46,7 @@ _TITLES = {
     "replay/beta": ("β", "of importance weights"),
     "replay/dropped_priorities": ("Priorities too late", "dropped so far"),
     "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),
-    "eval/ep_return_mean": ("Evaluation", "raw return of whole games"),
+    "eval/ep_return_mean": ("Evaluation", "raw return of episodes"),
 }
 # Metrics in the section on learning: names, and prefixes of names.
 _LEARNING = (
@@ -79,7 +79,7 @@ STEPS = Axis("step", 1, "agent steps")
 
 def time_axis(environment: Environment) -> Axis:
     """Minutes, or hours if a run took several."""
-    seconds = [run.figure("seconds") for run in environment.runs]
+    seconds = [run.metric("seconds") for run in environment.runs]
     longest = max((value for value in seconds if value > 0), default=0.0)
     return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
 
@@ -98,10 +98,10 @@ def return_section(environment: Environment) -> str:
         drawings = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
         charts.append(f"<figure><h3>{caption}</h3>{drawings}</figure>")
     if not charts:
-        return '<section><h2>Return</h2><p class="note">No game has been finished yet.</p></section>'
-    note = "Mean over the last 100 games; thin: mean over the games of each interval."
+        return '<section><h2>Return</h2><p class="note">No episode has been finished yet.</p></section>'
+    note = "Mean over the last 100 episodes; thin: mean over the episodes of each interval."
     if any(len(group.runs) > 1 for group in groups):
-        note = "Mean over the last 100 games; thin: each seed; thick: mean of the seeds, from lowest to highest shaded."
+        note = "Mean over the last 100 episodes; thin: each seed; thick: their mean, shaded from lowest to highest."
     parts = (f'<p class="note">{note}</p>', legend(groups), f'<div class="pair">{"".join(charts)}</div>')
     return f"<section><h2>Return</h2>{''.join(parts)}</section>"
 

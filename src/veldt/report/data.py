@@ -45,7 +45,7 @@ class RunData:
         """The state of the run."""
         reason = str(self.summary.get("reason") or "") if self.summary else None
         target = as_float(self.settings().get("run.steps"))
-        return state_of(self.running, reason, self.figure("steps", "step"), target)
+        return state_of(self.running, reason, self.metric("steps", "step"), target)
 
     def setting(self, key: str) -> str:
         """Returns `recipe`, `env`, `seed` or another setting as text, "" if unknown."""
@@ -56,7 +56,7 @@ class RunData:
                 return str(value)
         return ""
 
-    def figure(self, *keys: str) -> float:
+    def metric(self, *keys: str) -> float:
         """Returns the first known one of `keys`, from the summary, else from the latest row with one; NaN if none."""
         for source in (self.summary, *reversed(self.rows)):
             for key in keys:
@@ -95,7 +95,7 @@ class RunData:
 
     def actor_shares(self) -> dict[str, float]:
         """Shares of the actors' time per stage; empty if there are no actors."""
-        shares = {stage: self.figure(f"time/actor_{stage}_share") for stage in STAGES}
+        shares = {stage: self.metric(f"time/actor_{stage}_share") for stage in STAGES}
         return {stage: share for stage, share in shares.items() if share > 0}
 
     def settings(self) -> dict[str, Any]:

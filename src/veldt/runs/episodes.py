@@ -75,7 +75,7 @@ class EpisodeLog:
             self._new_actions += stored.tobytes()
         elif self._on_warning is not None:
             self._on_warning(
-                f"the actions of {formatting.size(offset)} of games are kept; those of later games are not, and these "
+                f"{formatting.size(offset)} of actions are kept; those of later episodes are not, and these "
                 "cannot be replayed"
             )
             self._on_warning = None

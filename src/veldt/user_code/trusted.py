@@ -69,7 +69,7 @@ def remember(codes: Iterable[Code]) -> str | None:
         names = " and ".join(sorted(code.name for code in codes))
         return (
             f"cannot write down that {names} is your own code ({error}): veldt resume, evaluate, watch and "
-            "record-starts will ask for --trust"
+            "record-starts needs --trust"
         )
     return None
 

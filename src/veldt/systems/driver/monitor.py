@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,7 +65,7 @@ class Monitor:
         )
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
-        self._saved_step = self.steps if counters else None  # of the checkpoint that callbacks know
+        self._saved: deque[int] = deque()  # steps of checkpoints that no callback knows yet
         self._callbacks = recording.callbacks
         self._callbacks.start(self.steps)
 
@@ -94,18 +95,18 @@ class Monitor:
         self._reset_steps += reset_steps
         self._restarts_here = restarts
 
-    def record_episode(self, game: Episode, seed: int) -> None:
+    def record_episode(self, episode: Episode, seed: int) -> None:
         """Records a finished episode; `seed` is the one its reset was given."""
-        self._interval_episodes.append(game)
+        self._interval_episodes.append(episode)
         self._episodes.append(
-            env=game.env_index,
-            episode=game.episode,
+            env=episode.env_index,
+            episode=episode.episode,
             seed=seed,
             step=self.steps,
-            length=game.length,
-            score=game.episode_return,
-            actions=game.actions,
-            prefix=game.prefix,
+            length=episode.length,
+            score=episode.episode_return,
+            actions=episode.actions,
+            prefix=episode.prefix,
         )
 
     def record_updates(
@@ -125,14 +126,18 @@ class Monitor:
         if count:
             self._callbacks.call("on_update", self.steps)
 
-    def announce_checkpoint(self, saved_step: int | None) -> None:
-        """Tells callbacks if there is a newer checkpoint on disk, that of `saved_step`, than at the call before."""
-        if saved_step != self._saved_step:
-            self._saved_step = saved_step
+    def checkpoint_saved(self, step: int) -> None:
+        """Notes that the checkpoint of `step` is on disk; may be called in the thread that has written it."""
+        self._saved.append(step)
+
+    def _announce_checkpoints(self) -> None:
+        while self._saved:
+            self._saved.popleft()
             self._callbacks.call("on_checkpoint", self.steps)
 
     def log(self, learning_rate: float, updates: int, experience: Mapping[str, float]) -> None:
         """Writes a row, and refreshes the display. `experience` are further metrics."""
+        self._announce_checkpoints()
         now = time.perf_counter()
         row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}
         count = max(1, self._update_count)
@@ -158,11 +163,11 @@ class Monitor:
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
         """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
         if not result.scores:
-            self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
+            self.note(f"evaluation at step {self.steps:,}: no episode ended in {steps:,} steps", "evaluation")
             return
         scores = np.array(result.scores)
         self.note(
-            f"evaluation at step {self.steps:,}: {len(scores)} whole games, raw return {scores.mean():,.1f} "
+            f"evaluation at step {self.steps:,}: {len(scores)} episodes, raw return {scores.mean():,.1f} "
             f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
             kind="evaluation",
         )
@@ -214,6 +219,7 @@ class Monitor:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """Writes and returns the run's headline metrics; `reason` is why it stopped (see `Outcome`)."""
+        self._announce_checkpoints()
         self._callbacks.context.reason = reason
         config, seconds = self._config, self.seconds
         summary = {
@@ -257,10 +263,10 @@ class Monitor:
             "time/updates_per_second": None if before is None else (updates - before) / training,
             "rollout/episodes": self._scores.num_episodes,
             "rollout/ep_return_mean": self._scores.mean_return,
-            "rollout/interval_return_mean": float(np.mean([game.episode_return for game in episodes]))
+            "rollout/interval_return_mean": float(np.mean([episode.episode_return for episode in episodes]))
             if episodes
             else None,
-            "rollout/interval_length_mean": float(np.mean([game.length for game in episodes]))
+            "rollout/interval_length_mean": float(np.mean([episode.length for episode in episodes]))
             if episodes
             else None,
             "train/policy_lag_mean": self._interval_lag / max(self._update_count, 1),

@@ -109,6 +109,7 @@ class TrainingRun:
                 config.run.keep_checkpoints,
                 self._state,
                 checkpoint.step if checkpoint else None,
+                self._monitor.checkpoint_saved,
             )
             self._messages = MessageHandler(
                 run_plan.config,
@@ -162,7 +163,7 @@ class TrainingRun:
             rate_limiter.starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
             rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
             self._monitor.note(
-                f"the replay buffer is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
+                f"the replay buffer is empty ({why}): acting continues, and learning when {waits:,} steps have "
                 "filled it anew",
                 kind="resume",
             )
@@ -172,7 +173,6 @@ class TrainingRun:
         try:
             with stop_on_signals() as self._stop:
                 reason = self._train()
-            self._monitor.announce_checkpoint(self._checkpointing.saved_step)
             return Outcome(reason, self._monitor.summary(reason))
         except (RoleError, EnvError) as error:
             self._save_after_failure(error)
@@ -221,7 +221,6 @@ class TrainingRun:
         self._messages.handle(messages)
 
     def _log(self, *, force: bool) -> None:
-        self._monitor.announce_checkpoint(self._checkpointing.saved_step)
         if not force and not self._monitor.is_due:
             return
         self._handle(self._roles.flush())

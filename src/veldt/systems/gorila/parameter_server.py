@@ -54,13 +54,13 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
     """
     settings, parameters = run_plan.config.roles, run_plan.shared_parameters()
     assert isinstance(settings, GorilaConfig)
-    total, shards = len(parameters.master), settings.parameter_shards
+    total, shards = len(parameters.fp32_params), settings.parameter_shards
     if shards > total:
         raise UsageError(
             f"--parameter-shards is {shards:,}, and the network has {total:,} parameters: take fewer shards"
         )
     groups = run_plan.algorithm().groups
-    state = GroupedRule(groups, parameters).state(parameters.master)
+    state = GroupedRule(groups, parameters).state(parameters.fp32_params)
     bounds, edges = cut(total, shards), {}
     for shard, (first, end) in enumerate(bounds):
         rule = {
@@ -81,7 +81,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         edges[f"state {shard}"] = Edge(
             "server",
             "server",
-            "the rule's state of a part, kept for who comes after",
+            "the rule's state of a part, kept for the next incarnation",
             PersistentStateSpec(rule),
         )
     role = Role(
@@ -123,9 +123,9 @@ def joined_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -
         # Step counts of the rule differ between shards by the gradients that each has discarded.
         joined = np.concatenate(arrays) if arrays[0].ndim else np.max(arrays)
         state[name] = torch.from_numpy(np.asarray(joined, np.float32))
-    master = torch.from_numpy(np.concatenate([part[PARAMETERS] for part in parts]))
+    fp32_params = torch.from_numpy(np.concatenate([part[PARAMETERS] for part in parts]))
     return rest | {
-        "weights": by_parameter_name(parameters, master),
+        "weights": by_parameter_name(parameters, fp32_params),
         "optimiser": state_by_parameter_name(parameters, state),
         "server": {
             VERSION: np.concatenate([part[VERSION] for part in parts]),

@@ -161,7 +161,7 @@ def _initial_state(
     network = make_network(config, plan.spec, plan.network)
     whole = apply_precision(network, config.run.precision, torch.device("cpu"))
     rule = GroupedRule(algorithm.groups, whole)
-    state, saved = rule.state(whole.master), {}
+    state, saved = rule.state(whole.fp32_params), {}
     checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
     if checkpoint is not None:
         load_weights(whole, checkpoint.groups["weights"])
@@ -171,7 +171,7 @@ def _initial_state(
         (int(saved[VERSION][plan.number]), saved[COUNTS][plan.number]) if saved else (0, (0, 0, 0))
     )
     published = {
-        PARAMETERS: whole.master[plan.first : plan.end].numpy().copy(),
+        PARAMETERS: whole.fp32_params[plan.first : plan.end].numpy().copy(),
         COUNTS: np.array(counts, np.int64),
     }
     recovered = {name: array.copy() for name, array in published.items()}

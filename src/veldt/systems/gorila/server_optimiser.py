@@ -59,7 +59,10 @@ class ServerOptimiser:
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
-        self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
+        self._pulled_P, self._pushed_P = (
+            _in_host_memory(parameters.fp32_params),
+            _in_host_memory(parameters.gradient),
+        )
         self._sharded = ShardedParameters(parts, self._pulled_P.numpy())
         self._outliers = Outliers(settings.outlier_deviations)
         self._stale_monitor, self._outlier_monitor = (
@@ -93,8 +96,8 @@ class ServerOptimiser:
         """Pulls the newest parts of the parameters."""
         if not self._sharded.pull():
             return
-        if self._pulled_P is not self._parameters.master:
-            self._parameters.master.copy_(self._pulled_P)
+        if self._pulled_P is not self._parameters.fp32_params:
+            self._parameters.fp32_params.copy_(self._pulled_P)
         self._parameters.refresh()
         if self._rank == 0:
             self._stale_monitor.add(self._sharded.counts.stale, self._sharded.counts.gradients)
@@ -181,7 +184,7 @@ class ServerOptimiser:
         self._control.send(Note(text))
 
 
-def _on_host(vector_P: Tensor) -> Tensor:
+def _in_host_memory(vector_P: Tensor) -> Tensor:
     """Returns the vector itself if it is in host memory, else an uninitialised one of its size there."""
     if vector_P.device.type == "cpu":
         return vector_P

@@ -118,7 +118,7 @@ class _Actor:
             self._seed,
             self._clock,
             noise=noise,
-            memory=recurrent_size_of(network),
+            recurrent_size=recurrent_size_of(network),
             act=self._extras.act,
             beat=control.heartbeat,
         )

@@ -158,7 +158,7 @@ class _Player:
             self._seed,
             StageClock(),
             noise=algorithm.action_noise(policy.network),
-            memory=recurrent_size_of(policy.network),
+            recurrent_size=recurrent_size_of(policy.network),
             beat=control.heartbeat,
         )
 

@@ -77,7 +77,7 @@ class ReplayLearner(LearnerRole):
 
     def _request_batches(self) -> None:
         with self._clock("replay"):
-            while self._client.order(self._seed(0, self._num_requested), 0.0):
+            while self._client.request(self._seed(0, self._num_requested), 0.0):
                 self._num_requested += 1
 
     def _seed(self, purpose: int, number: int) -> int:

@@ -95,7 +95,7 @@ class SamplerLearner:
 
     Args:
         run_plan: the run's; its plan of envs is for one sampler-learner.
-        place: its rank.
+        worker_rank: its rank.
         clock: adds up the time spent per stage.
         archive: directory of the replay buffer in checkpoints, if they include it.
         note: shows the user a sentence.
@@ -105,7 +105,7 @@ class SamplerLearner:
     def __init__(
         self,
         run_plan: RunPlan,
-        place: WorkerRank,
+        worker_rank: WorkerRank,
         clock: StageClock,
         archive: Path | None,
         note: Callable[[str], None],
@@ -113,14 +113,16 @@ class SamplerLearner:
     ) -> None:
         disable_malloc_trim()
         config = run_plan.config
-        self._config, self._run_plan, self._place, self._clock = config, run_plan, place, clock
+        self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
         total = config.envs.num_envs
-        self._width = total // place.world_size
-        self._sharing = place.world_size if place.is_synchronised else 1  # ranks that share a batch
-        self.first = place.rank * self._width
+        self._width = total // worker_rank.world_size
+        self._sharing = (
+            worker_rank.world_size if worker_rank.is_synchronised else 1
+        )  # ranks that share a batch
+        self.first = worker_rank.rank * self._width
         self.algorithm = run_plan.algorithm()
-        if place.world_size > 1:
+        if worker_rank.world_size > 1:
             self.algorithm.set_env_slice(self.first, total)
         self.network, self.parameters = run_plan.network()
         forward = run_plan.forward(self.network, note)
@@ -136,7 +138,7 @@ class SamplerLearner:
         )
         settings = StepperSettings(
             run_plan.source,
-            place.seed,
+            worker_rank.seed,
             dataclasses.replace(config.envs, num_envs=self._width),
             config.atari,
             self.first,
@@ -151,10 +153,10 @@ class SamplerLearner:
                 self.algorithm,
                 forward,
                 run_plan.device,
-                place.seed,
+                worker_rank.seed,
                 clock,
                 noise=self.algorithm.action_noise(self.network),
-                memory=recurrent_size_of(self.network),
+                recurrent_size=recurrent_size_of(self.network),
                 inference=run_plan.infer_threads,
                 cores=run_plan.inference_cores,
                 first=self.first,
@@ -163,7 +165,7 @@ class SamplerLearner:
             self._experience = self._make_experience(forward, targets.forwards)
             self.archive = None
             if isinstance(self._experience, ReplaySource) and archive is not None:
-                self.archive = ReplayArchive(archive, self._experience.memory)
+                self.archive = ReplayArchive(archive, self._experience.buffer)
             self.snapshot = Snapshot(
                 self.learner, self._sampler, self.envs, self.episodes, self._experience, self.archive
             )
@@ -172,11 +174,11 @@ class SamplerLearner:
             raise
 
     def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
-        algorithm, seed, replay = self.algorithm, self._place.draw_seed, self._config.replay
+        algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
         if isinstance(algorithm, OnPolicy):
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock)
         assert isinstance(algorithm, OffPolicy) and replay is not None
-        units = self._place.world_size
+        units = self._worker_rank.world_size
         return ReplaySource(
             algorithm,
             forward,
@@ -220,7 +222,7 @@ class SamplerLearner:
 
         Args:
             steps: env steps of all sampler-learners before it.
-            done: the same, of those who share its batches.
+            done: the same, of the ranks that share its batches.
             finish_writing: called before rows are overwritten that are still being written to disk.
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)

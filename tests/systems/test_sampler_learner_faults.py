@@ -29,6 +29,7 @@ def begun(process: object, run: Path) -> bool:
     return any(row["step"] > 4000 for row in metrics(run))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     ("recipe", "settings", "goes_on_from"),
@@ -80,34 +81,38 @@ def test_independent_learners_go_on_without_each_other(
 
 
 @pytest.mark.timeout(480)
-def test_joint_learners_go_on_from_the_newest_checkpoint(in_tmp: Path) -> None:
+@pytest.mark.parametrize(
+    ("sign", "why"),
+    [
+        (signal.SIGKILL, "the learner 1 was killed by SIGKILL"),
+        pytest.param(signal.SIGSTOP, "the learner 1 sent no heartbeat for 5 s", marks=pytest.mark.long),
+    ],
+    ids=["killed", "hung"],
+)
+def test_joint_learners_go_on_from_the_newest_checkpoint(sign: int, why: str, in_tmp: Path) -> None:
     """One is killed or hangs while the other waits for its gradient; the run ends as if nothing had happened to it."""
-    more = "--learners 2 --num-envs 4 --hidden 16 --steps 30000 --threads 1 --precision fp32 --env-timeout 1"
+    more = "--learners 2 --num-envs 4 --hidden 16 --steps 12000 --threads 1 --precision fp32 --env-timeout 1"
     code = CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=4.0)
-    for directory in ("whole", "killed", "hung"):
+    for directory in ("whole", "lost"):
         (in_tmp / directory).mkdir()
     with child(code, in_tmp / "whole") as process:
         _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
     whole = newest(in_tmp / "whole" / "run")
-    for directory, sign, why in (
-        ("killed", signal.SIGKILL, "the learner 1 was killed by SIGKILL"),
-        ("hung", signal.SIGSTOP, "the learner 1 gave no sign of life for 5 s"),
-    ):
-        run = in_tmp / directory / "run"
-        with child(code, in_tmp / directory) as process:
-            wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")  # noqa: B023
-            roles(process.pid)["learner 1"].send_signal(sign)
-            family = descendants(process.pid)
-            _, errors = process.communicate(timeout=240)
-            assert process.returncode == 0, errors
-            wait_until(lambda: not alive(family), END_S, "all processes gone")  # noqa: B023
-        (text,) = events(run, "restart")
-        assert text.startswith(why) and "go on from the checkpoint of step" in text
-        after = newest(run)
-        assert after.step == whole.step
-        for name, array in whole.groups["weights"].items():
-            assert (array == after.groups["weights"][name]).all(), name
+    run = in_tmp / "lost" / "run"
+    with child(code, in_tmp / "lost") as process:
+        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+        roles(process.pid)["learner 1"].send_signal(sign)
+        family = descendants(process.pid)
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+        wait_until(lambda: not alive(family), END_S, "all processes gone")
+    (text,) = events(run, "restart")
+    assert text.startswith(why) and "go on from the checkpoint of step" in text
+    after = newest(run)
+    assert after.step == whole.step
+    for name, array in whole.groups["weights"].items():
+        assert (array == after.groups["weights"][name]).all(), name
 
 
 def test_of_joint_learners_that_will_not_live_the_run_ends(in_tmp: Path) -> None:

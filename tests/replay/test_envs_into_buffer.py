@@ -1,4 +1,4 @@
-"""Real envs into the memory: what is sampled is what they gave, in both ways of resetting."""
+"""Real envs into the buffer: what is sampled is what they gave, in both ways of resetting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from everything import everything
+from all_transitions import all_transitions
 
 from environments import Scripted
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
@@ -46,7 +46,7 @@ def full_slots(env: object, resets: str) -> Iterator[Trajectory]:
             if resets == "wait":
                 envs.reset_ended()
             yield slot
-            envs.carry_over()
+            envs.start_next_rollout()
             if resets == "wait":
                 envs.finish_resets()
     finally:
@@ -63,7 +63,7 @@ def test_every_step_leads_on_in_its_own_episode(resets: str) -> None:
         replay.append(slot)
         numbers |= set(slot.version[slot.valid].tolist())
     assert replay is not None
-    sample = everything(replay)
+    sample = all_transitions(replay)
     assert set(sample.version_N.tolist()) == numbers, "none is lost, an episode's last one neither"
     seed, step, _ = sample.observation[""].T
     next_seed, next_step, next_action = sample.next_observation[""].T
@@ -88,7 +88,7 @@ def test_stacks_are_those_that_the_policy_saw(resets: str) -> None:
         for t, b in np.argwhere(slot.valid):
             seen[int(slot.version[t, b])] = slot.stacks[""][t, b].transpose(2, 0, 1).copy()
     assert replay is not None
-    sample = everything(replay)
+    sample = all_transitions(replay)
     assert len(sample.version_N) > 150
     for number, stack in zip(sample.version_N.tolist(), sample.observation[""], strict=True):
         np.testing.assert_array_equal(stack, seen[number])

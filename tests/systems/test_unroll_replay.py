@@ -1,4 +1,4 @@
-"""The memory of unrolls that were learned from before."""
+"""The buffer of unrolls that were learned from before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory belongs to its env: in every arrangement, over resets, over rollouts, in evaluation."""
+"""A recurrent state belongs to its env: in every arrangement, over resets, over rollouts, in evaluation."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Rollouts:
             5,
             StageClock(),
             noise=algorithm.action_noise(self.network),
-            memory=recurrent_size_of(self.network),
+            recurrent_size=recurrent_size_of(self.network),
         )
 
     def next(self) -> Rollout:
@@ -102,27 +102,27 @@ MAKE = pytest.mark.parametrize("make", [scripted, dictionary])
 @MAKE
 @pytest.mark.parametrize("groups", [1, 2])
 def test_the_learner_says_what_was_said_while_acting(make: Any, resets: str, groups: int) -> None:
-    """From the memory at the rollout's start, over every reset in it, and of the row after it."""
+    """From the recurrent state at the rollout's start, over every reset in it, and of the row after it."""
     rollouts = Rollouts(make, resets, groups)
-    remembered = begun = 0
+    carried = begun = 0
     for _ in range(12):
         rollout, network = rollouts.next(), rollouts.network
-        memory = rollout.memory
-        assert memory is not None and memory.last_BM is not None
-        forward = unroll_forward(network, memory)
+        recurrent = rollout.recurrent
+        assert recurrent is not None and recurrent.last_BM is not None
+        forward = unroll_forward(network, recurrent)
         with torch.no_grad():
             policy_NP, value_N = forward(rollout.observations.rows(None))
             torch.testing.assert_close(
                 policy_NP, rollout.extras["policy"].flatten(0, 1), rtol=1e-4, atol=1e-5
             )
             torch.testing.assert_close(value_N, rollout.extras["value"].flatten(), rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(forward.memory_BM, memory.last_BM)  # type: ignore[attr-defined]
+            torch.testing.assert_close(forward.state_BM, recurrent.last_BM)  # type: ignore[attr-defined]
             last = rollout.observations.last()
-            for mine, its in zip(forward(last), bootstrap_forward(network, memory)(last), strict=True):
+            for mine, its in zip(forward(last), bootstrap_forward(network, recurrent)(last), strict=True):
                 torch.testing.assert_close(mine, its)
-        remembered += int(memory.first_BM.any(-1).sum())
-        begun += int(memory.begins_SB[:-1].sum())
-    assert remembered >= 11 * WIDTH / 2 and begun >= 2 * WIDTH
+        carried += int(recurrent.first_BM.any(-1).sum())
+        begun += int(recurrent.begins_SB[:-1].sum())
+    assert carried >= 11 * WIDTH / 2 and begun >= 2 * WIDTH
 
 
 @RESETS
@@ -151,15 +151,15 @@ def test_v_trace_of_a_fresh_rollout_is_a2c(make: Any, resets: str) -> None:
 
 @RESETS
 @MAKE
-def test_alternating_groups_do_not_swap_memories(make: Any, resets: str) -> None:
+def test_alternating_groups_do_not_swap_recurrent_states(make: Any, resets: str) -> None:
     one, two = Rollouts(make, resets, 1), Rollouts(make, resets, 2)
     actions = set()
     for _ in range(12):
         a, b = one.next(), two.next()
         for name in ("action", "reward", "terminated", "truncated", "valid"):
             assert torch.equal(getattr(a, name), getattr(b, name)), name
-        assert a.memory is not None and b.memory is not None
-        torch.testing.assert_close(a.memory.first_BM, b.memory.first_BM, rtol=1e-4, atol=1e-5)
+        assert a.recurrent is not None and b.recurrent is not None
+        torch.testing.assert_close(a.recurrent.first_BM, b.recurrent.first_BM, rtol=1e-4, atol=1e-5)
         actions |= set(a.action.flatten().tolist())
     assert len(actions) > 1
 
@@ -169,13 +169,13 @@ def test_what_is_remembered_matters_to_these_tests() -> None:
     rollouts = Rollouts(scripted, "mid-batch", 1)
     rollouts.next()
     rollout = rollouts.next()
-    assert rollout.memory is not None
+    assert rollout.recurrent is not None
     with torch.no_grad():
         forgetful = rollouts.network(rollout.observations.rows(None))[0]
     assert float((forgetful - rollout.extras["policy"].flatten(0, 1)).abs().max()) > 0.1
 
 
-def test_a_network_without_memory_has_none_in_its_rollouts(tmp_path: Path) -> None:
+def test_a_network_without_a_recurrent_state_has_none_in_its_rollouts(tmp_path: Path) -> None:
     run = veldt.train("a2c", env=scripted, run_dir=tmp_path / "run", quiet=True, steps=100, **PLAIN)
     agent = veldt.load(run.path, env=scripted)
     assert recurrent_size_of(agent._network) == 0
@@ -189,14 +189,14 @@ PLAIN = {
 RECURRENT = PLAIN | {"lstm": 8, "shared": True, "learning_rate": 0.05}
 
 
-def test_evaluation_and_act_begin_episodes_without_a_memory(tmp_path: Path) -> None:
+def test_evaluation_and_act_begin_episodes_with_a_cleared_state(tmp_path: Path) -> None:
     """`act` by hand, one episode after the other, plays the evaluator's games if it is told where they begin."""
     env = functools.partial(Hashed, spaces.Box(-1.0, 1.0, (4,), np.float32), spaces.Discrete(4))
     run = veldt.train("a2c", env=env, run_dir=tmp_path / "run", quiet=True, steps=600, **RECURRENT)
     agent, carried_on = (_attentive(veldt.load(run.path, env=env)) for _ in range(2))
     result = veldt.evaluate(agent, episodes=9, seed=7, greedy=True)
     seed, width, own = derive_seed(7, EVALUATION), 4, env()
-    memories, differs = [], False
+    states, differs = [], False
     for game in range(9):
         observation, _ = own.reset(seed=episode_seed(seed, game % width, game // width))
         agent.reset()
@@ -204,14 +204,14 @@ def test_evaluation_and_act_begin_episodes_without_a_memory(tmp_path: Path) -> N
         while not over:
             action = agent.act(observation, greedy=True)
             carried_on.act(observation, greedy=True)
-            assert agent._memories is not None and carried_on._memories is not None
-            memories.append(agent._memories.state_BM.clone())
-            differs |= not torch.equal(memories[-1], carried_on._memories.state_BM)
+            assert agent._recurrent_state is not None and carried_on._recurrent_state is not None
+            states.append(agent._recurrent_state.state_BM.clone())
+            differs |= not torch.equal(states[-1], carried_on._recurrent_state.state_BM)
             observation, reward, terminated, truncated, _ = own.step(action)
             score, over = score + float(reward), terminated or truncated
         assert result.scores[game] == score, game
     assert differs  # without `reset`, it remembers the games before
-    assert not np.allclose(memories[0], memories[-1])
+    assert not np.allclose(states[0], states[-1])
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_evaluation_and_act_begin_episodes_without_a_memory(tmp_path: Path) -> N
         ),
         ("dqn", {}, "--lstm is 8, and dqn learns from steps out of their order.* a2c or vtrace"),
         ("ddpg", {}, "--lstm is 8, and ddpg learns from steps out of their order"),
-        ("a2c", {"shared": False}, "--lstm is 8, and policy and value stand on a torso each.*--shared"),
+        ("a2c", {"shared": False}, "--lstm is 8, and policy and value have a torso each.*--shared"),
     ],
 )
-def test_who_cannot_learn_with_a_memory_refuses_it(
+def test_a_recipe_that_cannot_learn_with_an_lstm_refuses_it(
     recipe: str, settings: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     with pytest.raises(veldt.UsageError, match=sentence) as refusal:
@@ -237,7 +237,7 @@ def test_who_cannot_learn_with_a_memory_refuses_it(
 
 
 def test_what_was_learned_before_a_failure_is_not_lost(tmp_path: Path) -> None:
-    """The checkpoint of a failed rollout has the memories of where that began, not of where it failed."""
+    """The checkpoint of a failed rollout has the recurrent states from its beginning, not of where it failed."""
 
     def train(path: str, seeds: list[int]) -> Any:
         env = functools.partial(Failing, "raise", seeds, 5)
@@ -251,7 +251,7 @@ def test_what_was_learned_before_a_failure_is_not_lost(tmp_path: Path) -> None:
     train("whole", [])
     failed, whole = newest(tmp_path / "failed"), newest(tmp_path / "whole")
     assert failed.step == whole.step
-    for group in ("weights", "envs"):
+    for group in ("weights", "envs-0"):
         for name, array in whole.groups[group].items():
             np.testing.assert_array_equal(failed.groups[group][name], array)
-    assert whole.groups["envs"]["memory"].any()
+    assert whole.groups["envs-0"]["initial_recurrent_state"].any()

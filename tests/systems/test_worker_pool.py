@@ -7,13 +7,14 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from veldt.systems.ga3c.model import Model
 from veldt.systems.ga3c.worker_pool import WorkerPool
-
-pytestmark = pytest.mark.alone
 
 
 def until(condition: object, seconds: float = 20.0) -> None:
@@ -112,3 +113,14 @@ def test_each_computes_with_the_threads_of_its_owner() -> None:
         assert set(seen) == {3}
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_model_of_which_one_pool_hangs_makes_no_progress() -> None:
+    """Whatever the other does; both in turn are progress, once."""
+    goes_on = {"predictor": True, "trainer": False}
+    pools = [type("Pool", (), {"check": lambda self, name=name: goes_on[name]})() for name in goes_on]
+    model: Any = SimpleNamespace(_pools=pools, _progressed=set())
+    assert not Model.is_progressing(model) and not Model.is_progressing(model)
+    goes_on |= {"predictor": False, "trainer": True}
+    assert Model.is_progressing(model)
+    assert not Model.is_progressing(model)

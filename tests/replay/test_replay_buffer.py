@@ -1,4 +1,4 @@
-"""The memory as a whole: keys of what was overwritten, priorities that come with rows, sizes, and what is refused."""
+"""The buffer as a whole: keys of what was overwritten, priorities that come with rows, sizes, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lives import FOUR_FRAMES, SPECS, VECTOR, World
+from simulated_envs import FOUR_FRAMES, SPECS, VECTOR, SimulatedEnvs
 
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.errors import UsageError, VeldtError
@@ -52,10 +52,10 @@ def test_updates_reach_what_they_name_or_are_dropped_and_counted(
     steps: int, width: int, share: int, returns: NStep, waits: bool, seed: int
 ) -> None:
     """Each step's priority is made its own number, while the ring wraps; late updates must change no newer row's."""
-    world = World(VECTOR, steps, width, waits, seed)
+    envs = SimulatedEnvs(VECTOR, steps, width, waits, seed)
     replay = ReplayBuffer(VECTOR, width, prioritised(share * width), returns)
     samples, dropped, updated = [], 0, {}
-    for slot in world.slots(8):
+    for slot in envs.slots(8):
         replay.append(slot)
         check_leaves(replay)
         if not len(replay):
@@ -80,10 +80,10 @@ def test_updates_reach_what_they_name_or_are_dropped_and_counted(
 @pytest.mark.parametrize("returns", [ONE, THREE])
 def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns: NStep) -> None:
     """Also when other slots bring none; and the largest so far does not grow before."""
-    world = World(VECTOR, 2, 2, False, 3)
+    envs = SimulatedEnvs(VECTOR, 2, 2, False, 3)
     replay = ReplayBuffer(VECTOR, 2, prioritised(100), returns)
     given_at = {}
-    for phase, slot in enumerate(world.slots(30)):
+    for phase, slot in enumerate(envs.slots(30)):
         brings = phase % 3 != 0
         priority_TB = np.where(slot.valid, 1.0 / (2.0 + slot.version), np.nan)
         replay.append(slot, priority_TB if brings else None)
@@ -96,14 +96,14 @@ def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns:
 
 
 def test_what_was_parted_is_not_joined() -> None:
-    """Though by its age the next slot could go on with the newest episode: returns do not cross the gap."""
+    """Though by its episode step the next slot could go on with the newest episode: returns do not cross the gap."""
     joined, parted = (ReplayBuffer(VECTOR, 2, prioritised(100), THREE) for _ in range(2))
     times = 0
-    for slot in World(VECTOR, 2, 2, False, 3).slots(40):
+    for slot in SimulatedEnvs(VECTOR, 2, 2, False, 3).slots(40):
         ring = joined.ring
         last = np.arange(2), ring.head % ring.rows
         before = parted.ring.head - ring.head
-        goes_on_B = ring.open & (slot.age[0] == ring.age[last])
+        goes_on_B = ring.open & (slot.episode_step[0] == ring.episode_step[last])
         last = np.arange(2), parted.ring.head % ring.rows
         if is_parted := bool(times < 3 and goes_on_B.all()):
             parted.ring.part()
@@ -117,15 +117,15 @@ def test_what_was_parted_is_not_joined() -> None:
 
 
 def test_a_rows_own_priority_that_is_none_is_refused() -> None:
-    (slot,) = World(VECTOR, 3, 1, False, 0).slots(1)
+    (slot,) = SimulatedEnvs(VECTOR, 3, 1, False, 0).slots(1)
     with pytest.raises(VeldtError, match="training has diverged"):
         ReplayBuffer(VECTOR, 1, prioritised(10), ONE).append(slot, np.full((3, 1), np.nan))
 
 
 def test_with_a_uniform_index_priorities_change_nothing() -> None:
-    world = World(FOUR_FRAMES, 9, 2, False, 1)
+    envs = SimulatedEnvs(FOUR_FRAMES, 9, 2, False, 1)
     replay = ReplayBuffer(FOUR_FRAMES, 2, ReplayConfig(buffer_size=20), THREE)
-    for slot in world.slots(3):
+    for slot in envs.slots(3):
         replay.append(slot)
     before = replay.sample(8, 5)
     replay.update(before.key_N, np.ones(8))
@@ -138,7 +138,7 @@ def test_with_a_uniform_index_priorities_change_nothing() -> None:
 def test_compressed_frames_make_the_same_samples(spec: EnvSpec, config: ReplayConfig) -> None:
     packed = ReplayConfig(**vars(config) | {"compress_frames": True})
     plain, compressed = (ReplayBuffer(spec, 2, kind, THREE) for kind in (config, packed))
-    for seed, slot in enumerate(World(spec, 6, 2, False, 8).slots(12)):
+    for seed, slot in enumerate(SimulatedEnvs(spec, 6, 2, False, 8).slots(12)):
         plain.append(slot)
         compressed.append(slot)
         count = min(10, len(plain))
@@ -151,7 +151,7 @@ def test_compressed_frames_make_the_same_samples(spec: EnvSpec, config: ReplayCo
 
 def test_a_sample_stays_while_the_next_is_drawn() -> None:
     replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(buffer_size=50), ONE)
-    for slot in World(FOUR_FRAMES, 30, 1, False, 2).slots(2):
+    for slot in SimulatedEnvs(FOUR_FRAMES, 30, 1, False, 2).slots(2):
         replay.append(slot)
     sample = replay.sample(5, 1)
     kept = sample.observation[""].copy(), sample.next_observation[""].copy()
@@ -162,7 +162,7 @@ def test_a_sample_stays_while_the_next_is_drawn() -> None:
 
 def test_stacks_have_the_networks_layout() -> None:
     replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(buffer_size=50), ONE)
-    for slot in World(FOUR_FRAMES, 30, 1, False, 2).slots(1):
+    for slot in SimulatedEnvs(FOUR_FRAMES, 30, 1, False, 2).slots(1):
         replay.append(slot)
     for array in (replay.sample(5, 1).observation[""], replay.sample(5, 1).next_observation[""]):
         assert array.shape == (5, 4, 3, 5)
@@ -205,12 +205,12 @@ def test_a_million_atari_transitions_take_little_more_than_their_single_frames(c
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_memory_taken_is_the_memory_reckoned_with(spec: EnvSpec) -> None:
+def test_the_memory_taken_is_the_memory_computed(spec: EnvSpec) -> None:
     config = prioritised(300)
     replay = ReplayBuffer(spec, 3, config, THREE)
     ring = replay.ring
     stores = [store.array for store in ring.observation.values()]  # type: ignore[attr-defined]
-    fields = [ring.action, ring.reward, ring.age, ring.version, ring.terminated, ring.truncated]
+    fields = [ring.action, ring.reward, ring.episode_step, ring.version, ring.terminated, ring.truncated]
     taken = sum(array.nbytes for array in [*stores, *fields, ring.life_lost, ring.valid])
     assert taken + replay.index.tree._nodes.nbytes == replay_bytes(spec, 3, config, THREE)  # type: ignore[union-attr]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from everything import everything
+from all_transitions import all_transitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lives import SPECS, World
 from naive import sampleable, transition
+from simulated_envs import SPECS, SimulatedEnvs
 
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
@@ -42,18 +42,18 @@ def test_every_transition_is_as_it_was_lived(
     seed: int,
 ) -> None:
     share = max(share, returns.steps)
-    world = World(spec, steps, width, waits, seed)
+    envs = SimulatedEnvs(spec, steps, width, waits, seed)
     replay = ReplayBuffer(
         spec, width, ReplayConfig(buffer_size=share * width, compress_frames=compress), returns, threads
     )
-    for slot in world.slots(1 + 40 // steps):
+    for slot in envs.slots(1 + 40 // steps):
         replay.append(slot)
-        kept = set.union(*sampleable(world, returns.steps, share))
+        kept = set.union(*sampleable(envs, returns.steps, share))
         assert len(replay) == len(kept)
     if kept:
-        sample = everything(replay)
+        sample = all_transitions(replay)
         assert sorted(sample.version_N) == sorted(kept)
-        check(sample, world, returns)
+        check(sample, envs, returns)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,11 +68,13 @@ def test_every_transition_is_as_it_was_lived(
 def test_envs_may_bring_their_slots_at_different_times(
     spec: EnvSpec, steps: int, widths: list[int], share: int, compress: bool, seed: int
 ) -> None:
-    """The memory of them all is the same whether its parts come side by side or one after the other."""
+    """The buffer of them all is the same whether its parts come side by side or one after the other."""
     width, returns = sum(widths), NStep(3, 0.9, False, True)
     config = ReplayConfig(buffer_size=share * width, replay="prioritised", compress_frames=compress)
     together, apart = ReplayBuffer(spec, width, config, returns), ReplayBuffer(spec, width, config, returns)
-    slots = [copy(slot, 0, width) for slot in World(spec, steps, width, False, seed).slots(30 // steps)]
+    slots = [
+        copy(slot, 0, width) for slot in SimulatedEnvs(spec, steps, width, False, seed).slots(30 // steps)
+    ]
     rng = np.random.default_rng(seed)
     priorities = [rng.random(slot.reward.shape) for slot in slots]
     for slot, priority_TB in zip(slots, priorities, strict=True):
@@ -85,7 +87,7 @@ def test_envs_may_bring_their_slots_at_different_times(
         assert isinstance(index, Prioritised)
     np.testing.assert_array_equal(together.index.tree.leaves, apart.index.tree.leaves)  # type: ignore[union-attr]
     if len(together):
-        one, other = everything(together), everything(apart)
+        one, other = all_transitions(together), all_transitions(apart)
         for name in ("action_N", "reward_N", "discount_N", "version_N", "key_N"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         for name in spec.observation:
@@ -98,15 +100,15 @@ def copy(slot: Trajectory, first: int, count: int) -> Trajectory:
     part, made = slice(first, first + count), Trajectory(slot.spec, slot.steps, count, None)
     for name, array in made.observation.items():
         array[...] = slot.observation[name][:, part]
-    for name in ("age", "ended", "episode", "action", "reward", "version"):
+    for name in ("episode_step", "is_last", "episode", "action", "reward", "version"):
         getattr(made, name)[...] = getattr(slot, name)[:, part]
     made.flags[...] = slot.flags[:, :, part]
     return made
 
 
-def check(sample: ReplaySample, world: World, returns: NStep) -> None:
+def check(sample: ReplaySample, envs: SimulatedEnvs, returns: NStep) -> None:
     for n, number in enumerate(sample.version_N):
-        wanted = transition(world, returns, int(number))
+        wanted = transition(envs, returns, int(number))
         np.testing.assert_array_equal(sample.action_N[n], wanted.action)
         assert sample.reward_N[n] == pytest.approx(wanted.reward, abs=1e-5)
         assert sample.discount_N[n] == pytest.approx(wanted.discount, abs=1e-6)

@@ -47,7 +47,7 @@ def test_from_every_checkpoint_that_is_kept(recipe: str, resets: str, tmp_path: 
         assert_same_run(whole, run)
 
 
-def test_the_copy_on_disk_is_no_larger_than_the_memory_and_what_is_kept_beside(tmp_path: Path) -> None:
+def test_the_copy_on_disk_is_no_larger_than_the_buffer_and_what_is_kept_beside(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", steps=900, keep_checkpoints=1, checkpoint_every=50)
     rows = sorted((run / "replay" / "learner-0").iterdir())
     assert 2 <= len(rows) <= 6  # 120 transitions and their margins in segments of 50 steps, and not 900
@@ -68,7 +68,7 @@ def test_one_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
         veldt.resume(run, steps=400, quiet=True)
 
 
-def test_without_it_learning_pauses_until_the_memory_is_as_full_as_at_the_start(tmp_path: Path) -> None:
+def test_without_it_learning_pauses_until_the_buffer_is_as_full_as_at_the_start(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     shutil.rmtree(run / "replay")
     updates = read_metrics(run)[-1]["train/updates"]

@@ -1,4 +1,4 @@
-"""Memory that outlives the process that wrote it."""
+"""State that outlives the process that wrote it."""
 
 from __future__ import annotations
 

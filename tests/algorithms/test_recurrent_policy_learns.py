@@ -1,4 +1,4 @@
-"""What was seen at the beginning of an episode is recalled at its end, by who has a memory."""
+"""What was seen at the beginning of an episode is recalled at its end, by a policy with an LSTM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def train(algorithm: str, run: Path, steps: int, **network: Any) -> veldt.Run:
         algorithm=algorithm,
         env=resolve(Recall).name,
         run=RunConfig(steps=steps, threads=1, device="cpu", precision="fp32", until=0.97),
-        # A horizon that is no multiple of the episode's length: memories go on from rollout to rollout.
+        # A horizon that is no multiple of the episode's length: recurrent states continue from rollout to rollout.
         learn=cls(horizon=13, gamma=0.9, ent_coef=0.01, max_grad_norm=0.5, **learn),
         network=NetworkConfig(hidden=(16,), **network),
         envs=EnvConfig(num_envs=16, env_backend="in-process", alternate="on"),

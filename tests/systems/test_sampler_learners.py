@@ -29,12 +29,14 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def state_of(run: Path) -> dict[str, Any]:
-    """Arrays and counters of the newest checkpoint, and the bytes of the list of games, sorted as units said them."""
+    """Arrays and counters of the newest checkpoint, and the bytes of the list of episodes, sorted."""
     checkpoint = newest(run)
     state = arrays_of(checkpoint)
     for rank, unit in checkpoint.meta["learners"].items():
         state |= {
-            f"{rank}/{name}": value for name, value in unit.items() if name in ("updates", "phase", "book")
+            f"{rank}/{name}": value
+            for name, value in unit.items()
+            if name in ("updates", "phase", "episodes")
         }
     state |= {"step": checkpoint.step, "rate_limiter": checkpoint.meta["rate_limiter"]}
     state["games"] = sorted((game["env"], game["episode"], game["score"]) for game in episodes(run))
@@ -58,8 +60,8 @@ def test_a_run_of_two_stops_and_goes_on_as_one_that_did_not(recipe: str, tmp_pat
     assert np.isfinite(veldt.evaluate(whole.path, episodes=2).mean)
 
 
-def test_one_whose_memory_is_not_full_enough_holds_up_all(tmp_path: Path) -> None:
-    """What is in a memory depends on when its games end, and everybody has to bring as many gradients."""
+def test_one_whose_replay_buffer_is_not_full_enough_holds_up_all(tmp_path: Path) -> None:
+    """What a replay buffer has depends on when its episodes end, and each learner has to bring as many gradients."""
     settings = SMALL_REPLAYED | {"num_envs": 2, "learners": 2, "steps": 400, "quiet": True}
     settings |= {"batch_size": 32, "learning_starts": 32, "n_step": 25, "horizon": 1, "buffer_size": 2000}
     run = veldt.train("rainbow", env="CartPole-v1", run_dir=tmp_path / "run", **settings)

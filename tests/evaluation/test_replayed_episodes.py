@@ -1,4 +1,4 @@
-"""Every game of a training run can be played again from the seed and the actions in its list of games."""
+"""Every episode of a training run can be played again from the seed and the actions in its list of episodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from veldt.runs.episodes import read_episodes
 
 
 def score(env: gymnasium.Env[Any, Any], seed: int, actions: np.ndarray) -> float:
-    """The return of one game played as Gymnasium says, which has to end with the last action and no sooner."""
+    """The return of one episode played as Gymnasium says, which has to end with the last action and no sooner."""
     spec = action_spec(env.action_space)
     env.reset(seed=seed)
     total, over = 0.0, False
@@ -58,13 +58,13 @@ def test_small_environments(env: Any, make: Any, resets: str, tmp_path: Path) ->
         "seed": 4,
     }
     run = veldt.train("ppo", env=env, run_dir=tmp_path / "run", quiet=True, **settings)
-    games = read_episodes(run.path)
-    assert len(games) > 10 and sum(game.prefix > 0 for game in games) > 1
-    for game in games:
-        assert game.seed == episode_seed(4, game.env, game.episode)
-        actions = game.actions()
-        assert len(actions) == game.length
-        assert score(make(), game.seed, actions) == pytest.approx(game.score, rel=1e-13)
+    episodes = read_episodes(run.path)
+    assert len(episodes) > 10 and sum(episode.prefix > 0 for episode in episodes) > 1
+    for episode in episodes:
+        assert episode.seed == episode_seed(4, episode.env, episode.episode)
+        actions = episode.actions()
+        assert len(actions) == episode.length
+        assert score(make(), episode.seed, actions) == pytest.approx(episode.score, rel=1e-13)
 
 
 def test_breakout(tmp_path: Path) -> None:
@@ -84,12 +84,12 @@ def test_breakout(tmp_path: Path) -> None:
         sticky_actions=config.sticky_actions,
         max_episode_steps=config.max_episode_steps,
     )
-    games = read_episodes(run.path)
-    assert len(games) >= 4 and any(game.score > 0 for game in games)
+    episodes = read_episodes(run.path)
+    assert len(episodes) >= 4 and any(episode.score > 0 for episode in episodes)
     env = NativeAtari("ALE/Breakout-v5", config)
     rows = [np.zeros((1, 104, 80), np.uint8)]
-    for game in games:
-        env.reset(game.seed, rows, 0)
-        signals = [env.step(action, rows, 0) for action in game.actions().tolist()]
-        assert sum(reward for reward, *_ in signals) == game.score
-        assert [ended or cut for _, ended, cut, _ in signals].index(True) == game.length - 1
+    for episode in episodes:
+        env.reset(episode.seed, rows, 0)
+        signals = [env.step(action, rows, 0) for action in episode.actions().tolist()]
+        assert sum(reward for reward, *_ in signals) == episode.score
+        assert [ended or cut for _, ended, cut, _ in signals].index(True) == episode.length - 1

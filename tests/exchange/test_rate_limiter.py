@@ -92,11 +92,11 @@ def test_what_is_excused_is_due_no_more() -> None:
 def test_a_slack_that_would_stop_both_is_refused() -> None:
     least = least_slack(intensity=8.0, batch_size=512, steps_at_once=64, steps_kept_back=32)
     check_slack(least, least)
-    with pytest.raises(UsageError, match=r"would wait for each other for ever; it must be at least 1280"):
+    with pytest.raises(UsageError, match=r"would wait for each other without end; it must be at least 1280"):
         check_slack(least - 1, least)
 
 
-def test_of_learners_with_batches_of_their_own_whoever_is_free_makes_the_next_update() -> None:
+def test_of_learners_with_batches_of_their_own_one_that_is_free_makes_the_next_update() -> None:
     """One that is lost does not keep the others."""
     spec = RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch_size=10, slack=100.0, together=False)
     rate_limiter = RateLimiter(spec, None)

@@ -1,4 +1,4 @@
-"""Lives of envs, made up step by step: the slots they fill, and all that happened, for a naive memory."""
+"""Lives of envs, made up step by step: the slots they fill, and all that happened, for a naive buffer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SPECS = [FRAMES, FOUR_FRAMES, VECTOR, SEVERAL]
 
 
 @dataclass
-class Lived:
+class RecordedStep:
     """One step: `number` is its own (the slot has it for a version); the episode goes on in the next entry."""
 
     number: int
     episode: int
-    age: int
+    episode_step: int
     action: np.ndarray
     reward: float
     terminated: bool
@@ -41,13 +41,13 @@ class Lived:
 
 @dataclass
 class Life:
-    """An env's rows as a memory should have them: steps, and None for an observation that no step follows."""
+    """An env's rows as a buffer should have them: steps, and None for an observation that no step follows."""
 
-    rows: list[Lived | None] = field(default_factory=list)
+    rows: list[RecordedStep | None] = field(default_factory=list)
     episode: int = 0
-    age: int = 0
-    ended: bool = False
-    stepped: bool = False  # in the present episode, of which the memory has a step
+    episode_step: int = 0
+    is_last: bool = False
+    stepped: bool = False  # in the present episode, of which the buffer has a step
 
     def close(self) -> None:
         """The episode is over, for whatever reason, and its last observation is to be kept."""
@@ -56,10 +56,10 @@ class Life:
         self.stepped = False
 
     def begin(self) -> None:
-        self.episode, self.age, self.ended = self.episode + 1, 0, False
+        self.episode, self.episode_step, self.is_last = self.episode + 1, 0, False
 
 
-class World:
+class SimulatedEnvs:
     """Envs that live at random; `slots` yields each slot when it is full, and goes on from it afterwards."""
 
     def __init__(self, spec: EnvSpec, steps: int, width: int, waits: bool, seed: int) -> None:
@@ -69,33 +69,33 @@ class World:
         self._rng = np.random.default_rng(seed)
         self._number = 0
 
-    def observation(self, name: str, b: int, episode: int, age: int) -> np.ndarray:
+    def observation(self, name: str, b: int, episode: int, episode_step: int) -> np.ndarray:
         """Never 0, so that it is not taken for a blank."""
         array = self.spec.observation[name]
-        rng = np.random.default_rng([self.seed, sum(name.encode()), b, episode, age])
+        rng = np.random.default_rng([self.seed, sum(name.encode()), b, episode, episode_step])
         return rng.integers(1, 256, array.shape).astype(array.dtype)
 
     def slots(self, count: int) -> Iterator[Trajectory]:
         slot = self.slot
         for b, life in enumerate(self.lives):
-            life.age = int(self._rng.integers(0, 6))  # random steps at the start
+            life.episode_step = int(self._rng.integers(0, 6))  # random steps at the start
             for back in range(slot.history + 1):
-                if back <= life.age:
-                    self._observe(slot.history - back, b, life.age - back)
-            life.rows += [None] * min(life.age, slot.history)
-            slot.age[0, b] = life.age
+                if back <= life.episode_step:
+                    self._observe(slot.history - back, b, life.episode_step - back)
+            life.rows += [None] * min(life.episode_step, slot.history)
+            slot.episode_step[0, b] = life.episode_step
         for _ in range(count):
             for t in range(slot.steps):
                 for b in range(slot.width):
                     self._step(t, b)
             for life in self.lives:
-                if life.ended:
+                if life.is_last:
                     life.close()
             yield slot
-            slot.carry_over()
+            slot.start_next_rollout()
             for b, life in enumerate(self.lives):
                 # Waiting ones are reset in the pause; another may have been given up in it, without a step's saying so.
-                if (self.waits and life.ended) or (life.stepped and self._rng.random() < 0.05):
+                if (self.waits and life.is_last) or (life.stepped and self._rng.random() < 0.05):
                     life.close()
                     life.begin()
                     self._write_row(0, b)
@@ -103,14 +103,14 @@ class World:
     def _step(self, t: int, b: int) -> None:
         slot, life = self.slot, self.lives[b]
         chance = self._rng.random()
-        failed = not life.ended and chance < 0.05
+        failed = not life.is_last and chance < 0.05
         slot.reward[t, b] = 0.0
         slot.flags[t, :, b] = False
-        if life.ended or failed:
+        if life.is_last or failed:
             # The reset step: resets, or stands still until the slot is full.
             life.close()
             if failed and t > 0 and slot.valid[t - 1, b]:
-                slot.cut[t - 1, b] = True
+                slot.interrupted[t - 1, b] = True
             if failed or not self.waits:
                 life.begin()
         else:
@@ -122,10 +122,10 @@ class World:
             slot.action[t, b] = self.spec.action.sample(self._rng, 1)[0]
             slot.version[t, b] = self._number
             life.rows.append(
-                Lived(
+                RecordedStep(
                     self._number,
                     life.episode,
-                    life.age,
+                    life.episode_step,
                     slot.action[t, b].copy(),
                     float(slot.reward[t, b]),
                     bool(slot.terminated[t, b]),
@@ -133,14 +133,14 @@ class World:
                 )
             )
             self._number += 1
-            life.age, life.stepped, life.ended = life.age + 1, True, chance > 0.8
+            life.episode_step, life.stepped, life.is_last = life.episode_step + 1, True, chance > 0.8
         self._write_row(t + 1, b)
 
     def _write_row(self, t: int, b: int) -> None:
         slot, life = self.slot, self.lives[b]
-        slot.age[t, b], slot.ended[t, b] = life.age, life.ended
-        self._observe(slot.history + t, b, life.age)
+        slot.episode_step[t, b], slot.is_last[t, b] = life.episode_step, life.is_last
+        self._observe(slot.history + t, b, life.episode_step)
 
-    def _observe(self, row: int, b: int, age: int) -> None:
+    def _observe(self, row: int, b: int, episode_step: int) -> None:
         for name, array in self.slot.observation.items():
-            array[row, b] = self.observation(name, b, self.lives[b].episode, age)
+            array[row, b] = self.observation(name, b, self.lives[b].episode, episode_step)

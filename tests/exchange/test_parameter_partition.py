@@ -1,4 +1,4 @@
-"""Parameters in parts: cut evenly, and put together again by whoever reads them."""
+"""Parameters in parts: cut evenly, and put together again by their readers."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_who_acts_gets_a_networks_parameters_by_name(shards: int) -> None:
         return FlatParameters(nn.ModuleList(layers))
 
     learner, actor = made(1), made(2)
-    bounds = cut(len(learner.master), shards)
+    bounds = cut(len(learner.fp32_params), shards)
     parts = [SharedWeights(part_layouts(end - first), None) for first, end in bounds]
     weights, arrays = ShardedWeights(parts), actor.arrays()
     weights.check(arrays)
     assert weights.pull_if_newer(-1, arrays) == -1
     for shard, (first, end) in enumerate(bounds):
-        published(parts, shard, 5, learner.master[first:end].numpy())
+        published(parts, shard, 5, learner.fp32_params[first:end].numpy())
     assert weights.pull_if_newer(-1, arrays) == 5
     for name, tensor in learner.tensors().items():
         torch.testing.assert_close(actor.tensors()[name], tensor, rtol=0, atol=0)

@@ -1,4 +1,4 @@
-"""The rate_limiter by mail: news may be of any age, and actors may die."""
+"""The rate_limiter on Ray: news may be of any age, and actors may die."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def test_however_old_the_news_the_slack_holds_and_it_goes_on(
     )
     spec = RateLimiterSpec(actors, 1, intensity, starts + batch, batch, slack)
     rate_limiter = RateLimiter(spec, context=None)
-    book = RateLimiterServer(rate_limiter, {1 + n: n for n in range(actors)}, {0: 0})
+    server = RateLimiterServer(rate_limiter, {1 + n: n for n in range(actors)}, {0: 0})
     ends = [RateLimiterClient(spec, -1, 0), *(RateLimiterClient(spec, n, -1) for n in range(actors))]
     stale = 0
     for turn, which in enumerate([*order, *range(12)] * 4):
         role = which % (actors + 1)
         end = ends[role]
         if which < 6:
-            book.heard(role, end.report())
-            end.told(book.told(role))
+            server.receive_report(role, end.report())
+            end.receive_counts(server.counts_for(role))
         elif role == 0:
             stored = max(0, sum(int(e.steps_A[n]) for n, e in enumerate(ends[1:])) - kept_back)
             if end.may_learn() and stored >= batch:
@@ -52,10 +52,10 @@ def test_however_old_the_news_the_slack_holds_and_it_goes_on(
         elif end.may_act():
             end.steps_A[role - 1] += flush
         if turn in deaths and role > 0:  # what it had not reported is lost
-            book.lost(role)
+            server.lost(role)
             stale += flush
             ends[role] = RateLimiterClient(spec, role - 1, -1)
-            ends[role].told(book.told(role))
+            ends[role].receive_counts(server.counts_for(role))
         steps = sum(int(e.steps_A[n]) for n, e in enumerate(ends[1:]))
         samples = int(ends[0].updates_L[0]) * batch
         due = (steps - spec.starts) * intensity
@@ -64,8 +64,8 @@ def test_however_old_the_news_the_slack_holds_and_it_goes_on(
     before = int(ends[0].updates_L[0])
     for _ in range(400 * max(1, round(spec.starts / flush / actors))):
         for role, end in enumerate(ends):
-            book.heard(role, end.report())
-            end.told(book.told(role))
+            server.receive_report(role, end.report())
+            end.receive_counts(server.counts_for(role))
             if role and end.may_act():
                 end.steps_A[role - 1] += flush
             elif not role and end.may_learn():

@@ -1,4 +1,4 @@
-"""All that a memory holds, as one sample."""
+"""All transitions of a replay buffer, as one sample."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from veldt.replay.buffer import ReplayBuffer, ReplaySample
 
 
-class Everything:
+class AllTransitions:
     """An index that draws each sampleable transition once."""
 
     def __init__(self, replay: ReplayBuffer) -> None:
@@ -18,6 +18,6 @@ class Everything:
         return position_N, np.ones(len(position_N))
 
 
-def everything(replay: ReplayBuffer) -> ReplaySample:
-    replay.index = Everything(replay)  # type: ignore[assignment]
+def all_transitions(replay: ReplayBuffer) -> ReplaySample:
+    replay.index = AllTransitions(replay)  # type: ignore[assignment]
     return replay.sample(len(replay), 0)

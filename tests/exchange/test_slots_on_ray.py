@@ -1,4 +1,4 @@
-"""Slots by mail, with either end started again at any moment."""
+"""Slots on Ray, with either end started again at any moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from letters import Post
+from queued_transport import QueuedTransport
 
 from veldt.exchange.on_ray.slots import RaySlotConsumer, RaySlotProducer
 from veldt.runtime.shared import Layout
@@ -26,9 +26,11 @@ SLOT = {"number": Layout((), "int64"), "rows": Layout((100,), "float32")}
     )
 )
 def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
-    depth, post = 3, Post()
-    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 3)
-    senders = [RaySlotProducer(post.starts(f"actor {n}"), "steps", SLOT, depth, n, "shard") for n in range(3)]
+    depth, transport = 3, QueuedTransport()
+    receiver = RaySlotConsumer(transport.starts("shard"), "steps", SLOT, 3)
+    senders = [
+        RaySlotProducer(transport.starts(f"actor {n}"), "steps", SLOT, depth, n, "shard") for n in range(3)
+    ]
     committed: list[list[int]] = [[], [], []]
     taken: list[list[int]] = [[], [], []]
     for number, (event, ring) in enumerate([*events, ("carry", 0)]):
@@ -50,7 +52,7 @@ def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
             receiver.release(ring)
             taken[ring].pop(0)
         elif event == "carry":
-            post.carry()
+            transport.carry()
     ready = sum(map(len, committed))
     for _ in range(ready):
         assert receiver.take(0.0) is not None
@@ -62,9 +64,9 @@ def test_slots_survive_either_end(who: str, monkeypatch: pytest.MonkeyPatch) -> 
     """What was committed arrives in order, however often an end is started again, or a letter lost."""
     if who == "a letter":
         monkeypatch.setattr("veldt.exchange.on_ray.slots._AGAIN_S", 0.001)
-    post, rng = Post(), np.random.default_rng(0)
-    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 1)
-    sender = RaySlotProducer(post.starts("actor"), "steps", SLOT, 3, 0, "shard")
+    transport, rng = QueuedTransport(), np.random.default_rng(0)
+    receiver = RaySlotConsumer(transport.starts("shard"), "steps", SLOT, 1)
+    sender = RaySlotProducer(transport.starts("actor"), "steps", SLOT, 3, 0, "shard")
     sent, received, number, restarts = [], [], 0, 0
     for _ in range(3000):
         match rng.integers(5):
@@ -75,7 +77,7 @@ def test_slots_survive_either_end(who: str, monkeypatch: pytest.MonkeyPatch) -> 
                     sent.append(number)
                     number += 1
             case 2:
-                post.carry()
+                transport.carry()
             case 3:
                 if (taken := receiver.take(0.0)) is not None:
                     assert (taken.arrays["rows"] == taken.arrays["number"]).all()
@@ -84,18 +86,18 @@ def test_slots_survive_either_end(who: str, monkeypatch: pytest.MonkeyPatch) -> 
             case _ if rng.random() < 0.1:
                 restarts += 1
                 if who == "a letter":
-                    if post.under_way:
-                        post.under_way.popleft()
+                    if transport.under_way:
+                        transport.under_way.popleft()
                 elif who == "shard":
-                    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 1)
+                    receiver = RaySlotConsumer(transport.starts("shard"), "steps", SLOT, 1)
                 else:
-                    sender = RaySlotProducer(post.starts("actor"), "steps", SLOT, 3, 0, "shard")
+                    sender = RaySlotProducer(transport.starts("actor"), "steps", SLOT, 3, 0, "shard")
     if who == "a letter":
         time.sleep(0.01)
         for _ in range(3):
             sender.slot(0.0)
             time.sleep(0.01)
-            post.carry()
+            transport.carry()
             while (taken := receiver.take(0.0)) is not None:
                 received.append(int(taken.arrays["number"]))
                 receiver.release(0)
@@ -112,18 +114,18 @@ def test_slots_survive_either_end(who: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_slots_block_at_their_depth_until_one_is_released() -> None:
-    post = Post()
-    receiver = RaySlotConsumer(post.starts("shard"), "steps", SLOT, 1)
-    sender = RaySlotProducer(post.starts("actor"), "steps", SLOT, 2, 0, "shard")
+    transport = QueuedTransport()
+    receiver = RaySlotConsumer(transport.starts("shard"), "steps", SLOT, 1)
+    sender = RaySlotProducer(transport.starts("actor"), "steps", SLOT, 2, 0, "shard")
     for _ in range(2):
         assert sender.slot(0.0) is not None
         sender.commit()
     began = time.monotonic()
     assert sender.slot(0.1) is None and 0.1 <= time.monotonic() - began < 5
-    post.carry()
+    transport.carry()
     assert receiver.take(0.0) is not None
-    post.carry()
+    transport.carry()
     assert sender.slot(0.0) is None, "taken is not released"
     receiver.release(0)
-    threading.Timer(0.2, post.carry).start()
+    threading.Timer(0.2, transport.carry).start()
     assert sender.slot(10.0) is not None

@@ -29,7 +29,7 @@ def test_counts_go_on_when_an_actor_is_started_again() -> None:
     assert counts == [(2, 1), (3, 1), (3, 4), (5, 4), (6, 6)]
 
 
-def test_outliers_are_those_of_all_lives_of_all_learners() -> None:
+def test_outliers_are_those_of_all_incarnations_of_all_learners() -> None:
     """Each life counts its own; what is no count is a mean."""
     metrics = RoleMetrics(
         ["learner 0", "learner 1"],

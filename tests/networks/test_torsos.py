@@ -1,4 +1,4 @@
-"""A torso without its top is the same torso up to there."""
+"""A torso without its last layer is the same torso up to there."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ def observations(field: ArraySpec) -> Tensor:
 def test_an_image_body_and_its_top_are_the_torso(name: str, field: ArraySpec) -> None:
     torso, body = (
         build_torso(name, single(field), HIDDEN),
-        build_torso(name, single(field), HIDDEN, top=False),
+        build_torso(name, single(field), HIDDEN, last_layer=False),
     )
     weights = torso.state_dict()
-    top = {key: weights.pop(f"torso.full.{key}") for key in ("weight", "bias")}
+    last = {key: weights.pop(f"torso.full.{key}") for key in ("weight", "bias")}
     body.load_state_dict(weights)  # strict: nothing else is left out
     features = body(observations(field))
     assert features.shape == (3, body.features)
-    assert body.top_width == IMAGE_WIDTHS[name] == torso.features
-    assert torso.top_width == 0
-    torch.testing.assert_close(F.relu(F.linear(features, **top)), torso(observations(field)))
+    assert body.last_layer_width == IMAGE_WIDTHS[name] == torso.features
+    assert torso.last_layer_width == 0
+    torch.testing.assert_close(F.relu(F.linear(features, **last)), torso(observations(field)))
 
 
 @pytest.mark.parametrize(("activation", "function"), [("tanh", torch.tanh), ("relu", F.relu)])
 def test_an_mlp_body_and_its_top_are_the_torso(activation: Activation, function: object) -> None:
     torso = build_torso("mlp", single(VECTOR), HIDDEN, activation=activation)
-    body = build_torso("mlp", single(VECTOR), HIDDEN, activation=activation, top=False)
+    body = build_torso("mlp", single(VECTOR), HIDDEN, activation=activation, last_layer=False)
     weights = torso.state_dict()
-    top = {key: weights.pop(f"layers.1.{key}") for key in ("weight", "bias")}
+    last = {key: weights.pop(f"layers.1.{key}") for key in ("weight", "bias")}
     body.load_state_dict(weights)
     given = observations(VECTOR)
     features = body(given)
-    assert (body.features, body.top_width) == HIDDEN
-    assert (torso.features, torso.top_width) == (HIDDEN[-1], 0)
+    assert (body.features, body.last_layer_width) == HIDDEN
+    assert (torso.features, torso.last_layer_width) == (HIDDEN[-1], 0)
     assert torch.equal(features, function(F.linear(given, weights["layers.0.weight"])))  # type: ignore[operator]
-    assert torch.equal(function(F.linear(features, **top)), torso(given))  # type: ignore[operator]
+    assert torch.equal(function(F.linear(features, **last)), torso(given))  # type: ignore[operator]
 
 
 def test_an_mlps_units_are_normalised_before_the_activation() -> None:
@@ -70,7 +70,7 @@ def test_an_mlps_units_are_normalised_before_the_activation() -> None:
 @pytest.mark.parametrize("dueling", [False, True])
 def test_what_stands_on_a_normalised_body_is_normalised(dueling: bool) -> None:
     def build() -> nn.Module:
-        return build_torso("mlp", single(VECTOR), HIDDEN, top=False, layer_norm=True)
+        return build_torso("mlp", single(VECTOR), HIDDEN, last_layer=False, layer_norm=True)
 
     streams = 2 if dueling else 1
     q = QNetwork(build, 3, dueling=dueling, noisy=False)
@@ -78,7 +78,7 @@ def test_what_stands_on_a_normalised_body_is_normalised(dueling: bool) -> None:
     # The scale of a normalised layer's weights does not matter.
     before = q(observations(VECTOR))
     with torch.no_grad():
-        for part in (q.torso.layers[0], q.advantage.top):  # type: ignore[index]
+        for part in (q.torso.layers[0], q.advantage.hidden):  # type: ignore[index]
             part.weight *= 8.0  # type: ignore[union-attr, operator]
             part.bias *= 8.0  # type: ignore[union-attr, operator]
     torch.testing.assert_close(q(observations(VECTOR)), before, rtol=1e-3, atol=1e-3)
@@ -92,30 +92,30 @@ def test_an_mlp_has_tanh_unless_said_otherwise() -> None:
 
 
 def test_the_body_of_one_layer_is_the_scaled_input() -> None:
-    body = build_torso("mlp", single(TINY), (16,), top=False)
-    assert (body.features, body.top_width) == (600, 16)
+    body = build_torso("mlp", single(TINY), (16,), last_layer=False)
+    assert (body.features, body.last_layer_width) == (600, 16)
     assert not list(body.parameters())
     torch.testing.assert_close(body(observations(TINY)), observations(TINY).flatten(1) / 255)
 
 
 def test_a_dicts_bodies_are_side_by_side_and_their_tops_together() -> None:
     wanted = spec(camera=COLOUR, velocity=VECTOR)
-    body = build_torso("auto", wanted, HIDDEN, top=False)
+    body = build_torso("auto", wanted, HIDDEN, last_layer=False)
     assert isinstance(body, DictTorso)
     assert [type(part) for part in body.torsos] == [ImageTorso, MLP]
     given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
     assert body(given).shape == (3, body.features)
     assert body.features == sum(part.features for part in body.torsos)  # type: ignore[misc]
-    assert body.top_width == 256 + 16
+    assert body.last_layer_width == 256 + 16
 
 
 def test_a_users_module_is_taken_whole() -> None:
-    body = build_torso(lambda shape: nn.Linear(shape[0], 7), single(VECTOR), HIDDEN, top=False)
+    body = build_torso(lambda shape: nn.Linear(shape[0], 7), single(VECTOR), HIDDEN, last_layer=False)
     assert isinstance(body, UserTorso)
-    assert (body.features, body.top_width) == (7, 0)
+    assert (body.features, body.last_layer_width) == (7, 0)
 
 
 def test_dqn_nets_body_has_the_convolutions_of_the_paper() -> None:
-    body = dqn_net((4, 84, 84), top=False)
-    assert (body.features, body.top_width) == (3136, 512)
+    body = dqn_net((4, 84, 84), last_layer=False)
+    assert (body.features, body.last_layer_width) == (3136, 512)
     assert sum(p.numel() for p in body.parameters()) == 77_984
