@@ -13,10 +13,10 @@ MOVED := moved
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs venv clean moved
+.PHONY: help demo test test-long lint docs venv clean moved
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
 
 demo: $(STAMP) ## train PPO on CartPole-v1 until it is solved, evaluate it, write its report (runs/demo-*)
 	@run="runs/demo-$$(date +%Y%m%d-%H%M%S)" && \
@@ -25,9 +25,13 @@ demo: $(STAMP) ## train PPO on CartPole-v1 until it is solved, evaluate it, writ
 	$(BIN)/veldt report "$$run" && \
 	echo && echo "The run's report:" && ls -1d "$$PWD/$$run"/report.*
 
-test: lint ## lint, types, import rules, then every test
-	$(BIN)/python -m pytest -n 2 -m "not alone"
-	$(BIN)/python -m pytest -m alone
+test: lint ## lint, types, import rules, then every test that is not marked `long`
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone and not long"
+	$(BIN)/python -m pytest -m "alone and not long"
+
+test-long: $(STAMP) ## the tests marked `long`: all algorithms in all systems, Ray on several nodes, many kills
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "long and not alone"
+	$(BIN)/python -m pytest -m "long and alone"
 
 lint: $(STAMP) ## style, formatting, types and import rules, without the tests
 	$(BIN)/ruff check .

@@ -33,7 +33,7 @@ def add(control: Control, plan: ActorPlan, weights: Weights, slots: Slots, rate_
         if not template:
             template = {name: np.zeros_like(array) for name, array in arrays.items()}
             template["flags"][:, -1] = True  # valid
-            template["age"][...] = 100
+            template["episode_step"][...] = 100
             template["priority"][...] = rng.random(template["priority"].shape)
             for name, array in template.items():
                 if name.startswith("observation"):
@@ -51,7 +51,7 @@ def draw(
     client, rng, ordered = replay.client(), np.random.default_rng(0), 0
     while not control.stopping:
         control.heartbeat()
-        while client.rows and client.order(ordered, 0.0):
+        while client.rows and client.request(ordered, 0.0):
             ordered += 1
         batch = client.take(0.1)
         if batch is not None:
@@ -71,10 +71,11 @@ def push(
     settings = plan.run_plan.config.roles
     assert isinstance(settings, GorilaConfig)
     parameters: FlatParameters = plan.run_plan.network()[1]
-    optimiser = ServerOptimiser(parameters, gradients, parts, settings, control, plan.rank)
+    groups = plan.run_plan.algorithm().groups
+    optimiser = ServerOptimiser(parameters, groups, gradients, parts, settings, control, plan.rank)
     optimiser.begin()
-    loss = Loss(torch.tensor(1.0), {"gradient_norm": torch.tensor(1.0)})
+    loss = Loss(torch.tensor(1.0), {"train/grad_norm": torch.tensor(1.0)})
     parameters.gradient.normal_(std=1e-3)
     while not control.stopping:
         control.heartbeat()
-        optimiser.apply(parameters.gradient, 1e-3, loss)
+        optimiser.apply(parameters.gradient, dict.fromkeys((group.name for group in groups), 1e-3), loss)

@@ -34,7 +34,7 @@ def network() -> tuple[nn.Module, FlatParameters]:
 def copies(pipe: Connection, seconds: float, _: None, rank: int) -> None:
     """As many bytes as an update writes, from memory to memory."""
     torch.set_num_threads(1)
-    source = torch.ones(_UPDATES, len(network()[1].master))
+    source = torch.ones(_UPDATES, len(network()[1].fp32_params))
     target = torch.zeros_like(source)
     _work(pipe, seconds, lambda: target.copy_(source), None)
 
@@ -42,8 +42,8 @@ def copies(pipe: Connection, seconds: float, _: None, rank: int) -> None:
 def updates(pipe: Connection, seconds: float, store: CentralStore, rank: int) -> None:
     """The same gradient again and again."""
     optimiser, end, parameters = learner(store, rank)
-    gradient_P = torch.full_like(parameters.master, 1e-3)
-    _work(pipe, seconds, lambda: optimiser.apply(gradient_P, 1e-4), end)
+    gradient_P = torch.full_like(parameters.fp32_params, 1e-3)
+    _work(pipe, seconds, lambda: optimiser.apply(gradient_P, {"all": 1e-4}), end)
 
 
 def gradients(pipe: Connection, seconds: float, store: CentralStore, rank: int) -> None:
@@ -54,7 +54,7 @@ def gradients(pipe: Connection, seconds: float, store: CentralStore, rank: int) 
 
     def learn() -> None:
         parameters.backward(layers(rows).square().mean())
-        optimiser.apply(parameters.gradient, 1e-4)
+        optimiser.apply(parameters.gradient, {"all": 1e-4})
 
     _work(pipe, seconds, learn, end)
 

@@ -27,7 +27,7 @@ _DEADLINE_S = 120.0
 
 
 def store(seconds: float) -> None:
-    parameters, rule = gradient_makers.network()[1].master, gradient_makers.RULE
+    parameters, rule = gradient_makers.network()[1].fp32_params, gradient_makers.RULE
     initial: Mapping[str, np.ndarray] = {
         name: value.numpy() for name, value in {PARAMETERS: parameters, **rule.state(parameters)}.items()
     }

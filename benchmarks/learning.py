@@ -53,7 +53,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
-    """Mean return of the last 100 games over agent steps: panels by name, a colour a group, a line a run."""
+    """Mean return of the last 100 episodes over agent steps: panels by name, a colour a group, a line a run."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -67,9 +67,9 @@ def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
             for number, path in enumerate(paths):
                 rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
                 points = [
-                    (row["step"], row["return_mean_100"])
+                    (row["step"], row["rollout/ep_return_mean"])
                     for row in rows
-                    if row["return_mean_100"] is not None
+                    if "rollout/ep_return_mean" in row
                 ]
                 axes.plot(
                     *zip(*points, strict=True),
@@ -82,7 +82,7 @@ def plot(panels: dict[str, dict[str, list[Path]]], out: Path) -> None:
         axes.set_xlabel("agent steps")
         axes.grid(alpha=0.25)
         axes.legend(frameon=False, fontsize=8)
-    all_axes[0][0].set_ylabel("mean raw return, last 100 games")
+    all_axes[0][0].set_ylabel("mean raw return, last 100 episodes")
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110)
     print(out)
@@ -114,7 +114,9 @@ def main() -> None:
             parser.error(f"no experiment '{name}': known are {', '.join(EXPERIMENTS)}")
         groups: dict[str, dict[str, list[Path]]] = {}
         print(
-            "| what | seed | stopped by | steps | seconds | mean return of 100 games |\n" + "| --- " * 6 + "|"
+            "| what | seed | stopped by | steps | seconds | mean return of 100 episodes |\n"
+            + "| --- " * 6
+            + "|"
         )
         trials = [trial for trial in EXPERIMENTS[name]() if asked.seeds is None or trial.seed <= asked.seeds]
         with ThreadPoolExecutor(asked.at_once) as pool:
@@ -123,7 +125,7 @@ def main() -> None:
             groups.setdefault(trial.panel or trial.env, {}).setdefault(trial.label, []).append(path)
             summary = json.loads((path / "summary.json").read_text())
             reason = "score" if summary["solved_at_seconds"] is not None else "steps"
-            metrics = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['return_mean_100']:,.1f}"
+            metrics = f"{summary['steps']:,} | {summary['seconds']:.1f} | {summary['ep_return_mean']:,.1f}"
             print(f"| {trial.label} | {trial.seed} | {reason} | {metrics} |", flush=True)
         plot(groups, asked.pictures / f"learning-{name}.png")
 

@@ -64,7 +64,7 @@ def ours(shards: int, learners: int, pulls: bool, seconds: float) -> tuple[float
     ]
     supervisor, edges = start_local(dataclasses.replace(graph, roles=tuple(roles)))
     parts = [edges[f"part {shard}"] for shard in range(shards)]
-    total = len(run_plan.network()[1].master)
+    total = len(run_plan.network()[1].fp32_params)
     whole = ShardedParameters(parts, np.empty(total, np.float32))
     supervisor.start()
 

@@ -10,7 +10,7 @@
   memory to another with as many threads
 - append: a slot of frames, against copying them to where the ring's memory would be
 - memory: bytes of a transition, against those of its single frame
-- disk: writing the whole memory beside a checkpoint and reading it again, against copying that file on the same disk
+- disk: writing the whole buffer beside a checkpoint and reading it again, against copying that file on the same disk
   (what is read has been dropped from the page cache)
 
 Figures are medians over repetitions in which both sides take turns. The machine must be idle.
@@ -58,12 +58,12 @@ def full_slot(spec: EnvSpec, steps: int, width: int) -> Trajectory:
     for array in slot.observation.values():
         array[...] = rng.integers(0, 256, array.shape, np.uint8)
     slot.valid[...] = True
-    slot.age[...] = 100
+    slot.episode_step[...] = 100
     return slot
 
 
 def filled(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep, threads: int) -> ReplayBuffer:
-    """A full memory, each of whose slots came with random priorities."""
+    """A full replay buffer, each of whose slots came with random priorities."""
     replay, slot = ReplayBuffer(spec, width, config, returns, threads), full_slot(spec, 64, width)
     rng = np.random.default_rng(0)
     while len(replay) < replay.capacity:

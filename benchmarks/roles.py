@@ -63,7 +63,7 @@ def beside(env: str, seconds: float) -> None:
 
 
 def solve(recipes: Sequence[str]) -> None:
-    """Seconds from process start to a mean of 475 over 100 games of CartPole-v1, five seeds."""
+    """Seconds from process start to a mean of 475 over 100 episodes of CartPole-v1, five seeds."""
     for recipe in recipes:
         found = []
         for seed in range(1, 6):
@@ -93,7 +93,7 @@ def rllib(env: str) -> None:
 
 
 def _rates(graph: Graph, seconds: float, stops: Sequence[str] = ()) -> tuple[float, float]:
-    """Updates and steps per second; roles named in `stops` are stopped after the memory has been filled."""
+    """Updates and steps per second; roles named in `stops` are stopped after the replay buffer has been filled."""
     supervisor, edges = start_local(graph)
     rate_limiter = edges["rate_limiter"]
     rate_limiter.intensity = 0.0  # neither waits for the other

@@ -57,7 +57,7 @@ def train(*arguments: str) -> dict[str, Any]:
 
 def sps_of_learning(rows: list[dict[str, Any]], warmup: int) -> float:
     """SPS from the first row of metrics that has `warmup` updates behind it to the last row."""
-    first = next(row for row in rows if row["updates"] >= warmup)
+    first = next(row for row in rows if row["train/updates"] >= warmup)
     return (rows[-1]["step"] - first["step"]) / (rows[-1]["seconds"] - first["seconds"])
 
 

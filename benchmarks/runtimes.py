@@ -2,7 +2,7 @@
 
     python benchmarks/runtimes.py --rounds 3
 
-Figures are of the time after a third of the updates, so that neither starting nor filling the memory counts.
+Figures are of the time after a third of the updates, so that neither starting nor filling the replay buffer counts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def rates(arguments: list[str], *more: str) -> tuple[float, float, float]:
     """Steps and updates a second, and seconds of the whole process."""
     result: dict[str, Any] = train(*arguments, *COMMON, *more)
     rows = result["rows"]
-    first = next(row for row in rows if row["updates"] >= rows[-1]["updates"] / 3)
+    first = next(row for row in rows if row["train/updates"] >= rows[-1]["train/updates"] / 3)
     seconds = rows[-1]["seconds"] - first["seconds"]
-    counts = [(rows[-1][name] - first[name]) / seconds for name in ("step", "updates")]
+    counts = [(rows[-1][name] - first[name]) / seconds for name in ("step", "train/updates")]
     return counts[0], counts[1], result["process_seconds"]
 
 

@@ -168,7 +168,7 @@ def check_table(found: dict[str, Any], seconds: float) -> Iterator[str]:
     for w in (1, 8, 32):
         settings = {"actors": 8, "num_envs": 8 * w, "unrolls": max(8, w)}
         runs.append(("impala", CARTPOLE, settings, impala(small, 1, 8, w, 20, max(8, w))))
-    hosts = {"agent_processes": 2, "num_envs": 32, "training_rows": 160}
+    processes = {"agent_processes": 2, "num_envs": 32, "training_rows": 160}
     runs += [
         ("impala", BREAKOUT, {"actors": 2, "num_envs": 32}, impala(unrolls, 1, 2)),
         ("apex-dqn", CARTPOLE, {"actors": 2, "num_envs": 16}, apex(small_dqn, 1, 2, 8, 128, shards=1)),
@@ -176,7 +176,7 @@ def check_table(found: dict[str, Any], seconds: float) -> Iterator[str]:
         (
             "ga3c",
             BREAKOUT,
-            hosts,
+            processes,
             ga3c(costs(found, "a3c", "a2c"), 2),
         ),
     ]

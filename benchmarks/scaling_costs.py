@@ -102,14 +102,14 @@ def _unit(
         took = time.process_time() - begin
         spent = {stage: value - before[stage] for stage, value in clock.seconds.items()}
         horizon, width = unit.slot.steps, unit.slot.width
-        # Everything around envs is theirs: games that are followed, rows that are carried over.
+        # Everything around envs is theirs: episodes that are followed, rows that are copied to the next rollout.
         around = took - spent["infer"] - spent["train"] - spent["replay"]
         learned = phases * horizon * width * getattr(config.learn, "epochs", 1) / updates
         rows = round(learned) if config.replay is None else config.learn.batch_size
         add(points, f"simulate {env}", 1, around / made)
         add(points, f"infer {network}", width, spent["infer"] / (phases * horizon))
         add(points, f"update {algorithm}", rows, spent["train"] / updates)
-        return len(unit.parameters.master)
+        return len(unit.parameters.fp32_params)
     finally:
         unit.close()
 

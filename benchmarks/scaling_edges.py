@@ -76,20 +76,20 @@ def slots(points: Points, seconds: float) -> None:
 
 
 def shard(points: Points, seconds: float) -> None:
-    """Rows stored, drawn into a batch, and given new priorities, in a memory of 50,000 stacked frames."""
+    """Rows stored, drawn into a batch, and given new priorities, in a replay buffer of 50,000 stacked frames."""
     config, returns = ReplayConfig(buffer_size=50_000, replay="prioritised"), NStep(3, 0.99, True, True)
-    memory, rng = replay.filled(replay.ATARI, 16, config, returns, 1), np.random.default_rng(0)
+    buffer, rng = replay.filled(replay.ATARI, 16, config, returns, 1), np.random.default_rng(0)
     for steps in (4, 64):
         slot = replay.full_slot(replay.ATARI, steps, 16)
         priority = rng.random(slot.reward.shape)
-        add(points, "add", steps * 16, _core_s(lambda s=slot, p=priority: memory.append(s, p), seconds))
+        add(points, "add", steps * 16, _core_s(lambda s=slot, p=priority: buffer.append(s, p), seconds))
     for rows in (32, 128, 512):
-        seeds, drawn = itertools.count(), memory.draw(rows, 0)
+        seeds, drawn = itertools.count(), buffer.draw(rows, 0)
         arrays = [*drawn.observation.values(), *drawn.next_observation.values()]
         out = [np.empty_like(array) for array in arrays]
 
         def draw(rows: int = rows, seeds: Iterator[int] = seeds, out: list[np.ndarray] = out) -> None:
-            sample = memory.draw(rows, next(seeds))
+            sample = buffer.draw(rows, next(seeds))
             for to, array in zip(
                 out, [*sample.observation.values(), *sample.next_observation.values()], strict=True
             ):
@@ -97,25 +97,25 @@ def shard(points: Points, seconds: float) -> None:
 
         add(points, "draw", rows, _core_s(draw, seconds))
         new = rng.random(rows)
-        add(points, "renew", rows, _core_s(lambda k=drawn.key_N, n=new: memory.update(k, n), seconds))
+        add(points, "renew", rows, _core_s(lambda k=drawn.key_N, n=new: buffer.update(k, n), seconds))
 
 
 def store(points: Points, seconds: float) -> None:
     """An update of all parameters: in the central store, and by one's own rule."""
     parameters, rule = gradient_makers.network()[1], gradient_makers.RULE
-    initial = {PARAMETERS: parameters.master, **rule.state(parameters.master)}
+    initial = {PARAMETERS: parameters.fp32_params, **rule.state(parameters.fp32_params)}
     edge = CentralStore(
         CentralStoreSpec({name: value.numpy() for name, value in initial.items()}, 3, 60.0), None
     )
     optimiser, _, _ = gradient_makers.learner(edge, 0, parameters)
-    gradient_P, count = torch.full_like(parameters.master, 1e-3), len(parameters.master)
-    add(points, "store", count, _core_s(lambda: optimiser.apply(gradient_P, 1e-4), seconds))
+    gradient_P, count = torch.full_like(parameters.fp32_params, 1e-3), len(parameters.fp32_params)
+    add(points, "store", count, _core_s(lambda: optimiser.apply(gradient_P, {"all": 1e-4}), seconds))
     own = LocalOptimiser(A2C(A2CConfig(), ActionSpec("discrete", (2,))), parameters)
-    add(points, "rule", count, _core_s(lambda: own.apply(gradient_P, 1e-4), seconds))
+    add(points, "rule", count, _core_s(lambda: own.apply(gradient_P, {"all": 1e-4}), seconds))
 
 
 def requests(points: Points, seconds: float) -> None:
-    """Requests of so many agents with a stack of frames, and their answers: the hosts' part and the model's."""
+    """Requests of `agents` agents with a stack of frames, and answers: the agent processes' and the model's part."""
     for width in (1, 16, 128):
         spec = InferenceSpec({"seen": Layout(_FRAMES, "uint8")}, {"action": Layout((), "int64")}, 1, width)
         edge = InferenceEdge(spec, forkserver([]))

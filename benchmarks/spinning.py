@@ -55,7 +55,7 @@ def main() -> None:
                     run = train(
                         "a2c", "--env", "ALE/Breakout-v5", "--threads", threads, "--steps", str(args.steps)
                     )
-                sps[threads, spin_count, busy].append(run["sps"])
+                sps[threads, spin_count, busy].append(run["steps_per_second"])
     print(
         "| torch threads | GOMP_SPINCOUNT | quiet, SPS | beside a busy neighbour, SPS |\n| --- | --- | --- | --- |"
     )

@@ -76,7 +76,7 @@ def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
 
 def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
     """A2C on Breakout, 16 x 5, A3C-Net."""
-    ours = train("a2c", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 3000))["sps"]
+    ours = train("a2c", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 3000))["steps_per_second"]
     plain = best("envpool", "plain_a2c.py", "--seconds", str(seconds))
     sb3 = max(
         peer("sb3", "sb3_a2c_breakout.py", "--vector", vector, "--seconds", str(seconds))["sps"]
@@ -91,7 +91,9 @@ def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
 def ppo(seconds: int, cleanrl: Path | None) -> list[Line]:
     """PPO on Breakout, 8 x 128, 4 epochs of 4 minibatches, DQN-Net on 84x84."""
     settings = "--network dqn --preprocessing 84x84 --num-envs 8 --batch-size 1024 --epochs 4 --minibatches 4"
-    ours = train("ppo", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 800), *settings.split())["sps"]
+    ours = train("ppo", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 800), *settings.split())[
+        "steps_per_second"
+    ]
     if cleanrl is None:
         return [Line("PPO, Breakout, 8 x 128", ours, _NO_CLEANRL, float("nan"))]
     source = str(cleanrl / "cleanrl" / "ppo_atari_envpool.py")
@@ -139,7 +141,7 @@ def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
 
 
 def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
-    """Seconds from process start to a mean of 475 over 100 games, median of 5 seeds."""
+    """Seconds from process start to a mean of 475 over 100 episodes, median of 5 seeds."""
     ours, theirs = [], []
     for seed in range(1, 6):
         summary = train("ppo", "--env", "CartPole-v1", "--until", "475", "--seed", str(seed))

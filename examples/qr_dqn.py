@@ -61,7 +61,7 @@ class QRDQN(QLearning):
         predicted_NQ = self.gather_action(output_NAQ, batch.action)
         loss_N = quantile_huber(predicted_NQ, batch.target, self._config.kappa)
         loss = (batch.weight * loss_N).mean()
-        return Loss(loss, {"loss/total": loss.detach()}, loss_N.detach())
+        return Loss(loss, {}, loss_N.detach())
 
 
 def quantile_huber(predicted_NQ: Tensor, target_NQ: Tensor, kappa: float) -> Tensor:

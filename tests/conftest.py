@@ -14,7 +14,8 @@ from unittest import mock
 
 import pytest
 
-from veldt.runtime.processes import forkserver
+from veldt.registry import _registries
+from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)
@@ -38,8 +39,21 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_forkserver() -> None:
-    """Env processes start from one server with the emulator loaded, whichever test comes first."""
-    forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
+    """Env processes and roles start from one server that has loaded what they need, whichever test comes first.
+
+    Without it, each role of each run would spend two seconds of a core on importing torch.
+    """
+    forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari", *PRELOAD_ROLES])
+
+
+@pytest.fixture(autouse=True)
+def no_plugin_of_another_test() -> Iterator[None]:
+    """What a plug-in has registered in a test is not there in the next, which may import it anew."""
+    yield
+    for registry in _registries:
+        for name in [name for name in registry if registry.plugin_of(name) is not None]:
+            sys.modules.pop(registry._origins.pop(name), None)
+            del registry._parts[name]
 
 
 @pytest.fixture(autouse=True)

@@ -279,7 +279,7 @@ def table_of_choices() -> gymnasium.Env[Any, Any]:
 
 
 class PaidAtTheEnd(gymnasium.Env[np.ndarray, Any]):
-    """Games of 2 to 7 steps, whose only reward comes with the last: 1 for the side that is shown then."""
+    """Episodes of 2 to 7 steps, whose only reward comes with the last: 1 for the side that is shown then."""
 
     observation_space = spaces.Box(-1, 1, (2,), np.float32)
     action_space = spaces.Discrete(2)
@@ -350,8 +350,8 @@ def unhurried_cartpole() -> gymnasium.Env[Any, Any]:
 class Ending(Scripted):
     """Ends its process, or tries to, in the way that the environment variable ENDING says: "how where after".
 
-    `where` is "make", "reset" or "step", and the call that ends it is the one after so many of them in this process.
-    Before, it writes its seed and the step of its episode into a file `ending`.
+    `where` is "make", "reset", "step" or "close", and the call that ends it is the one after so many of them in this
+    process. Before, it writes its seed and the step of its episode into a file `ending`.
     """
 
     calls: ClassVar[Counter[str]] = Counter()
@@ -374,6 +374,9 @@ class Ending(Scripted):
 
     def render(self) -> Any:
         return np.zeros((16, 16, 3), np.uint8)
+
+    def close(self) -> None:
+        self._count("close")
 
     def _count(self, call: str) -> None:
         how, where, after = os.environ.get("ENDING", "no never 0").split()

@@ -9,7 +9,7 @@ import numpy as np
 
 from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 
-# A few small phases: enough for games to end, checkpoints to be written and schedules to move.
+# A few small phases: enough for episodes to end, checkpoints to be written and schedules to move.
 SMALL: dict[str, Any] = {
     "num_envs": 4,
     "batch_size": 64,
@@ -62,14 +62,14 @@ def arrays_of(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def state_of(run: Path) -> dict[str, Any]:
-    """Every array and counter of the newest checkpoint, and the bytes of the list of games, by name."""
+    """Every array and counter of the newest checkpoint, and the bytes of the list of episodes, by name."""
     checkpoint = newest(run)
     state = arrays_of(checkpoint)
     assert any(name.startswith("weights/") for name in state) and any(
         name.startswith("optimiser/") for name in state
     )
     learner = checkpoint.meta["learners"]["0"]
-    state |= {name: learner[name] for name in ("updates", "phase", "book", "experience")}
+    state |= {name: learner[name] for name in ("updates", "phase", "episodes", "experience")}
     state |= {name: checkpoint.meta[name] for name in ("recipe", "scores", "rate_limiter")}
     # Seconds are the only counters that two runs may differ in.
     timed = ("seconds", "stages", "solved_at_seconds")
@@ -93,4 +93,4 @@ def assert_same(one: dict[str, Any], two: dict[str, Any]) -> None:
 def assert_same_run(run: Path, other: Path) -> None:
     one, two = state_of(run), state_of(other)
     assert_same(one, two)
-    assert one["episodes.jsonl"], "no game was finished: the comparison would not see games"
+    assert one["episodes.jsonl"], "no episode was finished: the comparison would not see episodes"

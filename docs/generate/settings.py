@@ -16,7 +16,7 @@ from veldt.cli.arguments import Setting, settings_of
 from veldt.config.train_config import NetworkConfig, RunConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.replay.settings import ReplayConfig
-from veldt.setting_metadata import Unit
+from veldt.setting_metadata import Unit, schedule
 
 PAGE = Path(__file__).parents[1] / "reference" / "settings.md"
 _GENERAL: dict[str, type[Any]] = {
@@ -59,7 +59,13 @@ def shown(value: Any) -> str:
 def _values(setting: Setting) -> str:
     if choices := typing.get_args(setting.kind):
         return ", ".join(f"`{choice}`" for choice in choices)
-    kind = {bool: "switch", int: "whole number", float: "number", str: "text"}[setting.kind]
+    kind = {
+        bool: "switch",
+        int: "whole number",
+        float: "number",
+        str: "text",
+        schedule: "number or schedule",
+    }[setting.kind]
     return f"{kind}{'s' if setting.repeats else ''}{' or `none`' if setting.optional else ''}"
 
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
     from veldt.config.system_registry import register_system
     from veldt.errors import CheckpointError, EnvError, NetworkError, PluginError, UsageError, VeldtError
+    from veldt.networks.registry import register_network
     from veldt.recipes import Recipe, Sourced, register_recipe
+    from veldt.tracking.callback import Callback, CallbackContext
+    from veldt.tracking.loggers.logger import Logger
 
     __version__: str
 
@@ -26,6 +29,8 @@ openmp.limit_spinning()
 
 _HOME = {
     "Agent": "veldt.agent",
+    **dict.fromkeys(("Callback", "CallbackContext"), "veldt.tracking.callback"),
+    "Logger": "veldt.tracking.loggers.logger",
     **dict.fromkeys(
         ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
     ),
@@ -34,13 +39,17 @@ _HOME = {
         "veldt.errors",
     ),
     "register_algorithm": "veldt.algorithms.registry",
+    "register_network": "veldt.networks.registry",
     "register_system": "veldt.config.system_registry",
     **dict.fromkeys(("Recipe", "Sourced", "register_recipe"), "veldt.recipes"),
 }
 __all__ = [
     "Agent",
+    "Callback",
+    "CallbackContext",
     "CheckpointError",
     "EnvError",
+    "Logger",
     "NetworkError",
     "PluginError",
     "Recipe",
@@ -53,6 +62,7 @@ __all__ = [
     "load",
     "record_starts",
     "register_algorithm",
+    "register_network",
     "register_recipe",
     "register_system",
     "resume",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from torch import nn
 
 from veldt.algorithms.base import Algorithm, Forward, OnPolicy
 from veldt.algorithms.rollout import Observation
@@ -16,25 +18,46 @@ from veldt.config.train_config import TrainConfig
 from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec, ObservationCodec
-from veldt.networks.build import TorsoFactory, build_torso
+from veldt.networks.build import build_torso
+from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
+from veldt.networks.own_core import OwnCore
 from veldt.networks.precision import Network
-from veldt.networks.recurrent import RecurrentState, recurrent_size_of
+from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
 from veldt.runtime.devices import one_thread
 
 
-def make_network(config: TrainConfig, spec: EnvSpec, network: str | TorsoFactory | None = None) -> Network:
-    """Returns the network of a run with its initial weights, which are a function of the run's seed."""
+def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -> Network:
+    """Returns the network of a run with its initial weights, which are a function of the run's seed.
+
+    Args:
+        own: the user's own parts that are callables; others are named in the configuration.
+
+    Raises:
+        UsageError, NetworkError: an own part does not fit, or raised an exception.
+    """
     algorithm = config.make_algorithm(spec.action)
-    chosen = config.network.network if network is None else network
+    parts = own.over(config.network)
+    assert parts.network is not None
     # The orthogonal initialisation gives other numbers with another number of threads.
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
         build = functools.partial(
-            build_torso, chosen, spec, config.network.hidden, layer_norm=config.network.layer_norm
+            build_torso, parts.network, spec, config.network.hidden, layer_norm=config.network.layer_norm
         )
-        if isinstance(algorithm, OnPolicy):
-            return algorithm.network(build, config.network.lstm)
-        return algorithm.network(build)
+        if any(getattr(parts, part) for part in WHOLE_PARTS):
+            return algorithm.own_network(OwnModules.make(parts, spec), build)
+        if not isinstance(algorithm, OnPolicy):
+            return algorithm.network(build)
+        return algorithm.network(build, _core_maker(parts, config.network.lstm))
+
+
+def _core_maker(parts: OwnParts, lstm: int) -> Callable[[int], nn.Module] | None:
+    """Returns what makes the recurrent core for a number of features; None if there is none."""
+    if (core := parts.core) is not None:
+        return lambda inputs: OwnCore(
+            make_own("core", core, inputs, f"{inputs} features"), inputs, f"core {parts.names()['core']}"
+        )
+    return functools.partial(LSTM, units=lstm) if lstm else None
 
 
 class Agent:
@@ -61,12 +84,12 @@ class Agent:
         self._algorithm: Algorithm = config.make_algorithm(spec.action)
         self._network, self._device = network, device
         self._codec: ObservationCodec | None = None
-        self._acted, self._age = 0, 0
-        self._memories: RecurrentState | None = None
+        self._acted, self._episode_step = 0, 0
+        self._recurrent_state: RecurrentState | None = None
 
     def reset(self) -> None:
         """Clears the recurrent state (of an LSTM): the next observation is the first of an episode."""
-        self._age = 0
+        self._episode_step = 0
 
     def act(self, observation: Any, *, greedy: bool = False) -> Any:
         """Returns the action for one observation, as the env's action space defines it.
@@ -82,10 +105,10 @@ class Agent:
         fields = self._encode(observation)
         inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
         noise = uniform(self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self.noise)
-        if self._memories is None:
-            self._memories = self.memories(1)
-        forward = self._memories.at(slice(0, 1), np.array([self._age]))
-        self._acted, self._age = self._acted + 1, self._age + 1
+        if self._recurrent_state is None:
+            self._recurrent_state = self.initial_recurrent_state(1)
+        forward = self._recurrent_state.at(slice(0, 1), np.array([self._episode_step]))
+        self._acted, self._episode_step = self._acted + 1, self._episode_step + 1
         stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy, forward)[0]
         return self.spec.action.to_env(stored)
 
@@ -95,7 +118,7 @@ class Agent:
     ) -> np.ndarray:
         """Returns stored actions [N, ...] for network inputs [N, ...] on any device and uniform noise [N, noise].
 
-        `forward` comes from `memories` and must be the one for the envs of these observations.
+        `forward` comes from `initial_recurrent_state` and must be the one for the envs of these observations.
         """
         if isinstance(observation, dict):
             observation = {name: array.to(self._device) for name, array in observation.items()}
@@ -108,7 +131,7 @@ class Agent:
             action, _ = self._algorithm.act(forward, observation, noise)
         return action.cpu().numpy()
 
-    def memories(self, width: int) -> RecurrentState:
+    def initial_recurrent_state(self, width: int) -> RecurrentState:
         """Returns the recurrent state for `width` envs, cleared."""
         return RecurrentState(self._network, recurrent_size_of(self._network), width, self._device)
 

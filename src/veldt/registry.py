@@ -49,15 +49,12 @@ class Registry(Mapping[str, T], Generic[T]):
         self._is_loaded = False
         _registries.append(self)
 
-    def add(self, name: str, part: T) -> None:
-        """Registers `part` as coming from the module that called the caller of this method.
-
-        A module that is imported once more may register its parts again.
+    def add(self, name: str, part: T, origin: str) -> None:
+        """Registers `part` as coming from the module `origin`, which may register it again when it is imported again.
 
         Raises:
             UsageError: the name is not lower-case letters, digits and dashes, or another module has registered it.
         """
-        origin = str(sys._getframe(2).f_globals.get("__name__", "__main__"))
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"the {self.kind} is called {name!r}: a name is lower-case letters, digits and dashes, and begins with "
@@ -71,11 +68,12 @@ class Registry(Mapping[str, T], Generic[T]):
             )
         self._parts[name], self._origins[name] = part, origin
 
-    def find(self, name: str, given_as: str = "") -> T:
+    def find(self, name: str, given_as: str = "", or_else: str = "") -> T:
         """Returns the part of this name. UsageError, with a suggestion, for an unknown name.
 
         Args:
             given_as: the beginning of the message, such as "--algorithm is 'x'"; by default "no algorithm 'x'".
+            or_else: what else could be given, as the end of the message.
         """
         if name in self:
             return self[name]
@@ -83,7 +81,8 @@ class Registry(Mapping[str, T], Generic[T]):
             f"; the plug-in {module} could not be imported ({why})" for module, why in broken_plugins.items()
         )
         raise UsageError(
-            f"{given_as or f'no {self.kind} {name!r}'}{did_you_mean(name, self)}: known are {', '.join(self)}{broken}"
+            f"{given_as or f'no {self.kind} {name!r}'}{did_you_mean(name, self)}: known are {', '.join(self)}"
+            f"{or_else}{broken}"
         )
 
     def plugin_of(self, name: str) -> str | None:
@@ -120,6 +119,11 @@ class Registry(Mapping[str, T], Generic[T]):
         """Removes the parts that a module has registered before its import failed."""
         for name in [name for name, origin in self._origins.items() if origin == module]:
             del self._parts[name], self._origins[name]
+
+
+def registering_module() -> str:
+    """Returns the name of the module that called the function that calls this one."""
+    return str(sys._getframe(2).f_globals.get("__name__", "__main__"))
 
 
 def installed_plugins() -> list[str]:

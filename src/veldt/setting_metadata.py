@@ -18,6 +18,14 @@ class Unit:
     name: str
 
 
+def schedule(text: str) -> float | str:
+    """Returns a number, or the text of a schedule as it is: how a setting of type `float | str` is read."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def flag(name: str) -> str:
     """Returns the command-line flag of a setting."""
     return "--" + name.replace("_", "-")
@@ -37,5 +45,6 @@ def check_values(config: Any) -> None:
         if hint is int and not isinstance(value, int):
             raise UsageError(f"{given_as} is {value!r}: it must be a whole number, such as 1_000_000")
         number = hint is float or (float in typing.get_args(hint) and value is not None)
+        number &= not (str in typing.get_args(hint) and isinstance(value, str))
         if number and not (isinstance(value, int | float) and math.isfinite(value)):
             raise UsageError(f"{given_as} is {value!r}: it must be a finite number")

@@ -52,7 +52,7 @@ def of_rollout(own: A2C | PPO, mine: np.ndarray) -> list[Any]:
     return parts
 
 
-def of_memory(mine: np.ndarray) -> list[Any]:
+def of_replay(mine: np.ndarray) -> list[Any]:
     rows, parts = STEPS * WIDTH, []
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -70,7 +70,7 @@ def main(name: str, rank: int, count: int, rendezvous_file: Path) -> None:
     own: Algorithm
     if name == "dqn":
         own = DQN(DQNConfig(), q_tables.DISCRETE)
-        network, batches = ByRow(q_tables.ACTIONS, False), of_memory(mine)
+        network, batches = ByRow(q_tables.ACTIONS, False), of_replay(mine)
     else:
         a2c, ppo = (
             A2C(A2CConfig(), rollouts.ACTION),
@@ -82,7 +82,7 @@ def main(name: str, rank: int, count: int, rendezvous_file: Path) -> None:
     learner = Learner(own, network, parameters, AllReduce(rank, count, rendezvous_file, torch.device("cpu")))
     for batch in batches:
         learner.update(batch, 0.0, 1e-2)
-    print(*parameters.master.tolist())
+    print(*parameters.fp32_params.tolist())
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from veldt.functional.distributions import Categorical
 ACTIONS = 3
 ACTION = ActionSpec("discrete", sizes=(ACTIONS,), start=(0,))
 # What can happen in a step. After a trajectory's end comes a reset step row, in which the env is reset.
-EVENTS = ("go on", "terminated", "truncated", "life lost", "cut")
-ENDS = ("terminated", "truncated", "cut")
+EVENTS = ("go on", "terminated", "truncated", "life lost", "interrupted")
+ENDS = ("terminated", "truncated", "interrupted")
 
 
 class NumberedRows:
@@ -58,7 +58,10 @@ class Table:
 def make(events: list[list[str]], rng: np.random.Generator) -> tuple[Rollout, Table]:
     """A rollout in which `events[t][b]` happens, unless the step is a reset step, and the network that acted."""
     steps, width = len(events), len(events[0])
-    flags = {name: np.zeros((steps, width), bool) for name in ("terminated", "truncated", "life lost", "cut")}
+    flags = {
+        name: np.zeros((steps, width), bool)
+        for name in ("terminated", "truncated", "life lost", "interrupted")
+    }
     valid = np.ones((steps, width), bool)
     for b in range(width):
         for t in range(steps):
@@ -76,7 +79,7 @@ def make(events: list[list[str]], rng: np.random.Generator) -> tuple[Rollout, Ta
         terminated=torch.from_numpy(flags["terminated"]),
         truncated=torch.from_numpy(flags["truncated"]),
         life_lost=torch.from_numpy(flags["life lost"]),
-        cut=torch.from_numpy(flags["cut"]),
+        interrupted=torch.from_numpy(flags["interrupted"]),
         valid=torch.from_numpy(valid),
         extras={
             "policy": policy[: steps * width].view(steps, width, ACTIONS).clone(),

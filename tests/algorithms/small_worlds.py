@@ -111,7 +111,7 @@ class Chain(gymnasium.Env[np.ndarray, Any]):
 class Recall(gymnasium.Env[np.ndarray, Any]):
     """One of two cues is seen in the first observation only, and has to be named in the last step: 1 if it is, else 0.
 
-    Without a memory nothing is better than to guess, which earns a half.
+    Without a recurrent state nothing is better than to guess, which earns a half.
     """
 
     LENGTH = 5

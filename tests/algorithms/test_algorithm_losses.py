@@ -46,9 +46,9 @@ def test_a2c_loss() -> None:
     n = rows(later, batch)
     policy = np.mean(-n["log_prob"] * n["advantage"])
     value = np.mean((n["value"] - n["target"]) ** 2)
-    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-4)
-    assert float(metrics["loss/value"]) == pytest.approx(value, rel=1e-4)
-    assert float(metrics["policy/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
+    assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-4)
+    assert float(metrics["train/value_loss"]) == pytest.approx(value, rel=1e-4)
+    assert float(metrics["train/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
     assert float(loss) == pytest.approx(policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-4)
 
 
@@ -75,12 +75,12 @@ def test_ppo_loss(clip_values: bool, normalise: bool) -> None:
         clipped = n["old_value"] + np.clip(n["value"] - n["old_value"], -0.2, 0.2)
         error = np.maximum(error, (clipped - n["target"]) ** 2)
     entropy = np.mean(n["entropy"])
-    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-4)
-    assert float(metrics["loss/value"]) == pytest.approx(np.mean(error), rel=1e-4)
+    assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-4)
+    assert float(metrics["train/value_loss"]) == pytest.approx(np.mean(error), rel=1e-4)
     assert float(loss) == pytest.approx(policy + 0.4 * np.mean(error) - 0.03 * entropy, rel=1e-4)
-    assert float(metrics["policy/kl"]) == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-3)
-    assert float(metrics["policy/clip_fraction"]) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.2))
-    assert 0 < float(metrics["policy/clip_fraction"]) < 1
+    assert float(metrics["train/approx_kl"]) == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-3)
+    assert float(metrics["train/clip_fraction"]) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.2))
+    assert 0 < float(metrics["train/clip_fraction"]) < 1
 
 
 def test_ppo_clips_less_and_less_where_that_is_asked_for() -> None:
@@ -97,6 +97,18 @@ def test_ppo_clips_less_and_less_where_that_is_asked_for() -> None:
     assert at(0.0, clip=0.2) != pytest.approx(at(0.0, clip=0.05))
 
 
+def test_the_entropys_coefficient_may_change_with_progress() -> None:
+    rng = np.random.default_rng(2)
+    rollout, table = eventful(rng)
+    later = table.moved(rng, 0.3)
+
+    def at(progress: float, ent_coef: float | str) -> float:
+        own = A2C(A2CConfig(ent_coef=ent_coef), ACTION)
+        return float(own.loss(later, own.targets(table, rollout), progress)[0])
+
+    assert at(0.75, "linear:0.4:0") == at(0.0, 0.1) != at(0.0, "linear:0.4:0") == at(0.0, 0.4)
+
+
 MAKE = [
     pytest.param(lambda: A2C(A2CConfig(clip_rewards=False), ACTION), id="a2c"),
     pytest.param(lambda: PPO(PPOConfig(clip_rewards=False), ACTION), id="ppo"),
@@ -109,7 +121,7 @@ MAKE = [
 
 @pytest.mark.parametrize("make", MAKE)
 @pytest.mark.parametrize("seed", range(3))
-def test_phantom_rows_have_no_part_in_loss_and_gradient(make: Callable[[], A2C | PPO], seed: int) -> None:
+def test_reset_steps_have_no_part_in_loss_and_gradient(make: Callable[[], A2C | PPO], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rollout, table = eventful(rng)
     later = table.moved(rng, 0.1)

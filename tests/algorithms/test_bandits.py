@@ -53,7 +53,7 @@ def test_the_best_arm_is_found(recipe: str, make: Make, mean: float, greedy: flo
         ent_coef=0.0,
         **RECIPES[recipe],
     )
-    assert run.summary["return_mean_100"] > mean
+    assert run.summary["ep_return_mean"] > mean
     agent, env = veldt.load(run.path, env=make), make()
     observation, _ = env.reset(seed=0)
     assert env.step(agent.act(observation, greedy=True))[1] >= greedy
@@ -67,7 +67,7 @@ def test_the_best_arm_is_found(recipe: str, make: Make, mean: float, greedy: flo
         ("ddpg", box, {"actor_learning_rate": 1e-2, "exploration_noise": 0.05}),
     ],
 )
-def test_the_best_arm_is_found_from_a_memory(
+def test_the_best_arm_is_found_from_a_replay_buffer(
     recipe: str, make: Make, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     run = veldt.train(
@@ -90,7 +90,7 @@ def test_the_best_arm_is_found_from_a_memory(
         learning_rate=1e-2,
         **settings,
     )
-    assert run.summary["return_mean_100"] > 0.9
+    assert run.summary["ep_return_mean"] > 0.9
     agent, env = veldt.load(run.path, env=make), make()
     observation, _ = env.reset(seed=0)
     assert env.step(agent.act(observation, greedy=True))[1] >= 0.95

@@ -105,8 +105,8 @@ def test_the_loss_is_the_weighted_mean_cross_entropy_and_priorities_are_divergen
     assert float(loss.total.detach()) == pytest.approx(total / ROWS, rel=1e-5)
     assert loss.priority is not None
     np.testing.assert_allclose(loss.priority, divergences, rtol=1e-3)
-    assert float(loss.metrics["q/divergence"]) == pytest.approx(np.mean(divergences), rel=1e-3)
-    assert float(loss.metrics["q/mean"]) == pytest.approx(np.mean(values), rel=1e-4)
+    assert float(loss.metrics["train/kl_to_target"]) == pytest.approx(np.mean(divergences), rel=1e-3)
+    assert float(loss.metrics["train/q_mean"]) == pytest.approx(np.mean(values), rel=1e-4)
     assert not loss.priority.requires_grad
     assert not any(figure.requires_grad for figure in loss.metrics.values())
 

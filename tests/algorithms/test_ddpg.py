@@ -86,11 +86,14 @@ def test_targets_are_the_target_critics_values_of_the_target_actors_actions() ->
 
 
 def loss_of(own: DDPG, network: nn.Module, drawn: Transitions) -> tuple[QLearningBatch, dict[str, Tensor]]:
-    """The batch, and every parameter's gradient of the loss."""
+    """The batch, and every parameter's gradient of its group's loss."""
     batch = own.targets(not_asked, Precise(1), drawn)
-    loss = own.loss(network, batch, 0.0).total
-    names, parameters = zip(*network.named_parameters(), strict=True)
-    return batch, dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+    losses, gradients = own.loss(network, batch, 0.0).by_group, {}
+    assert losses is not None and losses.keys() == {group.name for group in own.groups}
+    for name, loss in losses.items():
+        part = dict(network.get_submodule(name).named_parameters(prefix=name))
+        gradients |= dict(zip(part, torch.autograd.grad(loss, list(part.values())), strict=True))
+    return batch, gradients
 
 
 def test_the_critics_gradient_is_that_of_its_own_loss_alone() -> None:
@@ -147,12 +150,14 @@ def test_elements_of_the_critics_slope_can_be_limited() -> None:
     )
     for limit, slope in ((0.0, [5.0, -0.2]), (1.0, [1.0, -0.2]), (0.1, [0.1, -0.1])):
         network = Plane()
-        ddpg(action_gradient_clip=limit).loss(network, batch, 0.0).total.backward()
+        losses = ddpg(action_gradient_clip=limit).loss(network, batch, 0.0).by_group
+        assert losses is not None
+        losses["actor"].backward()
         assert network.actor.grad is not None
         np.testing.assert_allclose(-network.actor.grad, slope, rtol=1e-6)
 
 
-def test_priorities_are_the_sizes_of_the_errors_and_figures_are_what_they_say() -> None:
+def test_priorities_are_the_sizes_of_the_errors_and_metrics_are_what_they_say() -> None:
     network, own = Precise(), ddpg()
     batch = own.targets(not_asked, Precise(1), transitions())
     loss = own.loss(network, batch, 0.0)
@@ -162,10 +167,10 @@ def test_priorities_are_the_sizes_of_the_errors_and_figures_are_what_they_say() 
     assert loss.priority is not None
     torch.testing.assert_close(loss.priority, (batch.target - q_N).abs())
     torch.testing.assert_close(
-        loss.metrics["loss/critic"], (batch.weight * (batch.target - q_N).square()).mean()
+        loss.metrics["train/critic_loss"], (batch.weight * (batch.target - q_N).square()).mean()
     )
-    torch.testing.assert_close(loss.metrics["q/mean"], q_N.mean())
-    torch.testing.assert_close(loss.metrics["q/policy"], policy_N.mean())
+    torch.testing.assert_close(loss.metrics["train/q_mean"], q_N.mean())
+    torch.testing.assert_close(loss.metrics["train/policy_q_mean"], policy_N.mean())
     assert not loss.priority.requires_grad
     assert not any(figure.requires_grad for figure in loss.metrics.values())
 

@@ -80,10 +80,9 @@ def test_the_loss_is_the_weighted_mean_of_the_rows() -> None:
         errors.append(error)
     assert min(errors) < 1 < max(errors)
     assert float(loss.total) == pytest.approx(total / ROWS, rel=1e-5)
-    assert float(loss.metrics["loss/total"]) == float(loss.total)
-    assert float(loss.metrics["q/td_error"]) == pytest.approx(np.mean(errors), rel=1e-5)
+    assert float(loss.metrics["train/td_error"]) == pytest.approx(np.mean(errors), rel=1e-5)
     taken = online.output[torch.arange(ROWS), drawn.action]
-    assert float(loss.metrics["q/mean"]) == pytest.approx(float(taken.mean()), rel=1e-5)
+    assert float(loss.metrics["train/q_mean"]) == pytest.approx(float(taken.mean()), rel=1e-5)
 
 
 def test_priorities_are_the_sizes_of_the_errors() -> None:

@@ -40,7 +40,9 @@ def actions(own: DQN, steps: int | None) -> np.ndarray:
 
 def test_what_is_said_of_it() -> None:
     annealed = dqn(epsilon_start=1.0, epsilon_end=0.0, epsilon_steps=40, learning_starts=8)
-    assert annealed.exploration(10)["epsilon"] == pytest.approx(0.95)  # 2 steps since learning could start
+    assert annealed.exploration(10)["rollout/epsilon"] == pytest.approx(
+        0.95
+    )  # 2 steps since learning could start
     assert dqn(exploration="ladder").exploration(10) == {}
 
 
@@ -83,9 +85,9 @@ def test_the_extremes_of_what_can_be_drawn() -> None:
 def test_annealed_as_a_function_of_steps(steps: int, epsilon: float) -> None:
     """In any order: nothing is counted that a resumed run could lose."""
     own = dqn(epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=1000, learning_starts=300)
-    assert own.exploration(200) == {"epsilon": 1.0}
+    assert own.exploration(200) == {"rollout/epsilon": 1.0}
     steps += 300
-    assert own.exploration(steps) == pytest.approx({"epsilon": epsilon})
+    assert own.exploration(steps) == pytest.approx({"rollout/epsilon": epsilon})
     explores = own.prepare_noise(drawn(), steps)[..., 0] >= 0
     assert torch.equal(explores, drawn()[..., 0] < epsilon)
 
@@ -156,7 +158,7 @@ def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     uniform_TBK = drawn(numbers, rows=500)
     noise_TBK = own.prepare_noise(uniform_TBK, 0)
     assert bool((noise_TBK[..., 0] == -1).all())
-    assert own.exploration(0) == {"epsilon": 0.0}
+    assert own.exploration(0) == {"rollout/epsilon": 0.0}
     layers = noise_TBK[..., 1:]
     assert layers.shape[-1] == network.noise_width
     assert float(layers.mean()) == pytest.approx(0.0, abs=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from rollouts import ACTION, eventful
 from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.base import Loss
 from veldt.algorithms.policy_gradient import PolicyGradient
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
@@ -110,9 +112,26 @@ def test_an_update_clips_the_gradient_and_says_its_norm() -> None:
     rollout, table = eventful(np.random.default_rng(7))
     batch = next(iter(own.minibatches(table, rollout, torch.Generator().manual_seed(0))))
     before = learner.weights()
-    metrics = learner.update(batch, 0.0, 1e-3).metrics
-    assert float(metrics["gradient_norm"]) > 1e-3
+    loss = learner.update(batch, 0.0, 1e-3)
+    assert float(loss.metrics["train/grad_norm"]) > 1e-3
     after = learner.weights()
     # Adam's step is the learning rate whatever the gradient's size, unless that is far below its epsilon.
     assert max(float(np.abs(after[name] - before[name]).max()) for name in after) < 1e-6
     assert learner.updates == 1
+
+
+def test_metrics_of_an_update_get_the_prefix_of_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, _, learner = make_learner(lambda: A2C(A2CConfig(), ACTION))
+    rollout, table = eventful(np.random.default_rng(7))
+    batch = next(iter(own.minibatches(table, rollout, torch.Generator().manual_seed(0))))
+    compute = own.loss
+
+    def loss(*arguments: Any) -> Loss:
+        return compute(*arguments)._replace(
+            metrics={"loss": torch.tensor(7.0), "curiosity/bonus": torch.tensor(2.0)}
+        )
+
+    monkeypatch.setattr(own, "loss", loss)
+    loss_of_update = learner.update(batch, 0.0, 1e-3)
+    assert set(loss_of_update.metrics) == {"curiosity/bonus", "train/loss", "train/grad_norm"}
+    assert float(loss_of_update.metrics["train/loss"]) == float(loss_of_update.total.detach())

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from q_tables import DISCRETE
 
-from veldt.algorithms.base import TargetUpdate
 from veldt.algorithms.c51 import C51, C51Config, RainbowConfig
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.groups import TargetNetwork
 from veldt.envs.spec import ActionSpec
 from veldt.functional.updates import Adam, RMSProp
 from veldt.recipes import find
@@ -61,7 +61,7 @@ def test_updates_between_moves_of_the_target_network(
 ) -> None:
     config = DQNConfig(target_update_interval=every, batch_size=batch, training_intensity=intensity, tau=0.5)
     assert config.target_updates == updates
-    assert DQN(config, DISCRETE).target == TargetUpdate(updates, 0.5)
+    assert DQN(config, DISCRETE).target_networks == {"target": TargetNetwork(updates, 0.5)}
 
 
 def rate(recipe: str, **settings: Any) -> float:
@@ -140,7 +140,7 @@ def test_settings_reach_the_algorithm(make: Any) -> None:
     )
     assert (own.batch_size, own.intensity, own.learning_starts, own.max_grad_norm) == (48, 3.0, 777, 5.0)
     assert own.returns == NStep(4, 0.9, clip_rewards=False, terminal_on_life_loss=False)
-    assert own.target == TargetUpdate(10, 0.25)
+    assert own.target_networks == {"target": TargetNetwork(10, 0.25)}
     assert own.update_rows(16) == 48
     assert make(clip_rewards=True, terminal_on_life_loss=True).returns == NStep(1, 0.99, True, True)
 

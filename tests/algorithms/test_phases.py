@@ -67,8 +67,8 @@ def test_ppo_begins_each_phase_at_a_ratio_of_one() -> None:
     own = PPO(PPOConfig(batch_size=60), ACTION)
     batches, table = phase(own)
     _, metrics, *_ = own.loss(table, batches[0], 0.0)
-    assert float(metrics["policy/kl"]) == pytest.approx(0.0, abs=1e-6)
-    assert float(metrics["policy/clip_fraction"]) == 0.0
+    assert float(metrics["train/approx_kl"]) == pytest.approx(0.0, abs=1e-6)
+    assert float(metrics["train/clip_fraction"]) == 0.0
 
 
 def test_a2c_scales_the_step_with_the_root_of_the_batch() -> None:

@@ -64,7 +64,7 @@ def test_actions_of_another_kind(recipe: str, env: Any, sentence: str, in_tmp: P
     ("flag", "value"), [("buffer_size", 1000), ("replay", "prioritised"), ("priority_exponent", 0.5)]
 )
 @pytest.mark.parametrize("recipe", ["a2c", "ppo"])
-def test_a_memory_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp: Path) -> None:
+def test_a_replay_buffer_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp: Path) -> None:
     name = f"--{flag.replace('_', '-')}"
     sentence = f"^{name} is about a replay buffer, and {recipe} learns from fresh rollouts"
     refused(sentence, recipe, CARTPOLE, in_tmp, **{flag: value})

@@ -16,9 +16,10 @@ from walks import ACTIONS, SPEC, Walk
 
 from veldt.algorithms.c51 import C51, C51Config
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.groups import Targets
 from veldt.algorithms.transitions import QLearningBatch
 from veldt.exchange.gradients import NoAllReduce
-from veldt.learning.batch_sources import ReplaySource
+from veldt.learning.batch_sources import Noise, ReplaySource
 from veldt.replay.settings import ReplayConfig
 from veldt.tracking.stage_clock import StageClock
 
@@ -41,13 +42,13 @@ class Learning:
         self.experience = ReplaySource(
             algorithm,
             nothing,
-            nothing,
+            Targets(target=nothing),
             walk.slot,
             config,
             CPU,
             1,
             StageClock(),
-            noise,
+            Noise(noise, 0),
             self.notes.append,
             rows=algorithm.batch_size,
             starts=algorithm.learning_starts,
@@ -90,15 +91,17 @@ def test_updates_follow_from_steps(
     for _ in range(phases):
         batches = own.phase()
         done += len(batches)
-        if own.walk.steps > starts and len(own.experience.memory) < batch:
+        if own.walk.steps > starts and len(own.experience.buffer) < batch:
             starts = own.walk.steps
         due = max(Fraction(0), Fraction(own.walk.steps - starts)) * Fraction(intensity) / batch
         assert done == own.experience.updates == int(due)
         assert all(len(rows.action) == batch for rows, _ in batches)
         metrics = own.experience.metrics()
-        assert metrics["replay/transitions"] == len(own.experience.memory)
+        assert metrics["replay/transitions"] == len(own.experience.buffer)
         learned = own.walk.steps - starts
-        assert metrics["training_intensity"] == pytest.approx(done * batch / learned if learned > 0 else 0.0)
+        assert metrics["replay/training_intensity"] == pytest.approx(
+            done * batch / learned if learned > 0 else 0.0
+        )
 
 
 def test_learning_starts_when_that_many_steps_are_done() -> None:
@@ -113,7 +116,7 @@ def test_it_waits_for_a_batch_and_does_not_catch_up() -> None:
     assert [len(own.phase()) for _ in range(6)] == [0, 0, 0, 4, 4, 4]
 
 
-def test_a_memory_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> None:
+def test_a_buffer_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> None:
     """The last observation of an episode takes a row, so that short episodes leave room for fewer transitions."""
     learner = dqn(batch_size=48, training_intensity=48.0, learning_starts=48)
     own = Learning(Walk(10, 4, length=1000), learner, {"buffer_size": 64})
@@ -121,14 +124,14 @@ def test_a_memory_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> 
         own.walk.length = 1 if 20 <= phase < 26 else 1000
         batches = own.phase()
     assert len(batches) == 40
-    assert own.experience.metrics()["training_intensity"] == pytest.approx(48.0)
+    assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(48.0)
 
 
 def test_the_intensity_is_reached() -> None:
     own = Learning(Walk(3, 2, length=1000), dqn(batch_size=8, training_intensity=0.5, learning_starts=20))
     for _ in range(400):
         own.phase()
-    assert own.experience.metrics()["training_intensity"] == pytest.approx(0.5, rel=0.01)
+    assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(0.5, rel=0.01)
 
 
 def test_batches_are_steps_that_were_made_and_say_how_old_their_policy_is() -> None:
@@ -176,7 +179,7 @@ def test_importance_weights_correct_the_more_the_further_the_run_is() -> None:
 
 def share_of(number: float, own: Learning) -> float:
     """How often the step with that observation is drawn now."""
-    samples = [own.experience.memory.sample(20, seed).observation[""] for seed in range(100)]
+    samples = [own.experience.buffer.sample(20, seed).observation[""] for seed in range(100)]
     return float(np.mean([sample == number for sample in samples]))
 
 
@@ -196,7 +199,7 @@ def test_drawn_alike_nothing_has_a_priority_or_a_weight() -> None:
     assert "replay/beta" not in own.experience.metrics()
 
 
-def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
+def test_a_buffer_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
     before = Learning(Walk(5, 2, length=1000), dqn(learning_starts=30))
     for _ in range(6):
         before.phase()
@@ -204,10 +207,10 @@ def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() 
     again = Learning(before.walk, dqn(learning_starts=30))
     again.experience.load(before.experience.counters())
     assert again.experience.refill(60) == 30
-    assert again.experience.metrics()["training_intensity"] == 0.0
+    assert again.experience.metrics()["replay/training_intensity"] == 0.0
     assert [len(again.phase()) for _ in range(6)] == [0, 0, 0, 5, 5, 5]
     assert again.experience.updates == 30
-    assert again.experience.metrics()["training_intensity"] == pytest.approx(4.0)
+    assert again.experience.metrics()["replay/training_intensity"] == pytest.approx(4.0)
     # And a run that is stopped again goes on from there.
     third = Learning(before.walk, dqn(learning_starts=30))
     third.experience.load(again.experience.counters())
@@ -216,7 +219,7 @@ def test_a_memory_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() 
 
 
 @pytest.mark.parametrize("intensity", [4.0, 0.3])
-def test_counters_are_all_there_is_besides_the_memory(intensity: float) -> None:
+def test_counters_are_all_there_is_besides_the_buffer(intensity: float) -> None:
     """The next batches are the same, also in the middle of what one update needs, and after a pause of learning."""
 
     def make() -> Learning:
@@ -228,7 +231,7 @@ def test_counters_are_all_there_is_besides_the_memory(intensity: float) -> None:
         if phase == 5:
             one.experience.refill(one.walk.steps)
         other.walk.phase()
-        other.experience.memory.append(other.walk.slot)
+        other.experience.buffer.append(other.walk.slot)
     other.experience.load(json.loads(json.dumps(one.experience.counters())))
     compared = 0
     for _ in range(9):

@@ -19,6 +19,7 @@ from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.errors import CheckpointError
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.learner import Learner
+from veldt.learning.targets import TargetNetworks
 from veldt.networks.build import build_torso
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import apply_precision
@@ -40,12 +41,15 @@ class Learning:
         self.algorithm = DQN(config, DISCRETE)
         self.network, parameters = self._network(precision)
         self.target, self.target_parameters = self._network(precision)
+        targets = TargetNetworks(
+            self.algorithm.target_networks, parameters, lambda: (self.target, self.target_parameters)
+        )
         self.learner = Learner(
             self.algorithm,
             self.network,
             parameters,
             NoAllReduce(),
-            self.target_parameters,
+            targets,
             version_of=version_of,
         )
 
@@ -63,6 +67,9 @@ class Learning:
     def update(self, seed: int) -> None:
         self.learner.update(self.batch(seed), 0.0, 1e-2)
 
+    def target_weights(self) -> dict[str, np.ndarray]:
+        return {name.removeprefix("target/"): array for name, array in self.learner.target_weights().items()}
+
 
 def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     assert one.keys() == other.keys()
@@ -73,10 +80,10 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 @pytest.mark.parametrize("every", [1, 3])
 def test_it_is_a_copy_each_time_so_many_updates_are_done_and_else_stays(precision: str, every: int) -> None:
     own = Learning(precision, target_update_interval=every * 32)
-    kept = own.learner.target_weights()
+    kept = own.target_weights()
     for update in range(1, 10):
         own.update(update)
-        now = own.learner.target_weights()
+        now = own.target_weights()
         assert not equal(own.learner.weights(), kept)
         assert equal(now, own.learner.weights() if update % every == 0 else kept)
         kept = now
@@ -86,13 +93,13 @@ def test_it_is_a_copy_each_time_so_many_updates_are_done_and_else_stays(precisio
 def test_polyak_averaging(precision: str) -> None:
     """θ' ← τ θ + (1 - τ) θ' (Lillicrap et al. 2016, algorithm 1), in fp32: steps below bf16's resolution add up."""
     own = Learning(precision, target_update_interval=64, tau=0.01)
-    expected = own.learner.target_weights()
+    expected = own.target_weights()
     for update in range(1, 9):
         own.update(update)
         if update % 2 == 0:
             learned = own.learner.weights()
             expected = {name: 0.99 * old + 0.01 * learned[name] for name, old in expected.items()}
-        for name, weight in own.learner.target_weights().items():
+        for name, weight in own.target_weights().items():
             np.testing.assert_allclose(weight, expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
 
 
@@ -100,11 +107,11 @@ def test_updates_by_others_count_each() -> None:
     """Between two of its own, others made five: with its own, two times three."""
     others = [0]
     own = Learning("fp32", lambda updates: updates + others[0], target_update_interval=3 * 32, tau=0.1)
-    before = own.learner.target_weights()
+    before = own.target_weights()
     others[0] = 5
     own.update(1)
     learned = own.learner.weights()
-    for name, weight in own.learner.target_weights().items():
+    for name, weight in own.target_weights().items():
         expected = 0.81 * before[name] + 0.19 * learned[name]
         np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7, err_msg=name)
 
@@ -120,7 +127,7 @@ def test_its_forward_pass_is_that_of_its_weights(precision: str, rate: float) ->
     assert not torch.equal(own.target(observation), before)
     assert torch.equal(own.target(observation), own.network(observation)) == (rate == 1.0)
     other, parameters = own._network(precision)
-    parameters.load({name: torch.from_numpy(array) for name, array in own.learner.target_weights().items()})
+    parameters.load({name: torch.from_numpy(array) for name, array in own.target_weights().items()})
     assert torch.equal(own.target(observation), other(observation))
     low = [p for p in own.target.parameters() if p.dtype == torch.bfloat16]
     assert bool(low) == (precision == "bf16")
@@ -128,18 +135,18 @@ def test_its_forward_pass_is_that_of_its_weights(precision: str, rate: float) ->
 
 def test_it_shares_no_memory_with_the_learning_network() -> None:
     own = Learning("fp32", target_update_interval=320)
-    target, weights = own.learner.target_weights(), own.learner.weights()
+    target, weights = own.target_weights(), own.learner.weights()
     assert equal(target, weights)
-    own.target_parameters.master.zero_()
+    own.target_parameters.fp32_params.zero_()
     assert equal(own.learner.weights(), weights)
-    assert not any(array.any() for array in own.learner.target_weights().values())
+    assert not any(array.any() for array in own.target_weights().values())
 
 
 def test_it_comes_back_from_the_arrays_and_moves_when_it_would_have() -> None:
     one, other = (Learning("bf16", target_update_interval=4 * 32) for _ in range(2))
     for update in range(1, 7):
         one.update(update)
-    assert not equal(one.learner.weights(), one.learner.target_weights())
+    assert not equal(one.learner.weights(), one.target_weights())
     other.learner.load(one.learner.weights(), one.learner.optimiser_state(), one.learner.target_weights())
     other.learner.updates = one.learner.updates
     for update in range(7, 11):
@@ -151,7 +158,7 @@ def test_it_comes_back_from_the_arrays_and_moves_when_it_would_have() -> None:
 
 def test_a_checkpoint_without_it_is_refused() -> None:
     own = Learning("fp32")
-    with pytest.raises(CheckpointError, match="do not fit this network"):
+    with pytest.raises(CheckpointError, match="do not fit this algorithm"):
         own.learner.load(own.learner.weights(), own.learner.optimiser_state(), {})
 
 
@@ -181,5 +188,9 @@ def test_a_runs_target_network_starts_as_the_learning_one(recipe: str, tmp_path:
     first, *_, last = map(CheckpointStore.load, sorted((run.path / "checkpoints").iterdir()))
     assert [one.meta["learners"]["0"]["updates"] for one in (first, last)] == [0, 10]
     for checkpoint in (first, last):
-        assert equal(first.groups["weights"], checkpoint.groups["target"])
-    assert not equal(last.groups["weights"], last.groups["target"])
+        weights = {f"target/{name}": array for name, array in first.groups["weights"].items()}
+        assert equal(weights, checkpoint.groups["target"])
+    assert any(
+        (array != last.groups["target"][f"target/{name}"]).any()
+        for name, array in last.groups["weights"].items()
+    )

@@ -37,7 +37,7 @@ def naive(
                 bootstrap = 0.0 if rollout.terminated[k, b] or lost else DISCOUNT * value[k + 1, b]
                 total += weight * (reward[k, b] + bootstrap - value[k, b])
                 weight *= DISCOUNT * lambda_
-                if rollout.terminated[k, b] or rollout.truncated[k, b] or rollout.cut[k, b] or lost:
+                if rollout.terminated[k, b] or rollout.truncated[k, b] or rollout.interrupted[k, b] or lost:
                     break
             advantage[t, b] = total
     return advantage
@@ -84,7 +84,7 @@ def test_equal_to_the_naive_sums(
         # Rewards 1, 2, 3, then V(final) = 10 where it counts; γ = 0.9, λ = 1.
         ("terminated", [1 + 0.9 * (2 + 0.9 * 3), 2 + 0.9 * 3, 3]),
         ("truncated", [1 + 0.9 * (2 + 0.9 * (3 + 9)), 2 + 0.9 * (3 + 9), 3 + 9]),
-        ("cut", [1 + 0.9 * (2 + 0.9 * (3 + 9)), 2 + 0.9 * (3 + 9), 3 + 9]),
+        ("interrupted", [1 + 0.9 * (2 + 0.9 * (3 + 9)), 2 + 0.9 * (3 + 9), 3 + 9]),
         ("life lost", [1 + 0.9 * (2 + 0.9 * 3), 2 + 0.9 * 3, 3]),
     ],
 )
@@ -144,7 +144,7 @@ def test_the_values_are_those_the_policy_had_while_it_acted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_phantom_rows_have_no_influence_on_targets(seed: int) -> None:
+def test_reset_steps_have_no_influence_on_targets(seed: int) -> None:
     rollout, table = eventful(np.random.default_rng(seed))
     clean, dirty = (algorithm(1.0).targets(table, each) for each in (rollout, spoilt(rollout)))
     valid = clean.valid > 0

@@ -40,7 +40,7 @@ def test_the_best_arm_is_found(kind: str, optimiser: str, tmp_path: Path) -> Non
         return Bandit(kind)
 
     run = train(make, tmp_path / "run", optimiser=optimiser, horizon=16, learning_rate=1e-2)
-    assert run.summary["return_mean_100"] > (0.6 if kind == "box" else 0.95)
+    assert run.summary["ep_return_mean"] > (0.6 if kind == "box" else 0.95)
     agent, env = veldt.load(run.path, env=make), make()
     observation, _ = env.reset(seed=0)
     assert env.step(agent.act(observation, greedy=True))[1] >= (0.9 if kind == "box" else 1.0)

@@ -45,7 +45,7 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
     reward = reward.clip(-1, 1) if config.clip_rewards else reward
     lost = rollout.life_lost.numpy() & config.terminal_on_life_loss
     terminal = rollout.terminated.numpy() | lost
-    ended = terminal | rollout.truncated.numpy() | rollout.cut.numpy()
+    ended = terminal | rollout.truncated.numpy() | rollout.interrupted.numpy()
     action = rollout.action.numpy()
     found: dict[str, list[float]] = {
         name: [] for name in ("ratio", "log_prob", "entropy", "value", "target", "advantage")
@@ -100,17 +100,15 @@ def test_equal_to_the_naive_sums(events: list[list[str]], seed: int, **values: f
     loss, metrics, *_ = learned(own, later, rollout)
     n = naive(rollout, later, own)
     policy, value = np.mean(-n["log_prob"] * n["advantage"]), np.mean((n["value"] - n["target"]) ** 2)
-    assert float(metrics["loss/policy"]) == pytest.approx(policy, rel=1e-3, abs=1e-4)
-    assert float(metrics["loss/value"]) == pytest.approx(value, rel=1e-3, abs=1e-4)
-    assert float(metrics["policy/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
+    assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-3, abs=1e-4)
+    assert float(metrics["train/value_loss"]) == pytest.approx(value, rel=1e-3, abs=1e-4)
+    assert float(metrics["train/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
     assert float(loss) == pytest.approx(
         policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-3, abs=1e-4
     )
     rho_bar = own.config.rho_bar
-    assert float(metrics["vtrace/rho_mean"]) == pytest.approx(
-        np.minimum(n["ratio"], rho_bar).mean(), rel=1e-4
-    )
-    assert float(metrics["vtrace/rho_clipped"]) == pytest.approx(np.mean(n["ratio"] > 1.01 * rho_bar))
+    assert float(metrics["train/rho_mean"]) == pytest.approx(np.minimum(n["ratio"], rho_bar).mean(), rel=1e-4)
+    assert float(metrics["train/rho_clip_fraction"]) == pytest.approx(np.mean(n["ratio"] > 1.01 * rho_bar))
 
 
 def test_no_gradient_reaches_a_target() -> None:
@@ -140,7 +138,7 @@ def test_no_gradient_reaches_a_target() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_phantom_rows_have_no_part_in_loss_and_gradient(seed: int) -> None:
+def test_reset_steps_have_no_part_in_loss_and_gradient(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rollout, table = eventful(rng)
     later = table.moved(rng, 0.1)
@@ -170,14 +168,14 @@ def test_a_rollout_of_reset_steps_teaches_nothing() -> None:
     assert network.policy.grad is not None and not network.policy.grad.any()
 
 
-def test_the_figures_show_lag() -> None:
+def test_the_metrics_show_lag() -> None:
     rng = np.random.default_rng(0)
     rollout, table = eventful(rng)
     now, later = (learned(algorithm(), table.moved(rng, by), rollout).metrics for by in (0.0, 1.0))
-    assert float(now["vtrace/rho_mean"]) == pytest.approx(1.0)
-    assert float(now["vtrace/rho_clipped"]) == 0.0
-    assert float(later["vtrace/rho_mean"]) < 0.9
-    assert 0.1 < float(later["vtrace/rho_clipped"]) < 0.9
+    assert float(now["train/rho_mean"]) == pytest.approx(1.0)
+    assert float(now["train/rho_clip_fraction"]) == 0.0
+    assert float(later["train/rho_mean"]) < 0.9
+    assert 0.1 < float(later["train/rho_clip_fraction"]) < 0.9
 
 
 class SideBySide:
@@ -204,7 +202,7 @@ def test_unrolls_of_several_actors_side_by_side() -> None:
     counts = [int(rollout.valid.sum()) for rollout, _ in pairs]
     joined = {
         name: torch.cat([getattr(rollout, name) for rollout, _ in pairs], 1)
-        for name in ("action", "reward", "terminated", "truncated", "life_lost", "cut", "valid")
+        for name in ("action", "reward", "terminated", "truncated", "life_lost", "interrupted", "valid")
     }
     offset = 100
     network = Table(torch.zeros(200, ACTIONS), torch.zeros(200))

@@ -26,13 +26,13 @@ class Walk:
         self._rng = np.random.default_rng(seed)
         self._next = 0
         for b in range(width):
-            self._observe(0, b, age=0, ended=False)
+            self._observe(0, b, episode_step=0, ended=False)
 
     def phase(self) -> int:
         """Fills the slot, the first time or again. Returns the steps done since the start."""
         slot = self.slot
         if self.phases:
-            slot.carry_over()
+            slot.start_next_rollout()
         slot.version[:] = self.phases
         for t in range(slot.steps):
             for b in range(slot.width):
@@ -45,16 +45,16 @@ class Walk:
         slot = self.slot
         slot.flags[t, :, b], slot.reward[t, b] = False, 0.0
         slot.action[t, b] = self._rng.integers(ACTIONS)
-        if slot.ended[t, b]:
-            self._observe(t + 1, b, age=0, ended=False)
+        if slot.is_last[t, b]:
+            self._observe(t + 1, b, episode_step=0, ended=False)
             return
         self.numbers[float(slot.observation[""][t, b, 0])] = self.phases
-        age = int(slot.age[t, b]) + 1
+        episode_step = int(slot.episode_step[t, b]) + 1
         slot.valid[t, b], slot.reward[t, b] = True, self.reward
-        slot.terminated[t, b] = age >= self.length
-        self._observe(t + 1, b, age, ended=age >= self.length)
+        slot.terminated[t, b] = episode_step >= self.length
+        self._observe(t + 1, b, episode_step, ended=episode_step >= self.length)
 
-    def _observe(self, t: int, b: int, age: int, ended: bool) -> None:
+    def _observe(self, t: int, b: int, episode_step: int, ended: bool) -> None:
         self.slot.observation[""][t, b] = self._next
-        self.slot.age[t, b], self.slot.ended[t, b] = age, ended
+        self.slot.episode_step[t, b], self.slot.is_last[t, b] = episode_step, ended
         self._next += 1

@@ -35,6 +35,32 @@ def die_at_exit() -> None:
     atexit.register(os.kill, os.getpid(), signal.SIGKILL)
 
 
+def fail_and_end_with_0() -> None:
+    """What was registered to run at exit ends the process as if all was well."""
+    import atexit
+
+    atexit.register(os._exit, 0)
+    raise SystemExit(1)
+
+
+def fail_and_die_at_exit() -> None:
+    die_at_exit()
+    raise SystemExit(1)
+
+
+def interrupted_again_at_exit() -> None:
+    """The command is interrupted, says so, and is interrupted once more while it ends."""
+    import atexit
+
+    def again() -> None:
+        os.kill(os.getppid(), signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        time.sleep(10)
+
+    atexit.register(again)
+    raise KeyboardInterrupt
+
+
 def end_in_a_fork() -> None:
     """What the user's code has forked ends by itself, and then the process ends otherwise."""
     if os.fork() == 0:
@@ -68,6 +94,9 @@ WORKS = {
     "wait": wait,
     "killed early": wait,
     "die at exit": die_at_exit,
+    "fail, and end with 0 at exit": fail_and_end_with_0,
+    "fail, and die at exit": fail_and_die_at_exit,
+    "interrupted again at exit": interrupted_again_at_exit,
     "fork": end_in_a_fork,
     "end unseen": end_unseen,
 }

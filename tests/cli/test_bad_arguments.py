@@ -43,7 +43,7 @@ SETTINGS = {
     "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "--no-compil": "no flag --no-compil (did you mean '--no-compile'?)",
     "--horizon 5": "--horizon is none of ppo's settings: take a recipe that has it (a2c, a3c, ga3c, dqn,",
-    "--actors 2": "--actors is about actors and learners that come apart, and in ppo whoever acts learns: take a",
+    "--actors 2": "--actors is for actors apart from learners, and in ppo the same process acts and learns: take a",
     "--buffer-size 5": "--buffer-size is about a replay buffer, and ppo learns from fresh rollouts and keeps none",
     "--samples-per-insert 4": "--samples-per-insert is called --training-intensity in veldt, and "
     "--training-intensity is none of ppo's settings: take a recipe that has it (dqn, async-dqn, c51,",

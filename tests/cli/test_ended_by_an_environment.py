@@ -20,7 +20,7 @@ IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-e
 APART = "--env-backend workers --on-env-error restart goes on past it"
 RESUME = "`veldt resume run` goes on from the newest checkpoint\n"
 SEGFAULT = "which was killed by SIGSEGV"
-KILLED = "which was killed by SIGKILL (by hand, or by the system for want of memory)"
+KILLED = "which was killed by SIGKILL (by hand, or by the system for lack of memory)"
 
 
 def ended(arguments: str, how: str) -> str:
@@ -57,6 +57,11 @@ def _session(leader: int) -> Iterator[psutil.Process]:
     ("arguments", "how", "what"),
     [
         (TRAIN, "os._exit(0) make 0", "took its process with it when it was made, which exited with code 0"),
+        (
+            TRAIN,
+            "os._exit(0) close 0",
+            "took its process with it when it was closed, which exited with code 0",
+        ),
         (
             TRAIN,
             "segfault reset 0",

@@ -145,6 +145,18 @@ def test_names_that_lead_to_imports_otherwise(values: Any, run: Path, refused: A
     assert not Path("pwned").exists()
 
 
+def test_a_registered_id_that_the_user_names_does_not_bring_the_import_of_its_arguments(
+    run: Path, refused: Any
+) -> None:
+    """The name is the user's, the keyword arguments are still the run's: only --trust accepts these."""
+    Path("mine.py").write_text(PWN)
+    name_in(run, env="GymV26Environment-v0", env_kwargs={"env_id": "mine:Id-v0"})
+    for arguments in ([], ["--env", "GymV26Environment-v0"]):
+        said = refused("evaluate", str(run), *arguments)
+        assert "this is code" in said and "mine.py" in said and "name it yourself" not in said
+    assert not Path("pwned").exists()
+
+
 def test_registered_ids_need_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gymnasium.register("OfThisProcess-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
     try:
@@ -210,7 +222,7 @@ def test_a_trusted_run(mine: Path, refused: Any, capsys: pytest.CaptureFixture[s
     assert "with --env mine:make --network mine:network (in" in said
     assert veldt.load(mine, trust=True).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
     main(["evaluate", str(mine), "--trust", "--episodes", "2"])
-    assert "2 whole games" in capsys.readouterr().out
+    assert "2 episodes, raw return" in capsys.readouterr().out
     assert "the network mine:network" in refused("evaluate", str(mine), "--env", "mine:make")
     assert "the environment mine:make" in refused("evaluate", str(mine), "--network", "mine:network")
     assert lines() == []
@@ -309,7 +321,7 @@ def test_where_nothing_can_be_written(
     main(f"train ppo --env mine:make --run-dir other {SMALL}".split())
     said = capsys.readouterr().err
     assert said.count("cannot write down that mine:make is your own code (") == 1
-    assert "will ask for --trust" in said
+    assert "needs --trust" in said
     veldt.evaluate("other", episodes=1)  # this process knows
     forget(monkeypatch)
     assert "names the environment mine:make" in refused("evaluate", "other")
@@ -330,3 +342,46 @@ def test_a_report_imports_nothing(run: Path, capsys: pytest.CaptureFixture[str])
     Path("evilnet.py").write_text(PWN)
     main(["report", str(run)])
     assert not Path("pwned").exists()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("verb", "name", "code"),
+    [
+        ("report", "summary.json", 2),
+        ("report", "metrics.jsonl", 2),
+        ("report", "events.jsonl", 2),
+        ("report", "lock", None),
+        ("watch --episode 0", "episodes.jsonl", 2),
+        ("watch --episode 0", "actions.bin", 1),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
+    verb: str, name: str, code: int | None, run: Path, refused: Any
+) -> None:
+    if verb.startswith("watch"):
+        pytest.importorskip("imageio_ffmpeg")
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    if code is None:
+        main([*verb.split(), str(run)])
+    else:
+        said = refused(*verb.split(), str(run), code=code)
+        assert str(run / name) in said and "it is no regular file" in said
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["manifest.json", "weights.safetensors"])
+def test_nor_is_one_in_a_checkpoint(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newest = max((run / "checkpoints").iterdir())
+    (newest / name).unlink()
+    os.mkfifo(newest / name)
+    main(["evaluate", str(run), "--episodes", "1"])
+    shown = capsys.readouterr()
+    assert f"{newest / name} " in shown.err and "whole games" in shown.out
+
+
+def test_a_checkpoint_that_is_a_link_to_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "checkpoints" / "step-999999999999").symlink_to("nowhere")
+    main(["evaluate", str(run), "--episodes", "1"])
+    assert "step-999999999999/manifest.json cannot be read" in capsys.readouterr().err

@@ -18,10 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = pytest.mark.alone
-
 GUARDED = [sys.executable, str(Path(__file__).with_name("guarded.py"))]
-KILLED = "was killed by SIGKILL (by hand, or by the system for want of memory)"
+KILLED = "was killed by SIGKILL (by hand, or by the system for lack of memory)"
 SECONDS = 10.0
 
 
@@ -169,6 +167,9 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
             0,
             f"veldt: all was done, but as its process ended it {KILLED}\n",
         ),
+        ("fail, and end with 0 at exit", 1, ""),
+        ("fail, and die at exit", 1, f"veldt: after its failure, as its process ended, it {KILLED}\n"),
+        ("interrupted again at exit", 130, "veldt: interrupted\n"),
         ("end unseen", 0, ""),
     ],
 )

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 # Sends its own process the signal when the environment is made, or in the first reset of training.
 MODULE = """
 import os, sys

@@ -39,7 +39,7 @@ DIRECTORIES = ("checkpoints", "replay", "tensorboard")
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of DQN with three checkpoints and the segments of their memory, not to be changed."""
+    """A run of DQN with three checkpoints and the segments of their replay buffer, not to be changed."""
     path = tmp_path_factory.mktemp("runs") / "trained"
     veldt.train("dqn", run_dir=path, **SETTINGS)
     assert (
@@ -115,7 +115,7 @@ def test_a_run_with_a_link_in_it_is_not_resumed(
     assert (tree(run), tree(precious)) == before
 
 
-def test_a_memory_in_the_place_of_which_is_a_link_to_anything(
+def test_a_replay_folder_in_the_place_of_which_is_a_link_to_anything(
     run: Path, precious: Path, refused: Any
 ) -> None:
     shutil.rmtree(run / "replay")
@@ -291,16 +291,16 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("memory", ["none", "full"])
+@pytest.mark.parametrize("mode", ["none", "full"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_manifest_that_names_other_segments(
-    name: Any, memory: str, run: Path, precious: Path, refused: Any
+    name: Any, mode: str, run: Path, precious: Path, refused: Any
 ) -> None:
     with_manifest(
         newest(run), lambda manifest: manifest["meta"]["segments"]["learner-0"][0].update(file=name)
     )
     before = tree(run), tree(precious)
-    said = refused("resume", str(run), "--checkpoint-replay", memory, "--steps", "160", code=1)
+    said = refused("resume", str(run), "--checkpoint-replay", mode, "--steps", "160", code=1)
     assert f"{newest(run)} was not written by veldt" in said and repr(name) in said
     # The lock is taken before a checkpoint is looked at.
     after = tree(run)
@@ -309,7 +309,9 @@ def test_a_manifest_that_names_other_segments(
 
 
 @pytest.mark.parametrize("name", ["../../precious", "/etc", "..", "", "shard-0/.."])
-def test_a_manifest_that_names_other_memories(name: str, run: Path, precious: Path, refused: Any) -> None:
+def test_a_manifest_that_names_other_replay_folders(
+    name: str, run: Path, precious: Path, refused: Any
+) -> None:
     with_manifest(
         newest(run), lambda manifest: manifest["meta"].update(segments={name: [{"file": "thesis.txt"}]})
     )
@@ -340,6 +342,18 @@ def test_a_manifest_that_names_files_elsewhere(name: str, verb: str, run: Path, 
             lambda manifest: manifest.update(files={name: manifest["files"]["weights.safetensors"]}),
         )
     assert "names files that are no part of a checkpoint" in refused(verb, str(run), code=1)
+
+
+def test_a_step_in_a_manifest_is_no_way_out_of_the_run(run: Path, precious: Path, refused: Any) -> None:
+    """The step is a part of the video's name."""
+    pytest.importorskip("imageio_ffmpeg")
+    (precious / "film-seed-0.mp4").write_text("years of work")
+    (run / "videos" / "step-x").mkdir(parents=True)
+    for checkpoint in (run / "checkpoints").iterdir():
+        with_manifest(checkpoint, lambda manifest: manifest.update(step="x/../../../precious/film"))
+    before = tree(precious)
+    assert "its step, score, meta or files are not of the types" in refused("watch", str(run), code=1)
+    assert tree(precious) == before
 
 
 # A path that is somebody's -> how it came to be, given a precious file.
@@ -390,18 +404,29 @@ def test_videos(run: Path, precious: Path, refused: Any, capsys: pytest.CaptureF
     pytest.importorskip("imageio_ffmpeg")
     (run / "videos").symlink_to(precious)
     before = tree(precious)
-    assert "videos is a symbolic link" in refused("watch", str(run), "--game", "0")
+    assert "videos is a symbolic link" in refused("watch", str(run), "--episode", "0")
     (run / "videos").unlink()
     (run / "videos").mkdir()
-    video = run / "videos" / "game-0.mp4"
-    for link in (video, run / "videos" / f".game-0.{os.getpid()}.partial.mp4"):
+    video = run / "videos" / "episode-0.mp4"
+    for link in (video, run / "videos" / f".episode-0.{os.getpid()}.partial.mp4"):
         link.symlink_to(precious / "thesis.txt")
-        assert f"{link} is a symbolic link" in refused("watch", str(run), "--game", "0")
+        assert f"{link} is a symbolic link" in refused("watch", str(run), "--episode", "0")
         assert link.is_symlink()
         link.unlink()
     for _ in range(2):
-        main(["watch", str(run), "--game", "0"])
+        main(["watch", str(run), "--episode", "0"])
     assert tree(precious) == before and [path.name for path in (run / "videos").iterdir()] == [video.name]
+
+
+@pytest.mark.parametrize("name", ["a:b", "file:run", "-run"])
+def test_a_name_that_means_something_to_the_encoder(
+    name: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    monkeypatch.chdir(run.parent)
+    run.rename(run.with_name(name))
+    main(["watch", f"./{name}", "--episode", "0"])
+    assert (run.with_name(name) / "videos" / "episode-0.mp4").is_file()
 
 
 def test_a_start_that_fails_removes_only_what_it_wrote(tmp_path: Path, precious: Path) -> None:

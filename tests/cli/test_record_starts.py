@@ -16,7 +16,7 @@ def test_recorded_and_evaluated(run: Path, capsys: pytest.CaptureFixture[str]) -
     starts = run / "starts.safetensors"
     assert capsys.readouterr().out.startswith(f"{starts}: 6 starts of CartPole-v1, ")
     main(["evaluate", str(run), "--starts", str(starts)])
-    assert f": 6 games from {starts}, raw return " in capsys.readouterr().out
+    assert f": 6 episodes from {starts}, raw return " in capsys.readouterr().out
     main(["evaluate", str(run), "--starts", str(starts), "--protocol", "human-starts", "--json"])
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["episodes"] == 6 == len(metrics["scores"]) and metrics["starts"] == str(starts)
@@ -31,14 +31,14 @@ def test_no_file_is_overwritten(run: Path, refused: Any) -> None:
 
 EVALUATE = {
     "--protocol human-starts": "--protocol human-starts needs --starts, a file that `veldt record-starts` makes",
-    "--protocol games --starts x": "--starts is x, and --protocol games plays games from their beginning: leave one",
-    "--protocol atari --starts x": "--starts is x, and --protocol atari plays games from their beginning",
-    "--starts x --episodes 3": "--episodes is 3, and --protocol human-starts plays one game from each start: leave",
+    "--protocol episodes --starts x": "--starts is x, and --protocol episodes plays episodes from their beginning",
+    "--protocol atari --starts x": "--starts is x, and --protocol atari plays episodes from their beginning",
+    "--starts x --episodes 3": "--episodes is 3, and --protocol human-starts plays one episode from each start: leave",
     "--starts x": "--starts x: there is no such file; `veldt record-starts RUN` makes one",
     "--starts .": "--starts . is no file: name the file of starts",
     "--starts empty": "--starts empty is empty: `veldt record-starts RUN` makes one",
     "--starts text": "--starts text is no file of starts, or it is damaged",
-    "--protocol human": "--protocol is 'human': it must be one of games, atari, human-starts",
+    "--protocol human": "--protocol is 'human': it must be one of episodes, atari, human-starts",
 }
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 VELDT = f"{shlex.quote(sys.executable)} -m veldt"
 TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
 QUICK = f"{VELDT} {TRAIN} --env-backend in-process --threads 1"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rays import left
+from ray_clusters import left
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from rays import left
+from ray_clusters import left
 
 import veldt
 from veldt.errors import UsageError
@@ -60,6 +60,7 @@ def test_a_run_is_resumed_from_either_runtime_on_the_other(tmp_path: Path, nothi
     assert 0 <= due - updates[2] * 16 - counts[2]["waived"][0] <= slack + 2.0 * 4 * 25
 
 
+@pytest.mark.long
 def test_impala(tmp_path: Path, nothing_left: Path) -> None:
     settings = {"actors": 2, "num_envs": 4, "hidden": (16,), "steps": 4000, "seed": 1, "quiet": True}
     run = veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", cluster="local", **settings)
@@ -107,6 +108,7 @@ def _hosts_of(role: str) -> Iterator[psutil.Process]:
                 yield process
 
 
+@pytest.mark.long
 def test_of_learners_that_act_one_is_killed(tmp_path: Path, nothing_left: Path) -> None:
     """All go on from the newest checkpoint, and the run ends as if nothing had happened to it."""
     run, killed = tmp_path / "there", list[int]()
@@ -133,7 +135,7 @@ def test_of_learners_that_act_one_is_killed(tmp_path: Path, nothing_left: Path) 
     assert killed and "the learner 1 " in text and "all learners go on from the checkpoint of step" in text
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left: Path) -> None:
     flags = ["--actors", "2", "--num-envs", "4", "--batch-size", "16", "--learning-starts", "100"]
     flags += ["--hidden", "16", "--steps", "1000000000", "--buffer-size", "5000", "--checkpoint-every", "300"]

@@ -41,7 +41,9 @@ BUNDLES: dict[str, Any] = {
 APART = BUNDLES | {"actors": 2}
 
 
-@pytest.mark.parametrize("settings", [BUNDLES, APART], ids=["bundles", "apart"])
+@pytest.mark.parametrize(
+    "settings", [BUNDLES, pytest.param(APART, marks=pytest.mark.long)], ids=["bundles", "apart"]
+)
 def test_a_run_is_resumed_on_one_machine(
     settings: dict[str, Any], tmp_path: Path, nothing_left: Path
 ) -> None:
@@ -60,6 +62,7 @@ def test_a_run_is_resumed_on_one_machine(
     assert (after.groups["server"]["version"] > there.groups["server"]["version"]).all()
 
 
+@pytest.mark.long
 def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_left: Path) -> None:
     """Without any checkpoint."""
     config = with_settings(

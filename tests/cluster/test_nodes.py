@@ -15,7 +15,7 @@ import pytest
 import ray
 from hosted_roles import Finishing, Never, Working, fails, hangs_at_first, is_overdue, refuses, works
 from ray.cluster_utils import Cluster as Nodes
-from rays import private_ray
+from ray_clusters import private_ray
 
 from veldt.envs.source import resolve
 from veldt.errors import RoleError, UsageError
@@ -160,7 +160,7 @@ def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
         assert (again.attempt.tolist(), again.task, again.peers) == ([1], "a", [0, 2])
         os.kill(run.next(Started, 0).pid, signal.SIGSTOP)
         lost = run.next(Restarted, 2)
-        assert lost.why == "gave no sign of life for 2 s" and "hangs_at_first" in lost.details
+        assert lost.why == "sent no heartbeat for 2 s" and "hangs_at_first" in lost.details
         again = run.next(Working, 2)
         assert (again.attempt.tolist(), again.task, again.peers) == ([1], "again", [0, 1])
         last = run.supervisor.stop(5.0)
@@ -168,6 +168,7 @@ def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
     run.supervisor.kill()
 
 
+@pytest.mark.long
 def test_roles_know_how_many_like_them_are_on_their_machine(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,23 +179,25 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
     plans = [plan(works, "a")] * 5 + [plan(hangs_at_first, deadline_s=60.0)]
     with supervised(nodes, *plans) as run:
         run.until("all at work", lambda: len(run.of(Working)) == 5)
-        on = Counter(life.machine for life in run.supervisor._lives.values() if life.number < 5)
+        on = Counter(handle.machine for handle in run.supervisor._handles.values() if handle.number < 5)
         assert sorted(on.values()) in ([1, 4], [2, 3])
         heard = sorted(tuple(message.message.peers) for message in run.of(Working))
         assert heard == sorted((index, count) for count in on.values() for index in range(count))
     nodes.remove_node(added, allow_graceful=False)
 
 
+@pytest.mark.long
 def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
     with supervised(nodes, plan(works, "a", max_restarts=1, deadline_s=2.0)) as run:
         pid = run.next(Started).pid
         run.next(Working)
         os.kill(pid, signal.SIGSTOP)
-        assert run.next(Restarted).why == "gave no sign of life for 2 s"
+        assert run.next(Restarted).why == "sent no heartbeat for 2 s"
         assert run.next(Working).attempt.tolist() == [1]
         run.until("the old one gone", lambda: not psutil.pid_exists(pid))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("role", "restarts", "message", "line"),
     [
@@ -216,6 +219,7 @@ def test_errors_end_the_run_when_the_budget_is_used_up(
 # ------------------------------------------------------------------------------------------------ training
 
 
+@pytest.mark.long
 def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
     """On four CPUs only one of three actors has room."""
     with training(nodes) as run:
@@ -236,6 +240,7 @@ def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
         )
 
 
+@pytest.mark.long
 def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
     with training(nodes) as run:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
@@ -255,6 +260,7 @@ def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
             nodes.remove_node(node, allow_graceful=False)
 
 
+@pytest.mark.long
 def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS | {"shards": 3})
     graph = apex(make_run_plan(config, resolve("CartPole-v1")))
@@ -282,6 +288,7 @@ def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.Monk
         run.next(Never)
 
 
+@pytest.mark.long
 def test_another_version_and_another_token_are_explained(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ CONFIGS: list[type[Any]] = [
     AtariConfig,
 ]
 # The names under which source code holds a configuration.
-HOLDERS = {"config", "_config", "run", "learn", "network", "envs", "atari"}
+HOLDERS = {"config", "_config", "run", "learn", "network", "envs", "atari", "named"}
 
 
 def own_fields(cls: type[Any]) -> list[dataclasses.Field[Any]]:

@@ -14,14 +14,14 @@ from veldt.recipes import RECIPES
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.append(str(DOCS))
 try:
-    figures, known, parts, picture, recipes, settings, systems = (
+    figures, known, metrics, parts, picture, recipes, settings, systems = (
         importlib.import_module(f"generate.{name}")
-        for name in ("figures", "known", "parts", "picture", "recipes", "settings", "systems")
+        for name in ("figures", "known", "metrics", "parts", "picture", "recipes", "settings", "systems")
     )
 finally:
     sys.path.pop()
 SYSTEM_SETTINGS = known.SYSTEM_SETTINGS
-GENERATED = {**recipes.pages(), **systems.pages(), **settings.pages()}
+GENERATED = {**recipes.pages(), **systems.pages(), **settings.pages(), **metrics.pages()}
 each_page = pytest.mark.parametrize("page", GENERATED, ids=lambda page: f"{page.parent.name}-{page.stem}")
 each_recipe = pytest.mark.parametrize("name", RECIPES)
 
@@ -49,6 +49,13 @@ def test_what_is_generated_is_what_the_code_says(page: Path) -> None:
 def test_the_picture_is_what_the_code_says() -> None:
     is_new = picture.FILE.read_text() == picture.drawn()
     assert is_new, f"{picture.FILE.relative_to(DOCS)} is not what the code says: run python docs/generate"
+
+
+def test_the_page_of_metrics_has_a_section_for_each_prefix() -> None:
+    assert (
+        set(re.findall(r"<!-- generated: (\w+) -->", metrics.PAGE.read_text()))
+        == GENERATED[metrics.PAGE].keys()
+    )
 
 
 def test_the_reference_has_every_setting_of_every_recipe() -> None:

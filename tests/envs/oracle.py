@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class PlayedGame:
+class PlayedEpisode:
     """A finished episode of one env; `end` is the step (from the run's start) after its last one."""
 
     env: int
@@ -27,11 +27,11 @@ class PlayedGame:
 
 @dataclass
 class Played:
-    """All of one env's rows and steps, the games it finished, and by row the actions of the present one."""
+    """All of one env's rows and steps, the episodes it finished, and by row the actions of the present one."""
 
     rows: list[Row]
     steps: list[Row]
-    games: list[PlayedGame]
+    episodes: list[PlayedEpisode]
     unfinished: list[list[int] | None]
 
 
@@ -45,24 +45,29 @@ def play(
     env = Scripted(script)
     episode = 0
     observation, _ = env.reset(seed=episode_seed(RUN_SEED, b, 0))
-    game = PlayedGame(b, 0, 0)
+    current = PlayedEpisode(b, 0, 0)
     ended = False
     rows: list[Row] = []
     steps: list[Row] = []
-    games: list[PlayedGame] = []
+    episodes: list[PlayedEpisode] = []
     unfinished: list[list[int] | None] = []
 
     def begin_next() -> None:
-        nonlocal episode, observation, game, ended
+        nonlocal episode, observation, current, ended
         episode, ended = episode + 1, False
         observation, _ = env.reset(seed=episode_seed(RUN_SEED, b, episode))
-        game = PlayedGame(b, episode, 0)
+        current = PlayedEpisode(b, episode, 0)
 
     def write_row() -> None:
         rows.append(
-            {"age": len(game.actions), "ended": ended, "episode": episode, "observation": observation}
+            {
+                "episode_step": len(current.actions),
+                "is_last": ended,
+                "episode": episode,
+                "observation": observation,
+            }
         )
-        unfinished.append(None if ended else list(game.actions))
+        unfinished.append(None if ended else list(current.actions))
 
     for t in range(horizon * phases):
         if t % horizon == 0:
@@ -79,8 +84,8 @@ def play(
         else:
             action = int(policy(b, t, [observation]))
             observation, reward, terminated, truncated, _ = env.step(action)
-            game.rewards.append(reward)
-            game.actions.append(action)
+            current.rewards.append(reward)
+            current.actions.append(action)
             ended = terminated or truncated
             truncated = truncated and not terminated
             steps.append(
@@ -93,10 +98,10 @@ def play(
                 }
             )
             if ended:
-                game.end = t + 1
-                games.append(game)
+                current.end = t + 1
+                episodes.append(current)
         write_row()
-    return Played(rows, steps, games, unfinished)
+    return Played(rows, steps, episodes, unfinished)
 
 
 def expected_rows(played: list[Played], name: str, phase: int, horizon: int) -> np.ndarray:

@@ -90,7 +90,7 @@ def phases(envs: VectorEnvs, policy: Policy, count: int, resets: str = "mid-batc
         if resets == "wait":
             envs.reset_ended()
         yield slot
-        envs.carry_over()
+        envs.start_next_rollout()
         if resets == "wait":
             envs.finish_resets()
 

@@ -98,7 +98,7 @@ def test_envs(memory: mmap.mmap, groups: int, resets: str) -> None:
         slot = envs.trajectory
         for _ in phases(envs, hashing_policy(slot.spec.action), 6, resets):
             assert activity.last(memory) is None, "between two steps nothing of the user's is run"
-        actions = [np.zeros(age, np.int64) for age in slot.age[0]]
+        actions = [np.zeros(episode_step, np.int64) for episode_step in slot.episode_step[0]]
         envs.rebuild({b: Unfinished(actions=actions[b]) for b in range(5)})
         for _ in phases(envs, hashing_policy(slot.spec.action), 3, resets):
             pass

@@ -19,8 +19,6 @@ from veldt.envs.source import resolve
 from veldt.envs.workers import deal
 from veldt.errors import EnvError, UsageError
 
-pytestmark = pytest.mark.alone
-
 
 def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> arrangement.Plan:
     return arrangement.plan(resolve(env), EnvConfig(**simulation), AtariConfig(), accelerators)
@@ -100,6 +98,7 @@ def test_only_atari_is_atari() -> None:
         plan(env_backend="atari")
 
 
+@pytest.mark.alone
 def test_running_workers_have_nothing_with_a_name() -> None:
     """Whatever is killed then, nothing of theirs stays behind."""
     before = set(Path("/dev/shm").iterdir())

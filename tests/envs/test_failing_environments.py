@@ -16,8 +16,6 @@ from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.errors import EnvError
 
-pytestmark = pytest.mark.alone
-
 # In these ways an environment fails by itself; in the others only a process around it can notice.
 RAISES = {
     "raise": "RuntimeError: the wheel came off",
@@ -109,6 +107,7 @@ def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
     assert caught.value.env >= 1
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("processes", [0, 1])
 def test_slow_is_not_hung(processes: int) -> None:

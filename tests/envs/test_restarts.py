@@ -14,8 +14,6 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import EnvError
 from veldt.sampling.episodes import EpisodeTracker
 
-pytestmark = pytest.mark.alone
-
 POLICY = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
 HORIZON, WIDTH, LENGTH, SLOTS = 6, 4, 10, 4
 IN_PROCESS = ["raise", "nan observation", "nan reward", "shape"]
@@ -33,7 +31,7 @@ def play(
     random_start_steps: int = 0,
     slots: int = SLOTS,
 ) -> tuple[Slots, int, list[str]]:
-    """All slots, the number of games and the notes of envs of which those with these seeds fail in step `at`."""
+    """All slots, the number of episodes and the notes of envs of which those with these seeds fail in step `at`."""
     env = functools.partial(Failing, how, seeds, at, lengths=[LENGTH])
     settings = settings_for(
         env,
@@ -48,14 +46,14 @@ def play(
         HORIZON,
         groups=2,
         processes=processes,
-        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
+        actions_until=lambda b, t: tracker.actions_until(envs.trajectory, b, t),
     )
     copies, games = [], 0
     try:
-        book = EpisodeTracker(WIDTH, envs.start())
+        tracker = EpisodeTracker(WIDTH, envs.start())
         for slot in phases(envs, POLICY, slots, resets):
             copies.append(copy_of(slot))
-            games += len(book.add(slot))
+            games += len(tracker.add(slot))
         notes = envs.notes()  # not in between: there, resets may be under way
     finally:
         envs.close()
@@ -81,19 +79,21 @@ def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
     assert none == [] and len(notes) == 1 and f"env {culprit} (seed {seed})" in notes[0], notes
     phase, t = divmod(at - 1, HORIZON)
     failed = slots[phase]
-    # The failed step is no step of the game: nothing in it may be learned from, and what leads to it ends before.
+    # The failed step is no step of the episode: nothing in it may be learned from, and what leads to it ends before.
     assert not failed["valid"][t, culprit] and failed["reward"][t, culprit] == 0
-    assert not any(failed[name][t, culprit] for name in ("terminated", "truncated", "life_lost", "cut"))
-    cuts = np.argwhere(failed["cut"]).tolist()
+    assert not any(
+        failed[name][t, culprit] for name in ("terminated", "truncated", "life_lost", "interrupted")
+    )
+    cuts = np.argwhere(failed["interrupted"]).tolist()
     assert cuts == ([[t - 1, culprit]] if t > 0 else [])
-    assert not any(slot["cut"].any() for slot in (*slots[:phase], *slots[phase + 1 :]))
+    assert not any(slot["interrupted"].any() for slot in (*slots[:phase], *slots[phase + 1 :]))
     # The row after it begins the next episode, from its own seed.
-    assert failed["age"][t + 1, culprit] == 0 and failed["episode"][t + 1, culprit] == 1
-    assert not failed["ended"][t + 1, culprit]
+    assert failed["episode_step"][t + 1, culprit] == 0 and failed["episode"][t + 1, culprit] == 1
+    assert not failed["is_last"][t + 1, culprit]
     assert failed["observation/"][t + 1, culprit, 0] == episode_seed(RUN_SEED, culprit, 1) % 2**20
     assert slots[-1]["restarts"].tolist() == [0, 1, 0, 0]
     check_others(slots, undisturbed, [culprit])
-    # Games that were broken off are none.
+    # Episodes that were broken off do not count.
     assert all(np.isfinite(slot["observation/"]).all() for slot in slots)
     total = sum(game_count(slot) for slot in slots)
     assert games == total
@@ -117,10 +117,10 @@ def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str
     check_others(slots, undisturbed, [culprit])
     episodes = np.concatenate([slot["episode"][:, culprit] for slot in slots])
     assert 0 in episodes and 1 not in episodes[episodes != 0][1:] and 2 in episodes
-    first = [slot["observation/"][slot["age"] == 0][:, 0] for slot in slots]
+    first = [slot["observation/"][slot["episode_step"] == 0][:, 0] for slot in slots]
     assert episode_seed(RUN_SEED, culprit, 2) % 2**20 in np.concatenate(first)
-    # No game was broken off, so all of them are there.
-    assert games == undisturbed_games and not any(slot["cut"].any() for slot in slots)
+    # No episode was broken off, so all of them are there.
+    assert games == undisturbed_games and not any(slot["interrupted"].any() for slot in slots)
 
 
 @pytest.mark.timeout(60)
@@ -139,7 +139,7 @@ def test_a_failed_start(how: str, processes: int, random_start_steps: int) -> No
     seeds, at = [episode_seed(RUN_SEED, 3, 0)], 1 if random_start_steps else 0
     slots, _, notes = play(how, seeds, at, processes, random_start_steps=random_start_steps)
     assert len(notes) == 1 and "failed at its start and was restarted" in notes[0], notes
-    assert slots[0]["episode"][0, 3] == 1 and slots[0]["age"][0, 3] == 0
+    assert slots[0]["episode"][0, 3] == 1 and slots[0]["episode_step"][0, 3] == 0
     check_others(slots, play(how, [], at, 0, random_start_steps=random_start_steps)[0], [3])
 
 
@@ -150,7 +150,7 @@ def test_several_in_the_same_step(how: str, processes: int) -> None:
     slots, _, notes = play(how, [episode_seed(RUN_SEED, b, 0) for b in culprits], 3, processes)
     assert len(notes) == 3
     assert slots[-1]["restarts"].tolist() == [1, 0, 1, 1]
-    assert not slots[0]["valid"][2, culprits].any() and slots[0]["cut"][1, culprits].all()
+    assert not slots[0]["valid"][2, culprits].any() and slots[0]["interrupted"][1, culprits].all()
     check_others(slots, play(how, [], 3, 0)[0], culprits)
 
 
@@ -177,15 +177,15 @@ def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
         HORIZON,
         groups=1,
         processes=2,
-        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
+        actions_until=lambda b, t: tracker.actions_until(envs.trajectory, b, t),
     )
     try:
-        book = EpisodeTracker(WIDTH, envs.start())
+        tracker = EpisodeTracker(WIDTH, envs.start())
         (slot,) = (copy_of(slot) for slot in phases(envs, POLICY, 1))
         notes = envs.notes()
     finally:
         envs.close()
-    assert np.argwhere(slot["cut"]).tolist() == [[1, 0], [1, 1]]
+    assert np.argwhere(slot["interrupted"]).tolist() == [[1, 0], [1, 1]]
     assert np.argwhere(~slot["valid"]).tolist() == [[2, 0], [2, 1]]
     assert slot["restarts"].tolist() == [0, 1, 0, 0]
     assert any("env 0 did not repeat" in note for note in notes)
@@ -200,13 +200,13 @@ def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
         settings,
         HORIZON,
         processes=2,
-        actions_until=lambda b, t: book.actions_until(envs.trajectory, b, t),
+        actions_until=lambda b, t: tracker.actions_until(envs.trajectory, b, t),
     )
     try:
-        book = EpisodeTracker(WIDTH, envs.start())
+        tracker = EpisodeTracker(WIDTH, envs.start())
         slots = []
         for slot in phases(envs, POLICY, SLOTS):
-            book.add(slot)
+            tracker.add(slot)
             slots.append(copy_of(slot))
             if len(slots) == 1:
                 kill_child("env process 0")

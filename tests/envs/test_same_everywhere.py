@@ -28,7 +28,7 @@ ENVIRONMENTS: dict[str, tuple[str | Callable[[], Any], int, int, int]] = {
 
 def trajectories(name: str, groups: int, processes: int, resets: str) -> list[dict[str, np.ndarray]]:
     env, width, steps, count = ENVIRONMENTS[name]
-    atari = AtariConfig(max_episode_steps=6, sticky_actions=0.25)  # so that games end within a few steps
+    atari = AtariConfig(max_episode_steps=6, sticky_actions=0.25)  # so that episodes end within a few steps
     settings = settings_for(env, atari, num_envs=width, random_start_steps=20, resets=resets)
     envs = make(settings, steps, groups, processes)
     try:
@@ -44,7 +44,7 @@ def trajectories(name: str, groups: int, processes: int, resets: str) -> list[di
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_same_trajectories(name: str, resets: str) -> None:
     alone = trajectories(name, 1, 0, resets)
-    assert sum(slot["ended"].sum() for slot in alone) > 0, "no episode ended: the test would not see resets"
+    assert sum(slot["is_last"].sum() for slot in alone) > 0, "no episode ended: the test would not see resets"
     for groups, processes in ARRANGEMENTS:
         others = trajectories(name, groups, processes, resets)
         for phase, (one, other) in enumerate(zip(alone, others, strict=True)):
@@ -83,6 +83,6 @@ def test_decorrelation_is_a_prefix_that_can_be_played_again(processes: int) -> N
             assert not (terminated or truncated)
             total += reward
         np.testing.assert_array_equal(slot.observation[""][0, b], observation)
-        assert slot.age[0, b] == len(prefixes[b].actions) and prefixes[b].score == total
-    assert len({int(age) for age in slot.age[0]}) > 2
+        assert slot.episode_step[0, b] == len(prefixes[b].actions) and prefixes[b].score == total
+    assert len({int(episode_step) for episode_step in slot.episode_step[0]}) > 2
     envs.close()

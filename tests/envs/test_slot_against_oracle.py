@@ -1,4 +1,4 @@
-"""Rows, flags and games of random scripts, against an oracle that plays the same scripts step by step."""
+"""Rows, flags and episodes of random scripts, against an oracle that plays the same scripts step by step."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ POLICY: Policy = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
     resets=st.sampled_from(["mid-batch", "wait"]),
     groups=st.integers(1, 2),
 )
-def test_rows_and_games(
+def test_rows_and_episodes(
     script: list[tuple[int, str]], width: int, horizon: int, count: int, resets: str, groups: int
 ) -> None:
     played = [play(script, POLICY, b, horizon, count, resets == "wait") for b in range(width)]
     config = settings_for(lambda: Scripted(script), num_envs=width, resets=resets)
     envs = make(config, horizon, min(groups, width))
-    book = EpisodeTracker(width, envs.start())
+    tracker = EpisodeTracker(width, envs.start())
     for phase, slot in enumerate(phases(envs, POLICY, count, resets)):
         check_rows(slot, played, phase)
-        check_actions_until(book, slot, played, phase)
-        check_games(book, slot, played, phase)
-        check_unfinished(book, played, phase, horizon)
+        check_actions_until(tracker, slot, played, phase)
+        check_games(tracker, slot, played, phase)
+        check_unfinished(tracker, played, phase, horizon)
     envs.close()
 
 
 def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
-    for name in ("age", "ended", "episode"):
+    for name in ("episode_step", "is_last", "episode"):
         np.testing.assert_array_equal(
             getattr(slot, name), expected_rows(played, name, phase, slot.steps), name
         )
@@ -54,33 +54,33 @@ def check_rows(slot: Trajectory, played: list[Played], phase: int) -> None:
         np.testing.assert_array_equal(
             getattr(slot, name), expected_steps(played, name, phase, slot.steps), name
         )
-    assert not slot.cut.any() and not slot.life_lost.any() and not slot.restarts.any()
+    assert not slot.interrupted.any() and not slot.life_lost.any() and not slot.restarts.any()
 
 
-def check_actions_until(book: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
-    """What a dead worker's envs would be rebuilt from, at every row, before the book has seen the slot."""
+def check_actions_until(tracker: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
+    """What a dead worker's envs would be rebuilt from, at every row, before the tracker has seen the slot."""
     for b, p in enumerate(played):
         for t in range(slot.steps + 1):
             actions = p.unfinished[phase * (slot.steps + 1) + t]
             if actions is not None:
-                found = book.actions_until(slot, b, t)
+                found = tracker.actions_until(slot, b, t)
                 assert ([] if found is None else found.tolist()) == actions, (b, t)
 
 
-def check_games(book: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
+def check_games(tracker: EpisodeTracker, slot: Trajectory, played: list[Played], phase: int) -> None:
     begin, end = phase * slot.steps, (phase + 1) * slot.steps
-    expected = [game for p in played for game in p.games if begin < game.end <= end]
-    expected.sort(key=lambda game: (game.end, game.env))
-    games = book.add(slot)
+    expected = [episode for p in played for episode in p.episodes if begin < episode.end <= end]
+    expected.sort(key=lambda episode: (episode.end, episode.env))
+    episodes = tracker.add(slot)
     assert [
-        (g.env_index, g.episode, g.episode_return, g.actions.tolist(), g.length, g.prefix) for g in games
+        (g.env_index, g.episode, g.episode_return, g.actions.tolist(), g.length, g.prefix) for g in episodes
     ] == [(g.env, g.episode, sum(g.rewards), g.actions, len(g.actions), 0) for g in expected]
 
 
-def check_unfinished(book: EpisodeTracker, played: list[Played], phase: int, horizon: int) -> None:
+def check_unfinished(tracker: EpisodeTracker, played: list[Played], phase: int, horizon: int) -> None:
     """What a checkpoint would rebuild every env from."""
     for b, p in enumerate(played):
         actions = p.unfinished[phase * (horizon + 1) + horizon]
-        found = book.actions(b)
+        found = tracker.actions(b)
         if actions is not None:
             assert ([] if found is None else found.tolist()) == actions, b

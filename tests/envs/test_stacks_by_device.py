@@ -15,22 +15,22 @@ from veldt.envs.stacks import slot_frames, write_stacks
 from veldt.functional.frames import stack_frames
 
 
-def in_one_pass(frames: Tensor, age: Tensor, stack: int, t: Tensor, b: Tensor) -> Tensor:
+def in_one_pass(frames: Tensor, episode_step: Tensor, stack: int, t: Tensor, b: Tensor) -> Tensor:
     """The CPU's kernels, on several threads where there are rows enough."""
     out = np.full((len(t), *frames.shape[2:], stack), 77, np.uint8)
-    frame_NK = slot_frames(age.numpy(), (t * age.shape[1] + b).numpy(), stack)
+    frame_NK = slot_frames(episode_step.numpy(), (t * episode_step.shape[1] + b).numpy(), stack)
     write_stacks(frames.flatten(0, 1).numpy(), frame_NK[None], out[None], threads=3)
     return torch.from_numpy(out).permute(0, 3, 1, 2)
 
 
-def on_gpu(frames: Tensor, age: Tensor, stack: int, t: Tensor, b: Tensor) -> Tensor:
-    return stack_frames(frames.cuda(), age.cuda(), stack, t.cuda(), b.cuda()).cpu()
+def on_gpu(frames: Tensor, episode_step: Tensor, stack: int, t: Tensor, b: Tensor) -> Tensor:
+    return stack_frames(frames.cuda(), episode_step.cuda(), stack, t.cuda(), b.cuda()).cpu()
 
 
-def naive(frames: np.ndarray, age: np.ndarray, stack: int, t: int, b: int) -> np.ndarray:
+def naive(frames: np.ndarray, episode_step: np.ndarray, stack: int, t: int, b: int) -> np.ndarray:
     """Walks back from row t for as long as the episode lasts."""
     stacked = np.zeros((stack, *frames.shape[2:]), np.uint8)
-    for back in range(min(stack, age[t, b] + 1)):
+    for back in range(min(stack, episode_step[t, b] + 1)):
         stacked[stack - 1 - back] = frames[t + stack - 1 - back, b]
     return stacked
 
@@ -56,18 +56,22 @@ BRANCHES = [
 def test_stacks(branch: Any, stack: int, steps: int, width: int, height: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     frames = rng.integers(1, 256, (stack - 1 + steps, width, height, 3), dtype=np.uint8)
-    age = rng.integers(0, stack + 2, (steps, width), dtype=np.int32)
+    episode_step = rng.integers(0, stack + 2, (steps, width), dtype=np.int32)
     count = int(rng.integers(1, 150))
     t, b = rng.integers(0, steps, count), rng.integers(0, width, count)
-    given_frames, given_age, *rows = (torch.from_numpy(array) for array in (frames, age, t, b))
-    out = branch(given_frames, given_age, stack, *rows)
+    given_frames, given_episode_step, *rows = (
+        torch.from_numpy(array) for array in (frames, episode_step, t, b)
+    )
+    out = branch(given_frames, given_episode_step, stack, *rows)
     assert out.dtype == torch.uint8 and out.shape == (count, stack, height, 3)
     for n in rng.integers(0, count, 9).tolist():
-        np.testing.assert_array_equal(out[n].numpy(), naive(frames, age, stack, int(t[n]), int(b[n])))
+        np.testing.assert_array_equal(
+            out[n].numpy(), naive(frames, episode_step, stack, int(t[n]), int(b[n]))
+        )
 
 
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_stacks_are_in_channels_last_memory(branch: Any) -> None:
-    frames, age = torch.zeros(7, 2, 6, 5, dtype=torch.uint8), torch.zeros(4, 2, dtype=torch.int32)
+    frames, episode_step = torch.zeros(7, 2, 6, 5, dtype=torch.uint8), torch.zeros(4, 2, dtype=torch.int32)
     index = torch.zeros(3, dtype=torch.int64)
-    assert branch(frames, age, 4, index, index).is_contiguous(memory_format=torch.channels_last)
+    assert branch(frames, episode_step, 4, index, index).is_contiguous(memory_format=torch.channels_last)

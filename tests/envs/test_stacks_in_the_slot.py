@@ -19,7 +19,7 @@ STEPS, PHASES = 7, 4
 @pytest.mark.parametrize("processes", [0, 2, 3])  # of three processes, some have no env of a group
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
 def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
-    """In every row that is kept, over games that end, and after each carry-over."""
+    """In every row that is kept, over episodes that end, and after each carry-over."""
     atari = AtariConfig(max_episode_steps=9)
     settings = settings_for("ALE/Pong-v5", atari, num_envs=4, resets=resets)
     envs = make(settings, STEPS, groups=2, processes=processes, stacks=True)
@@ -30,7 +30,7 @@ def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
             t_N, b_N = np.divmod(np.arange((STEPS + 1) * slot.width), slot.width)
             wanted = stack_frames(
                 torch.from_numpy(slot.observation[""]),
-                torch.from_numpy(slot.age),
+                torch.from_numpy(slot.episode_step),
                 4,
                 torch.from_numpy(t_N),
                 torch.from_numpy(b_N),
@@ -54,17 +54,17 @@ def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.Monke
             slot_observations(slot, torch.device("cpu")),
             torch.from_numpy(slot.observation[""]),
         )
-        b_N, age = torch.arange(2), torch.from_numpy(slot.age)
+        b_N, episode_step = torch.arange(2), torch.from_numpy(slot.episode_step)
         for phase in range(2):
             for t in range(STEPS):
-                wanted = stack_frames(frames, age, 4, torch.full((2,), t), b_N)
+                wanted = stack_frames(frames, episode_step, 4, torch.full((2,), t), b_N)
                 assert torch.equal(observations.row(t, slice(0, 2)), wanted), (phase, t)
                 slot.action[t] = t % 6
                 envs.step(0, t)
                 envs.wait(0, t)
             all_rows = observations.rows(None)
             assert isinstance(all_rows, torch.Tensor) and len(all_rows) == 2 * STEPS
-            envs.carry_over()
+            envs.start_next_rollout()
     finally:
         envs.close()
 
@@ -94,7 +94,7 @@ def test_an_accelerators_copy_is_what_the_slot_has(env: str, resets: str) -> Non
             check_same(there.rows(some), here.rows(some))
             if resets == "wait":
                 envs.reset_ended()
-            envs.carry_over()
+            envs.start_next_rollout()
             if resets == "wait":
                 envs.finish_resets()
     finally:

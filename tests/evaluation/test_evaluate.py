@@ -1,4 +1,4 @@
-"""Evaluation plays whole games that a seed fixes, with the policy that `load` gives."""
+"""Evaluation plays whole episodes that a seed fixes, with the policy that `load` gives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_whole_games_by_seed(name: str, tmp_path: Path) -> None:
+def test_whole_episodes_by_seed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
     run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, env_backend="in-process", **settings)
     agent = veldt.load(run.path)
@@ -30,15 +30,15 @@ def test_whole_games_by_seed(name: str, tmp_path: Path) -> None:
     episodes = 2 * width + 1
     greedy = veldt.evaluate(agent, episodes=episodes, seed=7, greedy=True)
     assert greedy == veldt.evaluate(run.path, episodes=episodes, seed=7, greedy=True)
-    # By hand: the first games of each env, one after the other.
+    # By hand: the first episodes of each env, one after the other.
     env, seed = agent.make_env(), derive_seed(7, EVALUATION)
-    for game in range(episodes):
-        observation, _ = env.reset(seed=episode_seed(seed, game % width, game // width))
+    for index in range(episodes):
+        observation, _ = env.reset(seed=episode_seed(seed, index % width, index // width))
         score, length, over = 0.0, 0, False
         while not over:
             observation, reward, terminated, truncated, _ = env.step(agent.act(observation, greedy=True))
             score, length, over = score + float(reward), length + 1, terminated or truncated
-        assert (greedy.scores[game], greedy.lengths[game]) == (score, length), game
+        assert (greedy.scores[index], greedy.lengths[index]) == (score, length), index
 
 
 def test_draws_are_fixed_by_the_seed(tmp_path: Path) -> None:
@@ -103,6 +103,6 @@ def test_on_a_gpu(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("episodes", [0, -1])
-def test_how_many_games(episodes: int, tmp_path: Path) -> None:
+def test_how_many_episodes(episodes: int, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match="--episodes is "):
         veldt.evaluate(tmp_path, episodes=episodes)

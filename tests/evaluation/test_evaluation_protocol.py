@@ -1,4 +1,4 @@
-"""Evaluation by steps (125,000, of which the whole games count), and the pauses for it in training."""
+"""Evaluation by steps (125,000, of which the whole episodes count), and the pauses for it in training."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_longest_game_fits_into_each_envs_share(pong: Path) -> None:
-    """170 steps have room for three games of 50 side by side, each with a step for its end; 4 would cut them off."""
+def test_the_longest_episode_fits_into_each_envs_share(pong: Path) -> None:
+    """170 steps have room for three episodes of 50 side by side, each with a step for its end; 4 would cut them off."""
     agent = veldt.load(pong)
     result = play_steps(agent, 170, seed=3, greedy=False)
-    assert result.lengths == [50] * 3  # Pong's games are longer, and all are truncated
+    assert result.lengths == [50] * 3  # Pong's episodes are longer, and all are truncated
     assert result == veldt.evaluate(pong, protocol="atari", seed=3)
     assert len(play_steps(agent, 49, seed=3, greedy=False).scores) == 0
 
 
-def test_more_steps_hold_more_games_of_the_same_envs(pong: Path) -> None:
+def test_more_steps_hold_more_episodes_of_the_same_envs(pong: Path) -> None:
     agent = veldt.load(pong)
     few, many = (play_steps(agent, steps, seed=3, greedy=False) for steps in (220, 420))
     assert len(few.scores) == 4 and len(many.scores) == 8  # 4 envs are all that the run has
@@ -63,7 +63,7 @@ def test_it_ends_when_it_is_asked_to(pong: Path) -> None:
 def test_the_command(pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["evaluate", str(pong), "--protocol", "atari", "--json"])
     metrics = json.loads(capsys.readouterr().out)
-    assert metrics["episodes"] == 3 and metrics["length_mean"] == 50
+    assert metrics["episodes"] == 3 and metrics["ep_length_mean"] == 50
     with pytest.raises(SystemExit, match="2"):
         cli.main(["evaluate", str(pong), "--protocol", "nature"])
     assert "--protocol" in capsys.readouterr().err
@@ -79,11 +79,11 @@ def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> N
     veldt.train("dqn", run_dir=paused, quiet=True, evaluate_every=200, evaluate_steps=600, **settings)
     one, two = newest(plain).groups["weights"], newest(paused).groups["weights"]
     assert all(np.array_equal(one[name], two[name]) for name in one)
-    rows = [row for row in read_metrics(paused) if row.get("evaluation/games")]
+    rows = [row for row in read_metrics(paused) if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]  # after 200 and 400, and at the end
-    assert all(row["evaluation/return_mean"] > 5 for row in rows)
+    assert all(row["eval/ep_return_mean"] > 5 for row in rows)
     said = [event for event in RunDirectory.open(paused).read_events() if event["kind"] == "evaluation"]
-    assert len(said) == 3 and "whole games, raw return" in said[0]["text"]
+    assert len(said) == 3 and "episodes, raw return" in said[0]["text"]
 
 
 def test_evaluation_epsilon_is_its_own_and_zero_means_zero(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
     assert 200 <= newest(tmp_path / "run").step < 240
     monkeypatch.undo()
     assert veldt.resume(tmp_path / "run", quiet=True).reason == "steps"
-    rows = [row for row in read_metrics(tmp_path / "run") if row.get("evaluation/games")]
+    rows = [row for row in read_metrics(tmp_path / "run") if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]
 
 
@@ -125,8 +125,8 @@ def test_an_interrupted_evaluation_is_made_up_for(tmp_path: Path, monkeypatch: p
         "dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, evaluate_steps=600, **settings
     )
     assert run.reason == "interrupted" and 200 <= run.summary["steps"] < 240
-    assert not [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    assert not [row for row in read_metrics(run.path) if row.get("eval/episodes")]
     monkeypatch.undo()
     veldt.resume(run.path, quiet=True)
-    rows = [row for row in read_metrics(run.path) if row.get("evaluation/games")]
+    rows = [row for row in read_metrics(run.path) if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]

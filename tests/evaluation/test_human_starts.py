@@ -1,4 +1,4 @@
-"""Evaluation from starts in the middle of games: what is seen there, what counts, and that it is the recorded place."""
+"""Evaluation from starts in the middle of episodes: what is observed and counted, and that it is what was recorded."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def by_what_is_seen(agent: Agent) -> Agent:
     return agent
 
 
-def test_games_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Starts) -> None:
+def test_episodes_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Starts) -> None:
     agent = by_what_is_seen(veldt.load(run))
     result = veldt.evaluate(agent, starts=starts.path)
     env = agent.make_env()
-    for game, start in enumerate(starts.each):
+    for index, start in enumerate(starts.each):
         observation, _ = env.reset(seed=start.seed)
         for action in start.actions:
             observation, _, *over, _ = env.step(agent.spec.action.to_env(action))
@@ -69,12 +69,12 @@ def test_games_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Sta
         while not ended:
             observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
             score, length, ended = score + float(np.float32(reward)), length + 1, terminated or truncated
-        assert (result.scores[game], result.lengths[game]) == (pytest.approx(score), length), game
-    assert len(result.scores) == len(starts) == game + 1
+        assert (result.scores[index], result.lengths[index]) == (pytest.approx(score), length), index
+    assert len(result.scores) == len(starts) == index + 1
 
 
 @pytest.mark.parametrize("envs", ["in-process", "workers"])
-def test_the_same_seed_gives_the_same_games(run: Path, starts: Starts, envs: str) -> None:
+def test_the_same_seed_gives_the_same_episodes(run: Path, starts: Starts, envs: str) -> None:
     agent = veldt.load(run)
     simulation = dataclasses.replace(agent.config.envs, env_backend=envs)
     agent.config = dataclasses.replace(agent.config, envs=simulation)
@@ -83,7 +83,7 @@ def test_the_same_seed_gives_the_same_games(run: Path, starts: Starts, envs: str
     assert one != veldt.evaluate(run, starts=starts.path, seed=2)
 
 
-def test_recorded_games_are_the_agents_and_points_are_drawn_in_each(run: Path, starts: Starts) -> None:
+def test_recorded_episodes_are_the_agents_and_points_are_drawn_in_each(run: Path, starts: Starts) -> None:
     again = veldt.record_starts(run, starts=7, seed=4, out=run.parent / "again")
     assert [start.digest for start in again.each] == [start.digest for start in starts.each]
     assert starts.path == run / "starts.safetensors" and len(read_starts(starts.path)) == 7
@@ -93,8 +93,8 @@ def test_recorded_games_are_the_agents_and_points_are_drawn_in_each(run: Path, s
     recorded = veldt.record_starts(agent, starts=7, seed=4, out=run.parent / "recorded")
     seed = derive_seed(derive_seed(4, EVALUATION, 1), EVALUATION)
     width, lengths, env = agent.config.envs.num_envs, [], agent.make_env()
-    for game, start in enumerate(recorded.each):
-        assert start.seed == episode_seed(seed, game % width, game // width)
+    for index, start in enumerate(recorded.each):
+        assert start.seed == episode_seed(seed, index % width, index // width)
         observation, _ = env.reset(seed=start.seed)
         actions, over = [], False
         while not over:
@@ -109,7 +109,7 @@ def test_recorded_games_are_the_agents_and_points_are_drawn_in_each(run: Path, s
     assert recorded.lengths == [int(points.integers(0, length)) for length in lengths]
 
 
-def test_a_memory_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
+def test_the_recurrent_state_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
     settings = {"num_envs": 3, "horizon": 8, "threads": 1, "precision": "fp32", "hidden": (16,)}
     run = veldt.train(
         "a2c",
@@ -133,7 +133,7 @@ def test_a_memory_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
     agent.choose = by_what_is_remembered  # type: ignore[method-assign]
     result = veldt.evaluate(agent, starts=starts.path)
     env, differs = agent.make_env(), 0
-    for game, start in enumerate(starts.each):
+    for index, start in enumerate(starts.each):
         scores = []
         for sees in (True, False):
             observation, _ = env.reset(seed=start.seed)
@@ -148,19 +148,24 @@ def test_a_memory_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
                 observation, reward, terminated, truncated, _ = env.step(action)
                 score, over = score + float(reward), terminated or truncated
             scores.append(score)
-        assert result.scores[game] == scores[0], game
+        assert result.scores[index] == scores[0], index
         differs += scores[0] != scores[1]
     assert differs, "forgetting what led there would have been the same"
 
 
 def test_agents_with_other_frames_start_at_the_same_places(tmp_path: Path) -> None:
-    games = ATARI | {"env": "ALE/SpaceInvaders-v5", "steps": 60, "quiet": True, "env_backend": "in-process"}
-    one = veldt.train("a2c", run_dir=tmp_path / "one", no_ops=3, **games)
+    settings = ATARI | {
+        "env": "ALE/SpaceInvaders-v5",
+        "steps": 60,
+        "quiet": True,
+        "env_backend": "in-process",
+    }
+    one = veldt.train("a2c", run_dir=tmp_path / "one", no_ops=3, **settings)
     more = {"preprocessing": "84x84", "frame_stack": 2, "max_episode_steps": 50, "no_ops": 30}
-    other = veldt.train("a2c", run_dir=tmp_path / "other", **games | more)
+    other = veldt.train("a2c", run_dir=tmp_path / "other", **settings | more)
     starts = veldt.record_starts(one.path, starts=5)
     result = veldt.evaluate(other.path, starts=starts.path)
-    # All games are truncated: what was played before the start is part of their time.
+    # All episodes are truncated: what was played before the start is part of their time.
     assert [a + b for a, b in zip(starts.lengths, result.lengths, strict=True)] == [50] * 5
 
 
@@ -183,7 +188,7 @@ def changing() -> gymnasium.Env[Any, Any]:
     ("now", "said"),
     [
         ("40 1", r"start \d leads to another place than when it was recorded"),
-        ("2 0", r"start \d is of a game that is over before it"),
+        ("2 0", r"start \d is of an episode that ends before it"),
     ],
 )
 def test_an_environment_that_has_changed(
@@ -201,7 +206,7 @@ def test_an_environment_that_has_changed(
         veldt.evaluate(agent, starts=starts.path)
 
 
-def test_a_start_at_the_end_of_a_game(run: Path, starts: Starts) -> None:
+def test_a_start_at_the_end_of_an_episode(run: Path, starts: Starts) -> None:
     """Nobody records one; a file may have one all the same."""
     agent = veldt.load(run)
     env, start = agent.make_env(), starts.each[0]
@@ -216,6 +221,6 @@ def test_a_start_at_the_end_of_a_game(run: Path, starts: Starts) -> None:
     ended = Start(start.seed, np.array(actions), start.digest)
     path = starts.path.with_name("ended")
     dataclasses.replace(starts, path=path, each=(*starts.each[:2], ended)).write()
-    with pytest.raises(veldt.UsageError, match=r"start 2 is of a game that is over|--max-episode-steps"):
+    with pytest.raises(veldt.UsageError, match=r"start 2 is of an episode that ends|--max-episode-steps"):
         veldt.evaluate(agent, starts=path)
     path.unlink()

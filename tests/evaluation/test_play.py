@@ -1,4 +1,4 @@
-"""Starts from games that a person plays: keys become actions, points are drawn from all steps."""
+"""Starts from episodes that a person plays: keys become actions, points are drawn from all steps."""
 
 from __future__ import annotations
 
@@ -83,41 +83,43 @@ def of_ale_py() -> gymnasium.Env[Any, Any]:
 
 
 @pytest.mark.parametrize("interrupt", [False, True])
-def test_games_are_their_seeds_and_what_was_pressed(interrupt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CartPole falls after some ten pushes to one side; the last game is left."""
+def test_episodes_are_their_seeds_and_what_was_pressed(
+    interrupt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CartPole falls after some ten pushes to one side; the last episode is left."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     step_env = make_step_env(resolve("CartPole-v1"), AtariConfig(), render=True)
     hands = Hands(*["1"] * 12, *["0 1"] * 18, interrupt=interrupt)
-    games = play.play(step_env, hands, iter([5, 6, 7, 8]))
+    episodes = play.play(step_env, hands, iter([5, 6, 7, 8]))
     step_env.close()
-    assert [seed for seed, _ in games] == [5, 6, 7]
-    assert sum(len(actions) for _, actions in games) == 30
-    assert all((actions == 1).all() for _, actions in games[:1]) and (games[-1][1] == 0).all()
-    assert hands.titles[0] == "game 1 · score 0 · Esc ends" and hands.titles[1].startswith(
-        "game 1 · score 1 "
+    assert [seed for seed, _ in episodes] == [5, 6, 7]
+    assert sum(len(actions) for _, actions in episodes) == 30
+    assert all((actions == 1).all() for _, actions in episodes[:1]) and (episodes[-1][1] == 0).all()
+    assert hands.titles[0] == "episode 1 · score 0 · Esc ends" and hands.titles[1].startswith(
+        "episode 1 · score 1 "
     )
-    assert hands.titles[-1].startswith("game 3 ") and hands.pictures[0].shape == (400, 600, 3)
+    assert hands.titles[-1].startswith("episode 3 ") and hands.pictures[0].shape == (400, 600, 3)
     env = resolve("CartPole-v1").make()
-    for seed, actions in games[:2]:
+    for seed, actions in episodes[:2]:
         env.reset(seed=seed)
         over = [env.step(int(action))[2] for action in actions]
         assert over[-1] and not any(over[:-1])
 
 
 def test_points_are_uniform_over_all_steps() -> None:
-    games = [(1, np.arange(3)), (2, np.zeros(0, np.int64)), (3, np.arange(4)), (4, np.arange(1))]
-    everywhere = play.draw(games, 8, np.random.default_rng(0))
+    episodes = [(1, np.arange(3)), (2, np.zeros(0, np.int64)), (3, np.arange(4)), (4, np.arange(1))]
+    everywhere = play.draw(episodes, 8, np.random.default_rng(0))
     assert [(seed, actions.tolist()) for seed, actions in everywhere] == [
         *[(1, list(range(k))) for k in range(3)],
         *[(3, list(range(k))) for k in range(4)],
         (4, []),
     ]
     rng = np.random.default_rng(1)
-    drawn = [(s, len(actions)) for _ in range(4000) for s, actions in play.draw(games, 2, rng)]
+    drawn = [(s, len(actions)) for _ in range(4000) for s, actions in play.draw(episodes, 2, rng)]
     counts = np.array([drawn.count(place) for place in set(drawn)])
     assert len(counts) == 8 and (abs(counts - 1000) < 5 * np.sqrt(1000)).all()
-    assert len(play.draw(games, 100, rng)) == 8, "what was played is kept"
-    for nothing in (games[1:2], []):
+    assert len(play.draw(episodes, 100, rng)) == 8, "what was played is kept"
+    for nothing in (episodes[1:2], []):
         with pytest.raises(veldt.UsageError, match="you played no step"):
             play.draw(nothing, 1, rng)
 
@@ -133,7 +135,7 @@ def test_starts_are_where_the_person_was(
     main(["record-starts", "--play", "--env", env, "--starts", "9", "--out", str(out)])
     assert f"{out}: 9 starts of {env}, " in capsys.readouterr().out
     starts = read_starts(out)
-    assert starts.made == {"by": "person", "games": starts.made["games"], "steps": 42}
+    assert starts.made == {"by": "person", "episodes": starts.made["episodes"], "steps": 42}
     assert max(starts.lengths) > 6
     atari = {"max_episode_steps": 50} if env.startswith("ALE/") else {}
     settings = {"steps": 40, "num_envs": 2, "horizon": 5, "env_backend": "in-process", "quiet": True}
@@ -145,7 +147,7 @@ def test_what_a_person_cannot_play(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(veldt.UsageError, match="a person plays with keys, and Pendulum-v1 takes numbers"):
         play.record(None, "Pendulum-v1", 1, None, 0)
-    with pytest.raises(veldt.UsageError, match="environments:scripted cannot show its games"):
+    with pytest.raises(veldt.UsageError, match="environments:scripted cannot be rendered"):
         play.record(None, "environments:scripted", 1, None, 0)
     assert scripted().render_mode is None
 
@@ -169,7 +171,7 @@ def test_a_window_knows_which_keys_are_held(monkeypatch: pytest.MonkeyPatch) -> 
     def show(*events: tuple[int, int]) -> frozenset[str] | None:
         for kind, key in events:
             pygame.event.post(pygame.event.Event(kind, key=key))
-        return window.show(picture, "a game")
+        return window.show(picture, "an episode")
 
     down, up = pygame.KEYDOWN, pygame.KEYUP
     try:
@@ -180,17 +182,19 @@ def test_a_window_knows_which_keys_are_held(monkeypatch: pytest.MonkeyPatch) -> 
         assert show() == {"FIRE"}
         assert show((up, pygame.K_SPACE), (down, pygame.K_KP3), (up, pygame.K_KP3)) == {"FIRE", "3"}
         assert show() == frozenset()
-        assert pygame.display.get_window_size() == (480, 630) and pygame.display.get_caption()[0] == "a game"
+        assert (
+            pygame.display.get_window_size() == (480, 630) and pygame.display.get_caption()[0] == "an episode"
+        )
         assert show((down, pygame.K_ESCAPE)) is None
         pygame.event.post(pygame.event.Event(pygame.QUIT))
-        assert window.show(picture, "a game") is None
+        assert window.show(picture, "an episode") is None
     finally:
         window.close()
 
 
 WORDS = {
-    "": "who plays, and what? `veldt record-starts RUN` for a policy, or --play with RUN or --env for you",
-    "--play": "who plays, and what?",
+    "": "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself",
+    "--play": "neither a run nor an env is given",
     "--env CartPole-v1": "--env is CartPole-v1, and no run says whose policy plays: name one, or add --play",
     "somewhere --env CartPole-v1 --play": "somewhere is not a veldt run: there is no such directory",
     "--env CartPole-v1 --play --network mlp": "--network is about a policy that plays, and with --play you do",

@@ -41,8 +41,8 @@ def made(
 
 
 @pytest.mark.parametrize("preprocessing", ["104x80", "84x84"])
-def test_a_start_of_a_game_is_the_emulators_state(tmp_path: Path, preprocessing: Any) -> None:
-    """Also the second time, after other games, and whatever frames are made of it."""
+def test_a_start_of_an_episode_is_the_emulators_state(tmp_path: Path, preprocessing: Any) -> None:
+    """Also the second time, after other episodes, and whatever frames are made of it."""
     source = resolve("ALE/SpaceInvaders-v5")
     starts = made(tmp_path / "starts", source, [120, 0, 37])
     atari = AtariConfig(no_ops=7, sticky_actions=0.25, preprocessing=preprocessing, frame_stack=2)
@@ -90,13 +90,13 @@ def test_what_is_seen_and_the_points_so_far_are_the_place() -> None:
     assert digest_of(b"state", seen, 1.0) == digest_of(b"state", [], 1.0)
 
 
-def test_points_are_uniform_over_a_games_steps() -> None:
+def test_points_are_uniform_over_an_episodes_steps() -> None:
     rng = np.random.default_rng(0)
     lengths = [1, 2, 7]
     drawn = np.array([draw_points(lengths, rng) for _ in range(7000)])
     for length, points in zip(lengths, drawn.T, strict=True):
         counts = np.bincount(points, minlength=length)
-        assert len(counts) == length  # never the end, where the game is over
+        assert len(counts) == length  # never the end, where the episode is over
         assert (abs(counts - 7000 / length) < 5 * np.sqrt(7000 / length)).all()
 
 
@@ -116,7 +116,7 @@ class Counting(Scripted):
 
 
 class Shrinking(Scripted):
-    """Not deterministic: games become shorter."""
+    """Not deterministic: episodes become shorter."""
 
     def __init__(self) -> None:
         super().__init__([(50, "terminated")])
@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "short": (
         "ALE/Breakout-v5",
         {"max_episode_steps": 30},
-        "has a start 30 steps into a game, and the run's games",
+        "has a start 30 steps into an episode, and the run's episodes",
     ),
 }
 

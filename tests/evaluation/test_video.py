@@ -30,7 +30,7 @@ def frames(count: int, height: int, width: int) -> Iterator[np.ndarray]:
 def test_the_video_plays_enlarged_and_even(
     tmp_path: Path, height: int, width: int, expected: tuple[int, int]
 ) -> None:
-    path = write_video(frames(6, height, width), tmp_path / "videos" / "game.mp4", fps=15)
+    path = write_video(frames(6, height, width), tmp_path / "videos" / "episode.mp4", fps=15)
     reader = imageio_ffmpeg.read_frames(path)
     information = next(reader)
     images = list(reader)
@@ -38,7 +38,7 @@ def test_the_video_plays_enlarged_and_even(
     assert (information["size"], information["fps"], len(images)) == (expected, 15.0, 6)
     last = np.frombuffer(images[-1], np.uint8).reshape(expected[1], expected[0], 3)
     np.testing.assert_allclose(last[expected[1] // 2, expected[0] // 2], (200, 80, 40), atol=12)
-    assert [file.name for file in path.parent.iterdir()] == ["game.mp4"]
+    assert [file.name for file in path.parent.iterdir()] == ["episode.mp4"]
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_the_format_is_what_the_name_says(tmp_path: Path, name: str, codec: str,
     np.testing.assert_allclose(last[210, 160], (200, 80, 40), atol=12)
 
 
-@pytest.mark.parametrize("name", ["game.txt", "game", "game.mp4.zip"])
+@pytest.mark.parametrize("name", ["episode.txt", "episode", "episode.mp4.zip"])
 def test_a_name_that_is_no_video_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(
-        UsageError, match=rf"{name} cannot be a video: .*\.mp4, \.mov, \.mkv or \.gif, as game"
+        UsageError, match=rf"{name} cannot be a video: .*\.mp4, \.mov, \.mkv or \.gif, as episode"
     ):
         write_video(frames(1, 4, 4), tmp_path / name, fps=30)
     assert list(tmp_path.iterdir()) == []
@@ -82,29 +82,29 @@ def test_a_directory_is_no_video(tmp_path: Path) -> None:
 )
 def test_a_frame_that_does_not_fit_is_refused_and_leaves_nothing(tmp_path: Path, bad: np.ndarray) -> None:
     with pytest.raises(UsageError, match="a video frame must be uint8"):
-        write_video([np.zeros((4, 4, 3), np.uint8), bad], tmp_path / "game.mp4", fps=30)
+        write_video([np.zeros((4, 4, 3), np.uint8), bad], tmp_path / "episode.mp4", fps=30)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_frames_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no frame"):
-        write_video([], tmp_path / "game.mp4", fps=30)
+        write_video([], tmp_path / "episode.mp4", fps=30)
 
 
 def test_a_failure_while_playing_is_passed_on_and_leaves_nothing(tmp_path: Path) -> None:
     def broken() -> Iterator[np.ndarray]:
         yield np.zeros((4, 4, 3), np.uint8)
-        raise RuntimeError("the game broke")
+        raise RuntimeError("the episode broke")
 
-    with pytest.raises(RuntimeError, match="the game broke"):
-        write_video(broken(), tmp_path / "game.mp4", fps=30)
+    with pytest.raises(RuntimeError, match="the episode broke"):
+        write_video(broken(), tmp_path / "episode.mp4", fps=30)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_the_package_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"pip install 'veldt\[video\]'"):
-        write_video(frames(1, 4, 4), tmp_path / "game.mp4", fps=30)
+        write_video(frames(1, 4, 4), tmp_path / "episode.mp4", fps=30)
 
 
 @pytest.mark.parametrize("small_disk", ["mounted"], indirect=True)
@@ -113,10 +113,10 @@ def test_a_full_disk_is_an_error_not_a_broken_video(
 ) -> None:
     noise = np.random.default_rng(0)
     with small_disk(65536) as place:
-        with pytest.raises(VeldtError, match=r"game\.mp4 .*free.*No space left"):
+        with pytest.raises(VeldtError, match=r"episode\.mp4 .*free.*No space left"):
             write_video(
                 (noise.integers(0, 256, (200, 200, 3), np.uint8) for _ in range(20)),
-                place / "game.mp4",
+                place / "episode.mp4",
                 fps=30,
             )
         assert list(place.iterdir()) == []

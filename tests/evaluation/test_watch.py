@@ -1,4 +1,4 @@
-"""Games of the training are watched again; what cannot be shown is said."""
+"""Episodes of the training are watched again; what cannot be shown is said."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-NOT_SHOWN = r"cannot show its games.*keyword argument `render_mode`"
+NOT_SHOWN = r"cannot be rendered.*keyword argument `render_mode`"
 
 
 class Random(Scripted):
@@ -66,23 +66,23 @@ def no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "write_video", lambda frames, out, fps: list(frames))
 
 
-def record(run: Path, game: int | None = None) -> str:
-    return watch.record(run, game, seed=0, greedy=False, best=False, out=None)
+def record(run: Path, episode: int | None = None) -> str:
+    return watch.record(run, episode, seed=0, greedy=False, best=False, out=None)
 
 
 def test_rewards_that_are_no_round_numbers(tmp_path: Path) -> None:
     env = {"env": "Pendulum-v1", "env_kwargs": {"max_episode_steps": 10}}
     run = veldt.train("ppo", run_dir=tmp_path / "run", random_start_steps=8, **env, **QUICK)
-    assert "a game of 10 steps" in record(run.path, 0)
-    assert "a game of 10 steps" in record(run.path, -1)
-    assert "a game of 10 steps" in record(run.path)
+    assert "an episode of 10 steps" in record(run.path, 0)
+    assert "an episode of 10 steps" in record(run.path, -1)
+    assert "an episode of 10 steps" in record(run.path)
 
 
-def test_a_video_is_named_by_the_index_of_its_game(tmp_path: Path) -> None:
+def test_a_video_is_named_by_the_index_of_its_episode(tmp_path: Path) -> None:
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
-    games = len(read_episodes(run.path))
-    assert games > 1
-    assert f"/videos/game-{games - 1}.mp4: " in record(run.path, -1)
+    episodes = len(read_episodes(run.path))
+    assert episodes > 1
+    assert f"/videos/episode-{episodes - 1}.mp4: " in record(run.path, -1)
 
 
 def test_a_name_that_is_no_video_is_refused_before_anything_is_played(tmp_path: Path) -> None:
@@ -110,21 +110,23 @@ def test_without_pygame_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         record(run.path)
 
 
-def test_a_game_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:
+def test_an_episode_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
     with pytest.raises(
-        veldt.VeldtError, match="is not deterministic, so its games cannot be watched"
+        veldt.VeldtError, match="is not deterministic, so its episodes cannot be replayed"
     ) as said:
         record(run.path, 0)
     assert said.value.exit_code == 1
 
 
-def test_a_game_that_is_not_there(tmp_path: Path) -> None:
+def test_an_episode_that_is_not_there(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
-    with pytest.raises(veldt.UsageError, match=r"--game is 1000000: the run has \d+ finished games, 0 to"):
+    with pytest.raises(
+        veldt.UsageError, match=r"--episode is 1000000: the run has \d+ finished episodes, 0 to"
+    ):
         record(run.path, 1_000_000)
     (run.path / "episodes.jsonl").write_text("")
-    with pytest.raises(veldt.UsageError, match="--game is 0: the run has finished no game yet"):
+    with pytest.raises(veldt.UsageError, match="--episode is 0: the run has finished no episode yet"):
         record(run.path, 0)
 
 

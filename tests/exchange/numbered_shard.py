@@ -26,18 +26,18 @@ class NumberedShard:
         self.end.state(float(self.mass.sum()), len(self.mass), 0)
 
     def work(self) -> int:
-        """Carries out what was ordered; returns how much it was."""
+        """Carries out the requests that have arrived; returns their number."""
         done = 0
         while (taken := self.end.take()) is not None:
-            order, place = taken
-            if order.out is None:
-                self.updates.append((order.key_N.tolist(), order.priority_N.tolist()))
+            request, batch_index = taken
+            if request.out is None:
+                self.updates.append((request.key_N.tolist(), request.priority_N.tolist()))
             else:
-                rng, count = np.random.default_rng(order.seed), len(order.out["key"])
+                rng, count = np.random.default_rng(request.seed), len(request.out["key"])
                 target = (np.arange(count) + rng.random(count)) / count * self.mass.sum()
                 drawn = np.searchsorted(np.cumsum(self.mass), target, side="right")
-                order.out["key"][:], order.out["mass"][:] = drawn, self.mass[drawn]
-                order.out["shard"][:] = self.number
-            self.end.done(order, place)
+                request.out["key"][:], request.out["mass"][:] = drawn, self.mass[drawn]
+                request.out["shard"][:] = self.number
+            self.end.done(request, batch_index)
             done += 1
         return done

@@ -15,8 +15,6 @@ from veldt.errors import PeerLostError
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.runtime.processes import Child, forkserver
 
-pytestmark = pytest.mark.alone
-
 SIZE, LEARNERS, TURNS = 10_007, 8, 100
 
 

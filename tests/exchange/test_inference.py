@@ -15,11 +15,11 @@ from veldt.exchange.inference import InferenceEdge, InferenceSpec, RequestBatch
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 
-HOSTS, WIDTH = 2, 3
+PROCESSES, WIDTH = 2, 3
 SPEC = InferenceSpec(
     {"number": Layout((50,), "int64")},
     {"twice": Layout((50,), "int64"), "version": Layout((), "int64")},
-    HOSTS,
+    PROCESSES,
     WIDTH,
 )
 
@@ -28,9 +28,9 @@ def context() -> ForkServerContext:
     return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
-def ask(pipe: Connection, edge: InferenceEdge, host: int, begin: int) -> None:
+def ask(pipe: Connection, edge: InferenceEdge, process: int, begin: int) -> None:
     """Agents that ask for the doubles of numbers, each by itself, and check them; says when each had a hundred."""
-    client = edge.client(host)
+    client = edge.client(process)
     number_W = begin + 1000 * np.arange(WIDTH)
     client.requests["number"][:] = number_W[:, None]
     client.request(np.arange(WIDTH))
@@ -77,18 +77,18 @@ def serve(
 )
 def test_against_a_list(events: list[tuple[str, int]], most: int) -> None:
     edge = InferenceEdge(SPEC, context())
-    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
+    clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
     asked: dict[int, int] = {}  # by agent, what it asks for
     under_way: list[tuple[RequestBatch, dict[int, int]]] = []  # and what each was asked for when it was taken
     answered: dict[int, int] = {}
     next_number = 0
     for event, which in events:
-        host, agent = divmod(which, WIDTH)
+        process, agent = divmod(which, WIDTH)
         if event == "ask" and which not in asked:
             answered.pop(which, None)
             next_number += 1
-            clients[host].requests["number"][agent] = asked[which] = next_number
-            clients[host].request(np.array([agent]))
+            clients[process].requests["number"][agent] = asked[which] = next_number
+            clients[process].request(np.array([agent]))
         elif event == "take":
             busy = {one for requests, _ in under_way for one in requests.agent_R.tolist()}
             taken_already = {one for _, numbers in under_way for one in numbers}
@@ -108,27 +108,27 @@ def test_against_a_list(events: list[tuple[str, int]], most: int) -> None:
                     answered[one] = number
             server.reply(requests)
         elif event == "hear":
-            mine = {one for one in answered if one // WIDTH == host}
-            heard = {host * WIDTH + int(one) for one in clients[host].answered(0.0)}
+            mine = {one for one in answered if one // WIDTH == process}
+            heard = {process * WIDTH + int(one) for one in clients[process].answered(0.0)}
             assert heard == mine
             for one in heard:
-                local = one - host * WIDTH
-                assert (clients[host].answers["twice"][local] == 2 * asked[one]).all()
+                local = one - process * WIDTH
+                assert (clients[process].answers["twice"][local] == 2 * asked[one]).all()
                 del asked[one], answered[one]
         elif event == "reborn":
             # What the life before asked for is answered to nobody, whenever that is.
-            clients[host] = edge.client(host)
-            assert not len(clients[host].answered(0.0))
-            for one in [one for one in asked if one // WIDTH == host]:
+            clients[process] = edge.client(process)
+            assert not len(clients[process].answered(0.0))
+            for one in [one for one in asked if one // WIDTH == process]:
                 next_number += 1
-                clients[host].requests["number"][one - host * WIDTH] = asked[one] = next_number
-                clients[host].request(np.array([one - host * WIDTH]))
+                clients[process].requests["number"][one - process * WIDTH] = asked[one] = next_number
+                clients[process].request(np.array([one - process * WIDTH]))
                 answered.pop(one, None)
         elif event == "new server":
             server, under_way = edge.server(), []  # finds what was not answered
 
 
-def test_what_a_new_life_asks_waits_for_the_answer_to_the_former() -> None:
+def test_what_a_new_incarnation_requests_waits_for_the_answer_to_the_former() -> None:
     """Two threads of the server would write to one place, and the older answer might come last."""
     edge = InferenceEdge(SPEC, context())
     server, agent = edge.server(), np.array([2])
@@ -147,10 +147,10 @@ def test_what_a_new_life_asks_waits_for_the_answer_to_the_former() -> None:
 
 def test_agents_are_served_in_turn_where_there_are_too_many() -> None:
     edge = InferenceEdge(SPEC, context())
-    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
+    clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
     for client in clients:
         client.request(np.arange(WIDTH))
-    counts = np.zeros(HOSTS * WIDTH, int)
+    counts = np.zeros(PROCESSES * WIDTH, int)
     for _ in range(30):
         requests = server.take(2, 0.0)
         assert requests is not None
@@ -168,12 +168,15 @@ def test_every_request_is_answered_once_by_several_threads_though_hosts_are_kill
     edge = InferenceEdge(SPEC, context())
     stop = threading.Event()
     threads = serve(edge, stop)
-    children = [Child(context(), f"host {host}", ask, edge, host, 10_000 * host) for host in range(HOSTS)]
+    children = [
+        Child(context(), f"process {process}", ask, edge, process, 10_000 * process)
+        for process in range(PROCESSES)
+    ]
     try:
         for life in range(1, 4):
             assert children[0].receive(60.0) is not None, "a hundred of an agent, each right"
             children[0].kill()
-            children[0] = Child(context(), "host 0", ask, edge, 0, 1_000_000 * life)
+            children[0] = Child(context(), "process 0", ask, edge, 0, 1_000_000 * life)
         for child in children:
             agents = {child.receive(60.0) for _ in range(WIDTH)}
             assert agents == {b"0", b"1", b"2"} and child.alive()
@@ -222,8 +225,8 @@ def test_waiting_ends_at_its_deadline_or_when_there_is_something() -> None:
 
 def test_agents_are_parked_evenly_over_hosts() -> None:
     edge = InferenceEdge(SPEC, context())
-    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
-    for agents in range(1, HOSTS * WIDTH + 1):
+    clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
+    for agents in range(1, PROCESSES * WIDTH + 1):
         server.activate(agents)
         counts = [int(client.active_W.sum()) for client in clients]
         assert sum(counts) == agents and max(counts) - min(counts) <= 1
@@ -231,7 +234,7 @@ def test_agents_are_parked_evenly_over_hosts() -> None:
 
 def test_a_server_may_wait_for_more_requests_while_it_has_few() -> None:
     edge = InferenceEdge(SPEC, context())
-    clients, server = [edge.client(host) for host in range(HOSTS)], edge.server()
+    clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
 
     def ask_late(wait_s: float) -> threading.Thread:
         clients[0].request(np.arange(WIDTH))
@@ -246,7 +249,7 @@ def test_a_server_may_wait_for_more_requests_while_it_has_few() -> None:
         return len(requests.agent_R)
 
     late = ask_late(0.05)
-    assert taken(128, 60.0) == HOSTS * WIDTH, "for one of each agent, and no longer"
+    assert taken(128, 60.0) == PROCESSES * WIDTH, "for one of each agent, and no longer"
     late.join()
     late = ask_late(0.05)
     assert taken(128, 0.0) == WIDTH, "or not at all"

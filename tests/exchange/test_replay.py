@@ -1,4 +1,4 @@
-"""Batches from several shards: drawn as from one memory, whole, and not held up by a shard that dies."""
+"""Batches from several shards: drawn as from one buffer, whole, and not held up by a shard that dies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
     shards = [Shard(edge, number, mass) for number, mass in enumerate(masses)]
     client, counts = ReplayClient(edge), [np.zeros(len(mass)) for mass in masses]
     for seed in range(1500):
-        assert client.order(1000 * seed, 0.0)
+        assert client.request(1000 * seed, 0.0)
         for shard in shards:
             shard.work()
         batch = client.take(0.0)
@@ -45,7 +45,7 @@ def test_batches_are_ordered_ahead_and_taken_in_order() -> None:
     edge = edge_of(2, ahead=3)
     shards = [Shard(edge, 0, np.ones(4)), Shard(edge, 1, np.ones(4))]
     client = ReplayClient(edge)
-    assert [client.order(seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
+    assert [client.request(seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
     assert client.take(0.0) is None
     assert [shard.work() for shard in shards] == [4, 4]
     seen = []
@@ -58,7 +58,7 @@ def test_batches_are_ordered_ahead_and_taken_in_order() -> None:
     again = [Shard(alone, 0, np.ones(4)), Shard(alone, 1, np.ones(4))]
     other = ReplayClient(alone)
     for seed in range(4):
-        assert other.order(seed, 0.0)
+        assert other.request(seed, 0.0)
         for shard in again:
             shard.work()
         batch = other.take(0.0)
@@ -74,7 +74,7 @@ def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
     second.state(3.0, 4, 0)
     assert not client.is_empty
     edge.server(1)
-    assert client.is_empty, "a new life holds nothing until it says so"
+    assert client.is_empty, "a new incarnation holds nothing until it reports rows"
     first.state(1.0, 1, 0)
     assert not client.is_empty
 
@@ -82,12 +82,12 @@ def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
 def test_a_batch_in_use_is_not_written_to() -> None:
     edge = edge_of(1, ahead=1)
     shard, client = Shard(edge, 0, np.ones(50)), ReplayClient(edge)
-    assert client.order(1, 0.0)
+    assert client.request(1, 0.0)
     shard.work()
     batch = client.take(0.0)
     assert batch is not None
     before = batch.arrays["key"].copy()
-    assert client.order(2, 0.0) and not client.order(3, 0.0)
+    assert client.request(2, 0.0) and not client.request(3, 0.0)
     shard.work()
     assert np.array_equal(batch.arrays["key"], before)
 
@@ -96,7 +96,7 @@ def test_priorities_go_to_the_shards_they_are_of() -> None:
     edge = edge_of(2)
     shards = [Shard(edge, 0, np.ones(4)), Shard(edge, 1, np.ones(12))]
     client = ReplayClient(edge)
-    client.order(5, 0.0)
+    client.request(5, 0.0)
     for shard in shards:
         shard.work()
     batch = client.take(0.0)
@@ -108,78 +108,78 @@ def test_priorities_go_to_the_shards_they_are_of() -> None:
         assert shard.updates == [(batch.arrays["key"][part].tolist(), (np.arange(ROWS) + 0.5)[part].tolist())]
 
 
-def test_a_shard_that_dies_loses_its_orders_and_holds_up_nobody() -> None:
+def test_a_shard_that_dies_loses_its_requests_and_holds_up_no_batch() -> None:
     edge = edge_of(2)
     first, second = Shard(edge, 0, np.ones(8)), Shard(edge, 1, np.ones(8))
     client = ReplayClient(edge)
-    assert client.order(1, 0.0) and client.order(2, 0.0)
+    assert client.request(1, 0.0) and client.request(2, 0.0)
     second.work()
     first = Shard(edge, 0, np.zeros(0))  # started again, with nothing
     assert client.take(5.0) is None and client.take(5.0) is None  # dropped at once, not after the deadline
     assert first.work() == 0
-    assert client.order(3, 0.0)
+    assert client.request(3, 0.0)
     second.work()
     batch = client.take(0.0)
     assert batch is not None and (batch.arrays["shard"] == 1).all()
     client.update(batch, np.ones(ROWS), 0.0)
-    # And old orders do not write into a place that another batch has now.
+    # And old requests do not write into a batch that another request has now.
     first.mass = np.ones(3)
     first.say()
     assert first.work() == 0
 
 
-def test_nothing_is_ordered_from_shards_that_are_empty() -> None:
+def test_nothing_is_requested_from_shards_that_are_empty() -> None:
     edge = edge_of(2)
     for number in range(2):
         Shard(edge, number, np.zeros(0))
-    assert not ReplayClient(edge).order(0, 0.0)
+    assert not ReplayClient(edge).request(0, 0.0)
 
 
 def test_a_batch_that_lost_rows_is_not_dropped_while_a_shard_may_still_write_to_it() -> None:
     edge = edge_of(2)
     Shard(edge, 0, np.ones(8))
     second, client = Shard(edge, 1, np.ones(8)), ReplayClient(edge)
-    assert [client.order(seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
+    assert [client.request(seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
     Shard(edge, 0, np.zeros(0))  # started again, with nothing
-    assert client.take(0.05) is None and not client.order(5, 0.0)
+    assert client.take(0.05) is None and not client.request(5, 0.0)
     second.work()
-    assert client.take(0.05) is None and client.order(5, 0.0)
+    assert client.take(0.05) is None and client.request(5, 0.0)
 
 
 def test_no_shard_is_asked_for_a_batch_that_another_has_no_room_to_be_asked_for() -> None:
     edge = edge_of(2, ahead=1)
     first, second = Shard(edge, 0, np.ones(8)), Shard(edge, 1, np.ones(8))
     client = ReplayClient(edge)
-    assert client.order(1, 0.0)
+    assert client.request(1, 0.0)
     first.work()
     second.work()
     batch = client.take(0.0)
     assert batch is not None
-    while edge.orders[1].waiting[0] < edge.orders[1].depth:
+    while edge.requests[1].waiting[0] < edge.requests[1].depth:
         client.update(batch, np.ones(ROWS), 0.0)
         first.work()
-    assert not client.order(2, 0.0)
-    assert edge.orders[0].waiting[0] == 0
+    assert not client.request(2, 0.0)
+    assert edge.requests[0].waiting[0] == 0
 
 
-def test_orders_of_a_former_learner_are_left_out() -> None:
+def test_requests_of_a_former_learner_are_left_out() -> None:
     edge = edge_of(1)
     shard = Shard(edge, 0, np.ones(4))
     former = ReplayClient(edge)
-    while former.order(1, 0.0):
+    while former.request(1, 0.0):
         pass
     client = ReplayClient(edge)
-    assert client.order(2, 0.0)
+    assert client.request(2, 0.0)
     assert shard.work() == 1, "the one order of the learner that is there"
     assert client.take(0.0) is not None
-    assert client.order(3, 0.0)
+    assert client.request(3, 0.0)
     assert client.take(0.0) is None, "its rows are still to be written"
 
 
 def test_priorities_that_nobody_gets_are_counted() -> None:
     edge = edge_of(1, ahead=1)
     shard, client = Shard(edge, 0, np.ones(4)), ReplayClient(edge)
-    client.order(1, 0.0)
+    client.request(1, 0.0)
     shard.work()
     batch = client.take(0.0)
     assert batch is not None
@@ -194,20 +194,20 @@ def test_priorities_that_nobody_gets_are_counted() -> None:
     assert client.dropped == 2 * ROWS, "they were the former shard's"
 
 
-def test_orders_go_in_groups_and_alone_wake_shards() -> None:
+def test_requests_go_in_groups_and_alone_wake_shards() -> None:
     edge = edge_of(1, ahead=15)
-    wakes = edge.orders[0].filled
+    wakes = edge.requests[0].filled
     shard, client = Shard(edge, 0, np.ones(5)), ReplayClient(edge)
-    assert [client.order(seed, 0.0) for seed in range(17)] == [True] * 16 + [False]
+    assert [client.request(seed, 0.0) for seed in range(17)] == [True] * 16 + [False]
     shard.work()
     while wakes.acquire(False):
         pass
-    for number in range(5):  # the one that is learned from has a place, too
-        assert not client.order(100 + number, 0.0), f"{number - 1} places are free, and 4 make a group"
+    for number in range(5):  # the batch that is learned from counts, too
+        assert not client.request(100 + number, 0.0), f"{number - 1} batches are free, and 4 make a group"
         batch = client.take(1.0)
         assert batch is not None
         client.update(batch, np.ones(ROWS), 0.0)
     assert not wakes.acquire(False), "priorities alone wake nobody"
-    assert [client.order(200 + seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
+    assert [client.request(200 + seed, 0.0) for seed in range(5)] == [True] * 4 + [False]
     assert wakes.acquire(False)
     assert shard.work() == 9 and len(shard.updates) == 5

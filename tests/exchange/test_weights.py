@@ -13,7 +13,7 @@ from veldt.exchange.weights import SharedWeights
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 
-LAYOUTS = {"master": Layout((50_000,), "float32"), "mean": Layout((3,), "float64")}
+LAYOUTS = {"params": Layout((50_000,), "float32"), "mean": Layout((3,), "float64")}
 
 
 def arrays(value: float = 0.0) -> dict[str, np.ndarray]:
@@ -30,13 +30,13 @@ def publish_for_ever(pipe: Connection, weights: SharedWeights) -> None:
 def test_nothing_is_pulled_before_the_first_and_nothing_twice() -> None:
     weights, into = SharedWeights(LAYOUTS, None), arrays(7)
     assert weights.pull_if_newer(-1, into) == -1 and weights.pull_if_newer(5, into) == 5
-    assert (into["master"] == 7).all()
+    assert (into["params"] == 7).all()
     weights.publish(3, arrays(1))
     assert weights.pull_if_newer(-1, into) == 3
-    assert (into["master"] == 1).all() and (into["mean"] == 1).all()
-    into["master"][:] = 8
+    assert (into["params"] == 1).all() and (into["mean"] == 1).all()
+    into["params"][:] = 8
     assert weights.pull_if_newer(3, into) == 3
-    assert (into["master"] == 8).all()
+    assert (into["params"] == 8).all()
 
 
 def test_a_learner_that_goes_on_from_an_older_version_is_heard() -> None:
@@ -44,7 +44,7 @@ def test_a_learner_that_goes_on_from_an_older_version_is_heard() -> None:
     weights.publish(500, arrays(500))
     assert weights.pull_if_newer(-1, into) == 500
     weights.publish(400, arrays(400))
-    assert weights.pull_if_newer(500, into) == 400 and (into["master"] == 400).all()
+    assert weights.pull_if_newer(500, into) == 400 and (into["params"] == 400).all()
 
 
 def test_no_reader_sees_half_of_two_versions() -> None:
@@ -58,7 +58,7 @@ def test_no_reader_sees_half_of_two_versions() -> None:
             version = weights.pull_if_newer(version, into)
             if version >= 0:
                 seen.add(version)
-                assert (into["master"] == version).all() and (into["mean"] == version).all()
+                assert (into["params"] == version).all() and (into["mean"] == version).all()
         assert sorted(seen) == list(dict.fromkeys(sorted(seen)))
     finally:
         child.kill()

@@ -16,12 +16,12 @@ def test_stacks_hold_only_frames_of_the_present_episode(stack: int) -> None:
     rng = np.random.default_rng(0)
     frames = rng.integers(1, 256, (stack - 1 + STEPS, WIDTH, 5, 4)).astype(np.uint8)
     # Ages that count from the start of an episode and begin again now and then.
-    age = np.zeros((STEPS, WIDTH), np.int32)
-    age[0] = [0, 2, 9]
+    episode_step = np.zeros((STEPS, WIDTH), np.int32)
+    episode_step[0] = [0, 2, 9]
     for t in range(1, STEPS):
-        age[t] = np.where(rng.random(WIDTH) < 0.25, 0, age[t - 1] + 1)
+        episode_step[t] = np.where(rng.random(WIDTH) < 0.25, 0, episode_step[t - 1] + 1)
     t_N, b_N = rng.integers(0, STEPS, 40), rng.integers(0, WIDTH, 40)
-    given = (torch.from_numpy(array) for array in (frames, age))
+    given = (torch.from_numpy(array) for array in (frames, episode_step))
     rows = (torch.from_numpy(array) for array in (t_N, b_N))
     got = stack_frames(*given, stack, *rows)
     assert got.shape == (40, stack, 5, 4)
@@ -30,7 +30,7 @@ def test_stacks_hold_only_frames_of_the_present_episode(stack: int) -> None:
     for n, (t, b) in enumerate(zip(t_N, b_N, strict=True)):
         for back in range(stack):
             frame = got[n, stack - 1 - back].numpy()
-            if back > age[t, b]:
+            if back > episode_step[t, b]:
                 assert not frame.any()
             else:
                 assert np.array_equal(frame, frames[t - back + stack - 1, b])

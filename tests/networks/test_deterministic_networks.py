@@ -20,7 +20,7 @@ SIZE, ROWS = 3, 7
 
 def network(wanted: EnvSpec, hidden: tuple[int, ...] = (32, 16)) -> DeterministicActorCritic:
     torch.manual_seed(0)
-    build = functools.partial(build_torso, "auto", wanted, hidden, top=False, activation="relu")
+    build = functools.partial(build_torso, "auto", wanted, hidden, last_layer=False, activation="relu")
     return DeterministicActorCritic(build, SIZE)
 
 
@@ -55,10 +55,10 @@ def test_the_action_enters_the_critics_second_layer() -> None:
     shapes = {name: tuple(p.shape) for name, p in own.named_parameters() if name.endswith("weight")}
     assert shapes == {
         "actor.body.layers.0.weight": (400, 5),
-        "actor.top.weight": (300, 400),
+        "actor.hidden.weight": (300, 400),
         "actor.last.weight": (SIZE, 300),
         "critic.body.layers.0.weight": (400, 5),
-        "critic.top.weight": (300, 400 + SIZE),
+        "critic.hidden.weight": (300, 400 + SIZE),
         "critic.last.weight": (1, 300),
     }
 
@@ -124,7 +124,7 @@ def test_on_a_users_own_module_heads_stand_directly() -> None:
         return nn.Sequential(nn.Linear(shape[0], 9), nn.ReLU())
 
     own = DeterministicActorCritic(
-        functools.partial(build_torso, own_body, single(VECTOR), (32,), top=False), SIZE
+        functools.partial(build_torso, own_body, single(VECTOR), (32,), last_layer=False), SIZE
     )
     assert isinstance(own.torso, UserTorso)
     assert own.actor.last.weight.shape == (SIZE, 9)

@@ -66,8 +66,8 @@ def test_a_second_gradient_replaces_the_first() -> None:
 def test_the_vector_is_the_network(field: ArraySpec) -> None:
     own, given = network(field), observations(field)
     parameters = FlatParameters(own)
-    assert parameters.master.numel() == sum(p.numel() for p in own.parameters())
-    parameters.master.zero_()
+    assert parameters.fp32_params.numel() == sum(p.numel() for p in own.parameters())
+    parameters.fp32_params.zero_()
     policy, value = own(given)
     assert not policy.any()
     assert not value.any()
@@ -78,16 +78,16 @@ def test_convolutions_keep_channels_last_memory() -> None:
     parameters = apply_precision(own, "fp32", CPU)
     weights = [p for p in own.parameters() if p.ndim == 4]
     assert len(weights) == 2
-    begin = parameters.master.data_ptr()
+    begin = parameters.fp32_params.data_ptr()
     for weight in weights:
         assert weight.is_contiguous(memory_format=torch.channels_last)
-        assert begin <= weight.data_ptr() < begin + parameters.master.numel() * 4
+        assert begin <= weight.data_ptr() < begin + parameters.fp32_params.numel() * 4
 
 
 def test_split_gives_views_in_the_parameters_shapes() -> None:
     own = network(ATARI)
     parameters = FlatParameters(own)
-    vector = torch.arange(parameters.master.numel(), dtype=torch.float32)
+    vector = torch.arange(parameters.fp32_params.numel(), dtype=torch.float32)
     pieces = parameters.split(vector)
     assert {name: piece.shape for name, piece in pieces.items()} == {
         name: parameter.shape for name, parameter in own.named_parameters()
@@ -96,9 +96,9 @@ def test_split_gives_views_in_the_parameters_shapes() -> None:
     assert torch.equal(torch.cat([piece.flatten() for piece in pieces.values()]).sort().values, vector)
     pieces["value_head.bias"].fill_(-1.0)
     assert (vector == -1.0).sum() == 1
-    # An accumulator's piece lies where its parameter's master lies.
+    # An accumulator's piece lies where its fp32 parameter lies.
     names = parameters.tensors()
-    parameters.master.copy_(vector)
+    parameters.fp32_params.copy_(vector)
     assert all(torch.equal(parameters.split(vector)[name], tensor) for name, tensor in names.items())
 
 
@@ -110,7 +110,7 @@ def test_stored_tensors_make_the_same_network(field: ArraySpec, precision: str) 
     stored = {name: tensor.clone().contiguous() for name, tensor in first.tensors().items()}
     assert not torch.equal(one(given)[0], other(given)[0])
     second.load(stored)
-    assert torch.equal(first.master, second.master)
+    assert torch.equal(first.fp32_params, second.fp32_params)
     for mine, theirs in zip(one(given), other(given), strict=True):
         assert torch.equal(mine, theirs)
 
@@ -134,16 +134,16 @@ def test_a_missing_name_is_an_error() -> None:
 def test_masters_add_up_steps_smaller_than_bf16_resolves() -> None:
     own = network(VECTOR)
     parameters = apply_precision(own, "bf16", CPU)
-    parameters.master.fill_(1.0)
+    parameters.fp32_params.fill_(1.0)
     parameters.refresh()
     weight = own.torso.layers[0].weight
     assert weight.dtype == torch.bfloat16
     for step in range(1, 101):  # bf16 knows nothing between 1 and 1 + 2^-7
-        parameters.master.add_(2.0**-12)
+        parameters.fp32_params.add_(2.0**-12)
         parameters.refresh()
         if step == 4:
             assert (weight == 1.0).all()
-    assert (parameters.master == 1.0 + 100 * 2.0**-12).all()
+    assert (parameters.fp32_params == 1.0 + 100 * 2.0**-12).all()
     assert (weight == 1.0 + 2.0**-7 * 3).all()
     assert (own.value_head.weight == 1.0 + 100 * 2.0**-12).all()
 

@@ -26,7 +26,7 @@ ATOMS = pytest.mark.parametrize("atoms", [1, 51])
 
 def network(wanted: EnvSpec, *, atoms: int = 1, dueling: bool, noisy: bool = False) -> QNetwork:
     torch.manual_seed(0)
-    build = functools.partial(build_torso, "auto", wanted, (32, 16), top=False, activation="relu")
+    build = functools.partial(build_torso, "auto", wanted, (32, 16), last_layer=False, activation="relu")
     return QNetwork(build, ACTIONS, atoms=atoms, dueling=dueling, noisy=noisy)
 
 
@@ -79,19 +79,19 @@ def parameters(module: nn.Module) -> int:
 
 def test_dqn_has_the_size_of_the_paper() -> None:
     """1,684,128 up to the hidden layer (Mnih et al. 2015), and Pong's 6 actions."""
-    own = QNetwork(lambda: dqn_net((4, 84, 84), top=False), 6, dueling=False, noisy=False)
+    own = QNetwork(lambda: dqn_net((4, 84, 84), last_layer=False), 6, dueling=False, noisy=False)
     assert parameters(own) == 1_684_128 + 512 * 6 + 6
     assert own.noise_width == 0
 
 
 def test_each_stream_of_a_dueling_network_has_a_hidden_layer_of_its_own() -> None:
-    own = QNetwork(lambda: dqn_net((4, 84, 84), top=False), 6, dueling=True, noisy=False)
+    own = QNetwork(lambda: dqn_net((4, 84, 84), last_layer=False), 6, dueling=True, noisy=False)
     hidden = 3136 * 512 + 512
     assert parameters(own) == 77_984 + 2 * hidden + (512 * 6 + 6) + (512 + 1)
 
 
 def test_rainbow_has_a_deviation_for_every_weight_of_its_streams() -> None:
-    own = QNetwork(lambda: dqn_net((4, 84, 84), top=False), 6, atoms=51, dueling=True, noisy=True)
+    own = QNetwork(lambda: dqn_net((4, 84, 84), last_layer=False), 6, atoms=51, dueling=True, noisy=True)
     streams = 2 * (3136 * 512 + 512) + (512 + 1) * 6 * 51 + (512 + 1) * 51
     assert parameters(own) == 77_984 + 2 * streams
     assert own.noise_width == 2 * (3136 + 512) + (512 + 6 * 51) + (512 + 51)
@@ -100,7 +100,7 @@ def test_rainbow_has_a_deviation_for_every_weight_of_its_streams() -> None:
 @DUELING
 def test_on_a_users_own_module_heads_stand_directly(dueling: bool) -> None:
     build = functools.partial(
-        build_torso, lambda shape: nn.Linear(shape[0], 9), single(VECTOR), (32,), top=False
+        build_torso, lambda shape: nn.Linear(shape[0], 9), single(VECTOR), (32,), last_layer=False
     )
     own = QNetwork(build, ACTIONS, dueling=dueling, noisy=True)
     assert isinstance(own.torso, UserTorso)

@@ -12,6 +12,7 @@ from veldt.agent import make_network
 from veldt.config.train_config import NetworkConfig
 from veldt.envs.spec import ArraySpec
 from veldt.networks.build import TorsoFactory
+from veldt.networks.own import OwnParts
 from veldt.recipes import RECIPES
 
 
@@ -28,7 +29,7 @@ def test_for_vectors(given: str | TorsoFactory, shared: bool) -> None:
     config = RECIPES["ppo"].config("CartPole-v1")
     learn = dataclasses.replace(config.learn, shared=shared)
     config = dataclasses.replace(config, learn=learn, network=NetworkConfig(hidden=(4,)))
-    assert (make_network(config, single(VECTOR), given).value_torso is None) == shared
+    assert (make_network(config, single(VECTOR), OwnParts(given)).value_torso is None) == shared
 
 
 @pytest.mark.parametrize("shared", [True, False])

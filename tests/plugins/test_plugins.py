@@ -49,7 +49,7 @@ def command(*words: str, cwd: Path, path: Path | None = None, home: Path | None 
     )
 
 
-@pytest.mark.parametrize(("page", "example"), [("plugins.md", "qr_dqn.py")])
+@pytest.mark.parametrize(("page", "example"), [("plugins.md", "qr_dqn.py"), ("systems.md", "gala.py")])
 def test_the_page_shows_the_example_as_it_is(page: str, example: str) -> None:
     assert f'```python title="{example}"\n{(EXAMPLES / example).read_text()}```' in (DOCS / page).read_text()
 
@@ -143,6 +143,42 @@ def test_installed_plugins_need_no_flag(tmp_path: Path) -> None:
     assert trained.returncode == 0, trained.stderr
     played = command("evaluate", str(tmp_path / "run"), "--episodes", "1", cwd=tmp_path, path=site)
     assert played.returncode == 0, played.stderr
+
+
+NETWORK = """
+import veldt
+from torch import nn
+
+def tiny(shape):
+    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 8), nn.Tanh())
+
+veldt.register_network("tiny", tiny)
+"""
+
+
+def test_a_registered_network_reaches_every_process(tmp_path: Path) -> None:
+    (tmp_path / "tiny_net.py").write_text(NETWORK)
+    words = [
+        "--plugin",
+        "tiny_net",
+        "--network",
+        "tiny",
+        "--env",
+        "CartPole-v1",
+        "--steps",
+        "1000",
+        "--threads",
+        "1",
+    ]
+    words += ["--learning-starts", "200", "--actors", "2", "--num-envs", "4", "--run-dir", "run"]
+    trained = command("train", "apex-dqn", *words, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["resolved"]["plugins"] == ["tiny_net"]
+    played = command("evaluate", "run", "--episodes", "1", cwd=tmp_path)
+    assert played.returncode == 0, played.stderr
+    unknown = command("train", "dqn", *words[:2], "--network", "tny", *words[4:6], cwd=tmp_path)
+    assert "no network 'tny' (did you mean 'tiny'?)" in unknown.stderr
+    assert "or give your own as module:function" in unknown.stderr
 
 
 BROKEN = """

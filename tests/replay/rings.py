@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from lives import VECTOR
+from simulated_envs import VECTOR
 
 from veldt.replay.ring import Ring
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lives import VECTOR, World
+from simulated_envs import VECTOR, SimulatedEnvs
 
 from veldt.replay.n_step import NStep
 from veldt.replay.slot_returns import slot_returns
@@ -24,7 +24,7 @@ def test_step_by_step(
     steps: int, width: int, waits: bool, n: int, terminal_on_life_loss: bool, seed: int
 ) -> None:
     returns = NStep(n, 0.9, True, terminal_on_life_loss)
-    for slot in World(VECTOR, steps, width, waits, seed).slots(4):
+    for slot in SimulatedEnvs(VECTOR, steps, width, waits, seed).slots(4):
         found = slot_returns(slot, returns)
         rows = [(t, b) for b in range(width) for t in range(steps) if slot.valid[t, b]]
         assert sorted(found.row_N.tolist()) == sorted(t * width + b for t, b in rows)

@@ -18,7 +18,7 @@ from veldt.report.data import RunData, envelope, smoothed
 from veldt.report.groups import grouped
 from veldt.report.state import state_of
 from veldt.runs.directory import RunDirectory
-from veldt.tracking.metrics import MetricsLog
+from veldt.tracking.loggers.metrics_file import MetricsFile
 
 VOID = {"meta", "path", "use", "br"}
 
@@ -68,16 +68,28 @@ def make_run(
     settings["run"] = {"steps": 60_000, "until": settings.pop("until", None)} | run_settings
     run = RunDirectory.create(root, name)
     run.write_config(given, settings, ["veldt", "train", "it's"], {"veldt": "0.1"})
-    log = MetricsLog(run.path)
+    log = MetricsFile(run.path)
     for i in range(1, rows + 1):
-        row = {"step": 1000 * i, "frames": 1000 * i, "seconds": 0.5 * i, "sps": 2000.0, "episodes": 5 * i}
-        row |= {
-            "return_mean_100": None if i < 3 else float(i),
-            "return_mean": i + 0.5,
-            "length_mean": float(i),
+        row = {
+            "step": 1000 * i,
+            "frames": 1000 * i,
+            "seconds": 0.5 * i,
+            "time/steps_per_second": 2000.0,
+            "rollout/episodes": 5 * i,
         }
-        row |= {"loss/total": 1 / i, "policy/entropy": 0.7, "seconds/simulate": 0.3, "seconds/train": 0.1}
-        log.append({**row, "policy_lag_mean": float("nan") if i == 5 else 0.5})
+        row |= {
+            "rollout/interval_return_mean": i + 0.5,
+            "rollout/interval_length_mean": float(i),
+        }
+        row |= {
+            "train/loss": 1 / i,
+            "train/entropy": 0.7,
+            "time/simulate_seconds": 0.3,
+            "time/train_seconds": 0.1,
+        }
+        if i >= 3:
+            row["rollout/ep_return_mean"] = float(i)
+        log.log(int(row.pop("step")), {**row, "train/policy_lag_mean": float("nan") if i == 5 else 0.5})
     log.close()
     if finished:
         summary = {
@@ -88,7 +100,7 @@ def make_run(
             "steps": 1000 * rows,
         }
         stages = {"simulate": 18.0, "train": 6.0, "<other>": 1.0}
-        run.write_summary({**summary, "seconds": 30.0, "return_mean_100": 60.0, "seconds_per_stage": stages})
+        run.write_summary({**summary, "seconds": 30.0, "ep_return_mean": 60.0, "seconds_per_stage": stages})
     return run
 
 
@@ -126,9 +138,9 @@ def test_a_finished_run(tmp_path: Path) -> None:
 def test_actors_have_a_bar_of_their_own(tmp_path: Path) -> None:
     run = make_run(tmp_path, "mine")
     assert "The actors'" not in report(tmp_path, run).text
-    log = MetricsLog(run.path)
+    log = MetricsFile(run.path)
     shares = {"simulate": 0.625, "infer": 0.25, "replay": 0.0, "wait": 0.125}
-    log.append({"step": 60_000, **{f"actors/{stage}_share": share for stage, share in shares.items()}})
+    log.log(60_000, {f"time/actor_{stage}_share": share for stage, share in shares.items()})
     log.close()
     text = report(tmp_path, run).text
     assert "The learner's\nsimulate\n72%, 18s" in text
@@ -153,7 +165,7 @@ def test_a_run_without_any_metrics(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path, "empty")
     run.write_config({}, {}, [], {})
     page = report(tmp_path, run)
-    assert "No game has been finished yet" in page.text
+    assert "No episode has been finished yet" in page.text
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 5000])
@@ -166,7 +178,7 @@ def test_torn_and_odd_rows_do_no_harm(tmp_path: Path) -> None:
     run = make_run(tmp_path, "mine", rows=3, finished=False)
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write(
-            '{"step": "x", "seconds": null, "return_mean": [1], "loss/total": {}}\n[1]\n{"step": 4000, "ret'
+            '{"step": "x", "seconds": null, "rollout/ep_return_mean": [1], "train/loss": {}}\n[1]\n{"step": 40, "ret'
         )
     (run.path / "events.jsonl").write_text('{"kind": 3}\n\x00\x00\n')
     report(tmp_path, run)
@@ -176,7 +188,7 @@ def test_seeds_are_averaged_and_other_runs_are_not(tmp_path: Path) -> None:
     seeds = [make_run(tmp_path, f"a-{seed}", seed=seed) for seed in (1, 2, 3)]
     other = make_run(tmp_path, "b", recipe="impala", learning={"rate": 1e-3}, finished=False)
     page = report(tmp_path, *seeds, other)
-    for part in ("ppo (3 seeds)", "impala", "did its steps: 3", "broke off: 1", "mean of the seeds"):
+    for part in ("ppo (3 seeds)", "impala", "did its steps: 3", "broke off: 1", "their mean"):
         assert part in page.text
     differing = re.findall(r'<tr class="differs"><td><code>([^<]*)', page.source)
     assert differing == ["recipe", "learning.rate", "run.seed"]

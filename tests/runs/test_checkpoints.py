@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -140,6 +141,29 @@ def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str) -> None:
     path = CheckpointStore(tmp_path).save(7, some_groups(), {})
     (path / "manifest.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(CheckpointError, match=r"manifest\.json"):
+        CheckpointStore.load(path)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"step": step} for step in ("7", "../7", 7.0, True, -7, None, [7])),
+        {"score": "3"},
+        {"meta": []},
+        {"files": []},
+        {"files": {"weights.safetensors": None}},
+        {"files": {"weights.safetensors": {"size": "1", "sha256": "0"}}},
+        {"files": {"weights.safetensors": {"size": 1, "sha256": 0}}},
+    ],
+)
+def test_a_manifest_with_values_of_other_types_is_refused(tmp_path: Path, values: dict[str, object]) -> None:
+    """Anybody can write one, and give it its checksum."""
+    path = CheckpointStore(tmp_path).save(7, some_groups(), {})
+    manifest = json.loads((path / "manifest.json").read_text()) | values
+    del manifest["sha256"]
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    (path / "manifest.json").write_text(json.dumps({**manifest, "sha256": digest}))
+    with pytest.raises(CheckpointError, match=r"manifest\.json was not written by veldt: its step"):
         CheckpointStore.load(path)
 
 
@@ -309,7 +333,7 @@ def test_a_full_disk_is_explained_and_costs_nothing(small_disk: SmallDisk) -> No
         assert store.newest(refuse).step == 1
 
 
-def test_what_somebody_put_into_a_checkpoint_outlives_it(tmp_path: Path) -> None:
+def test_what_a_user_put_into_a_checkpoint_outlives_it(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep=1)
     annotated = store.save(1, some_groups(1.0), {})
     (annotated / "notes.txt").write_text("mine")

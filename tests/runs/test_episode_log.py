@@ -1,4 +1,4 @@
-"""Finished games come back with their actions; a resume takes back those finished after the checkpoint."""
+"""Finished episodes come back with their actions; a resume takes back those finished after the checkpoint."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def add(log: EpisodeLog, episode: int, actions: Any, **fields: Any) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(ACTIONS, max_size=5))
-def test_games_round_trip(games: list[np.ndarray]) -> None:
+def test_episodes_round_trip(all_actions: list[np.ndarray]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         log = EpisodeLog(Path(directory))
-        for episode, actions in enumerate(games):
+        for episode, actions in enumerate(all_actions):
             add(log, episode, actions, prefix=episode)
         log.close()
         records = read_episodes(Path(directory))
-        assert len(records) == len(games)
-        for episode, (record, actions) in enumerate(zip(records, games, strict=True)):
+        assert len(records) == len(all_actions)
+        for episode, (record, actions) in enumerate(zip(records, all_actions, strict=True)):
             assert (record.env, record.episode, record.seed) == (2, episode, 2**63 + episode)
             assert (record.step, record.length, record.score) == (100 * episode, len(actions), -1.5)
             assert (record.prefix, record.kept) == (episode, True)
@@ -70,7 +70,7 @@ def test_integers_take_the_smallest_type_that_holds_them(
     assert read_episodes(tmp_path)[0].actions().dtype == dtype
 
 
-def test_a_resume_takes_back_later_games(tmp_path: Path) -> None:
+def test_a_resume_takes_back_later_episodes(tmp_path: Path) -> None:
     log = EpisodeLog(tmp_path)
     add(log, 0, [1, 2, 3])
     log.flush()
@@ -102,7 +102,7 @@ def test_a_torn_last_line_is_left_out_and_not_written_onto(tmp_path: Path) -> No
     assert [record.actions().tolist() for record in read_episodes(tmp_path)] == [[1], [3]]
 
 
-def test_games_are_buffered_until_flush(tmp_path: Path) -> None:
+def test_episodes_are_buffered_until_flush(tmp_path: Path) -> None:
     log = EpisodeLog(tmp_path)
     add(log, 0, [1])
     assert read_episodes(tmp_path) == []
@@ -111,7 +111,7 @@ def test_games_are_buffered_until_flush(tmp_path: Path) -> None:
     log.close()
 
 
-def test_beyond_the_limit_games_are_listed_without_actions(tmp_path: Path) -> None:
+def test_beyond_the_limit_episodes_are_listed_without_actions(tmp_path: Path) -> None:
     warnings: list[str] = []
     log = EpisodeLog(tmp_path, limit_bytes=10, on_warning=warnings.append)
     for episode in range(4):
@@ -140,7 +140,7 @@ def test_actions_of_no_number_are_refused(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_full_disk_is_explained_and_earlier_games_are_intact(
+def test_a_full_disk_is_explained_and_earlier_episodes_are_intact(
     small_disk: Callable[[int], AbstractContextManager[Path]],
 ) -> None:
     with small_disk(65536) as place:

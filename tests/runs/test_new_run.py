@@ -11,7 +11,7 @@ from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.segments import SegmentStore
-from veldt.tracking.tensorboard_file import EventFile
+from veldt.tracking.loggers.tensorboard_logger import TensorBoardLogger
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
@@ -41,7 +41,7 @@ def test_a_failure_removes_what_the_run_wrote_and_nothing_else(has_own: bool, tm
         run.write_config({}, {}, [], {})
         with run.lock():
             run.write_event(0, "note", "it began")
-        EventFile(run.path / "tensorboard").close()
+        TensorBoardLogger(run.path).close()
         for part in (run.replay, run.replay / "shard-0"):
             SegmentStore(part).write({"a": np.zeros(2)})
         partial = run.checkpoints / ".partial-abcd1234"

@@ -75,10 +75,10 @@ def test_settings_come_back_as_they_were(tmp_path: Path) -> None:
 def test_a_summary_is_absent_until_it_is_written(tmp_path: Path) -> None:
     run = new_run(tmp_path)
     assert run.read_summary() is None
-    run.write_summary({"return_mean_100": math.nan, "steps": 10})
+    run.write_summary({"ep_return_mean": math.nan, "steps": 10})
     summary = run.read_summary()
     assert summary is not None
-    assert math.isnan(summary["return_mean_100"])
+    assert math.isnan(summary["ep_return_mean"])
     run.path.joinpath("summary.json").write_text("{")
     with pytest.raises(UsageError, match=r"summary\.json cannot be read"):
         run.read_summary()

@@ -11,8 +11,6 @@ from children import answers, closes_and_lingers
 
 from veldt.runtime.processes import Child, forkserver
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def child(request: pytest.FixtureRequest) -> Iterator[Child]:

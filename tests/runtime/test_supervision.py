@@ -14,8 +14,6 @@ from veldt.runtime.messages import pack
 from veldt.runtime.role_messages import Failed, Note, Restarted
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
-pytestmark = pytest.mark.alone
-
 
 class Played:
     """A life that says what it is given to say."""
@@ -23,7 +21,7 @@ class Played:
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
 
-    def heard(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         says, self.says = self.says, []
         return says
 
@@ -46,13 +44,13 @@ class Plays(Supervision):
         self.lives = lives
         self.start()
 
-    def begun(self, place: SupervisedRole) -> Played:
-        return self.lives[place.number]
+    def start_incarnation(self, role: SupervisedRole) -> Played:
+        return self.lives[role.number]
 
     def wait(self, patience_s: float) -> None:
         pass
 
-    def tell(self, *, stopping: bool, snapshot: int) -> None:
+    def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         pass
 
 
@@ -123,11 +121,11 @@ def test_everybody_may_have_been_stopped_for_a_while(monkeypatch: pytest.MonkeyP
     assert plays.poll(0.0) == []
     now[0] += 300.0  # the whole family, by the terminal or the machine
     assert plays.poll(0.0) == []
-    heard = []
+    messages = []
     for _ in range(31):
         now[0] += 1.0
-        heard += plays.poll(0.0)
-    assert [type(one.message) for one in heard] == [Restarted], "that one is hung"
+        messages += plays.poll(0.0)
+    assert [type(one.message) for one in messages] == [Restarted], "that one is hung"
 
 
 @pytest.mark.parametrize(

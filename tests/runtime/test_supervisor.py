@@ -22,8 +22,6 @@ from veldt.runtime.roles import Control
 from veldt.runtime.supervisor import RolePlan, Supervisor
 from veldt.runtime.watchdog import within
 
-pytestmark = pytest.mark.alone
-
 DEADLINE_S = 60.0
 
 
@@ -143,7 +141,7 @@ def test_a_killed_role_is_started_again_as_what_it_was() -> None:
             assert (again.message.task, again.message.peers) == ("a", [0, 2])
 
 
-def test_a_group_lives_and_dies_together() -> None:
+def test_a_group_starts_and_ends_together() -> None:
     members = [RolePlan(f"member {n}", works, ("a",), 3, group="members") for n in range(2)]
     with supervised(*members, plan(works, "alone", max_restarts=1)) as (_, hear):
         started = hear(Started, 3)
@@ -163,7 +161,7 @@ def test_nobody_waits_for_the_rest_of_a_message() -> None:
     with supervised(plan(says_half, max_restarts=0, deadline_s=4.0), plan(works, "a")) as (_, hear):
         hear(Working)
         began = time.monotonic()
-        with pytest.raises(RoleError, match="says_half gave no sign of life"):
+        with pytest.raises(RoleError, match="says_half sent no heartbeat"):
             hear(Never)
         assert time.monotonic() - began < 30.0
 
@@ -175,11 +173,12 @@ def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
         assert "time.sleep(1000)" in error.value.details
 
 
-def test_until_its_first_sign_of_life_a_role_may_take_longer() -> None:
+@pytest.mark.alone  # a sign of life each second
+def test_until_its_first_heartbeat_a_role_may_take_longer() -> None:
     slow = RolePlan("slow", begins_slowly, (), max_restarts=0, deadline_s=1.0, startup_timeout_s=60.0)
     with supervised(slow) as (_, hear):
         hear(Begun)
-        with pytest.raises(RoleError, match="slow gave no sign of life for 1 s"):
+        with pytest.raises(RoleError, match="slow sent no heartbeat for 1 s"):
             hear(Never)
 
 
@@ -198,6 +197,7 @@ def test_the_budget_of_restarts_is_kept() -> None:
         hear(Restarted, 3)
 
 
+@pytest.mark.alone  # a sign of life each second
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
     role = works if stopped else hangs_at_first
@@ -208,7 +208,7 @@ def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
             hear(Working)
             os.kill(pid, signal.SIGSTOP)
         (lost,) = hear(Restarted)
-        assert lost.message.why == "gave no sign of life for 1 s"
+        assert lost.message.why == "sent no heartbeat for 1 s"
         if not stopped:
             assert "hangs_at_first" in lost.message.details
         assert hear(Working)[0].message.attempt.tolist() == [1]

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from veldt.tracking.metric_names import METRICS
+
 
 def rows(path: Path) -> list[dict[str, Any]]:
     """The lines of a JSON-lines file; none of one that is not there."""
@@ -13,12 +15,15 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    return rows(run / "metrics.jsonl")
+    """The rows of metrics, whose names are all in the dictionary."""
+    found = rows(run / "metrics.jsonl")
+    assert not {name for row in found for name in row} - METRICS.keys()
+    return found
 
 
 def learning(run: Path) -> list[dict[str, Any]]:
     """The rows of metrics in whose time something was learned."""
-    return [row for row in metrics(run) if "loss/total" in row]
+    return [row for row in metrics(run) if "train/loss" in row]
 
 
 def episodes(run: Path) -> list[dict[str, Any]]:

@@ -26,8 +26,6 @@ from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.planning.run_plan import make_run_plan
 from veldt.systems.roles.messages import FinishedEpisodes, LearnerMetrics
 
-pytestmark = pytest.mark.alone
-
 ACTORS, WIDTH, SHARDS, STEPS = 3, 2, 2, 8
 DEADLINE_S = 90.0
 SETTINGS = {
@@ -83,7 +81,7 @@ def running(recipe: str) -> Iterator[Running]:
         supervisor.kill()
 
 
-@pytest.mark.parametrize("recipe", ["dqn", "rainbow"])
+@pytest.mark.parametrize("recipe", [pytest.param("dqn", marks=pytest.mark.long), "rainbow"])
 def test_they_work_together_and_keep_rate_limiter(recipe: str) -> None:
     with running(recipe) as run:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 150)
@@ -106,7 +104,7 @@ def test_they_work_together_and_keep_rate_limiter(recipe: str) -> None:
         run.until("metrics", lambda: run.of(LearnerMetrics))
         metrics = run.of(LearnerMetrics)[-1].message
         assert 0 <= metrics.lag_min <= metrics.lag_max <= metrics.updates
-        assert np.isfinite(metrics.sums["loss/total"]) and metrics.count > 0
+        assert np.isfinite(metrics.sums["train/loss"]) and metrics.count > 0
         run.supervisor.stop(30.0)
         assert run.supervisor.all_ended and not run.of(Failed)
 
@@ -122,7 +120,7 @@ def test_actors_and_shards_may_die() -> None:
         run.until("learning again", lambda: run.rate_limiter.updates_L[0] >= before[1] + 100)
         run.until("acting again", lambda: bool((run.rate_limiter.steps_A > before[0]).all()))
         run.until("both shards filled", lambda: bool((run.edge.ledger("rows") > 0).all()))
-        assert run.edge.ledger("life").tolist() == [2, 1]
+        assert run.edge.ledger("incarnation").tolist() == [2, 1]
         assert {message.message.name for message in run.of(Restarted)} == {
             "replay 0",
             "actor 0",

@@ -45,7 +45,7 @@ class Alone:
 
 
 class Roles:
-    """A model and two hosts, whose turns come in any order."""
+    """A model and two processes, whose turns come in any order."""
 
     def __init__(self, env: str, **settings: Any) -> None:
         small = {"num_envs": AGENTS, "agent_processes": 2, "horizon": STEPS, "threads": 1, "training_rows": 0}
@@ -58,9 +58,9 @@ class Roles:
         inference, rollouts, self.rate_limiter = (
             self.edges[name] for name in ("inference", "rollouts", "rate_limiter")
         )
-        (model,), hosts = graph.roles[0].plans, graph.roles[1].plans
+        (model,), processes = graph.roles[0].plans, graph.roles[1].plans
         self.model = Model(Alone(), model, inference, rollouts, self.rate_limiter, None)
-        self.hosts = [
+        self.processes = [
             AgentHost(
                 Alone(),
                 plan,
@@ -68,21 +68,21 @@ class Roles:
                 rollouts.producer(plan.number),
                 self.rate_limiter,
             )
-            for plan in hosts
+            for plan in processes
         ]
 
     def play(self, turns: int, *, trains: bool) -> None:
         rng = random.Random(0)
         for _ in range(turns):
-            rng.choice(self.hosts).step()
+            rng.choice(self.processes).step()
             if rng.random() < 0.7:
                 self.model.predict()
             if trains and self.edges["rollouts"].waiting.sum() > rng.randrange(4):
                 self.model.train()
 
     def close(self) -> None:
-        for host in self.hosts:
-            host.close()
+        for process in self.processes:
+            process.close()
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "a2c"])
 def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those at the ends of games, that is: there are no others."""
+    """Those at the ends of episodes, that is: there are no others."""
     roles = Roles("environments:paid_at_the_end", algorithm=algorithm)
     PaidAtTheEnd.paid = learned = steps = 0.0
     make = type(roles.model._on_policy).minibatches
@@ -114,10 +114,10 @@ def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.Monkey
         roles.play(600, trains=True)
         roles.model.train()
         unfinished = 0.0
-        for host in roles.hosts:
+        for process in roles.processes:
             for b in range(AGENTS // 2):
-                rows = host._row_W[b]
-                unfinished += float((host._slot.reward[:rows, b] * host._slot.valid[:rows, b]).sum())
+                rows = process._row_W[b]
+                unfinished += float((process._slot.reward[:rows, b] * process._slot.valid[:rows, b]).sum())
         assert PaidAtTheEnd.paid == learned + unfinished and learned > 50
         assert steps == roles.rate_limiter.steps > 1000
     finally:
@@ -146,16 +146,18 @@ def test_what_was_said_of_a_step_is_what_the_network_says_of_it(env: str, settin
                 unrolls.append(taken)
         for taken in unrolls:
             rollout, rows = taken.rollout(), taken.rows
-            forward = unroll_forward(model._forward, rollout.memory)
+            forward = unroll_forward(model._forward, rollout.recurrent)
             with torch.no_grad():
                 parameters_NP, _ = forward(rollout.observations.rows(None))
             assert torch.allclose(rollout.extras["policy"].flatten(0, 1), parameters_NP, atol=1e-5)
             assert "value" not in rollout.extras, "it is asked for anew when it is learned from"
-            if rollout.memory is not None:
-                assert rollout.memory.last_BM is not None
-                assert torch.allclose(forward.memory_BM, rollout.memory.last_BM, atol=1e-5)
+            if rollout.recurrent is not None:
+                assert rollout.recurrent.last_BM is not None
+                assert torch.allclose(forward.state_BM, rollout.recurrent.last_BM, atol=1e-5)
             assert (rows.version == 0).all()
-            assert (rows.age[1:][~rows.ended[:-1]] == rows.age[:-1][~rows.ended[:-1]] + 1).all()
+            assert (
+                rows.episode_step[1:][~rows.is_last[:-1]] == rows.episode_step[:-1][~rows.is_last[:-1]] + 1
+            ).all()
     finally:
         roles.close()
 
@@ -167,15 +169,15 @@ def test_noise_belongs_to_agents_and_their_steps() -> None:
     try:
         for _ in range(60):
             roles.play(15, trains=True)
-            for number, host in enumerate(roles.hosts):
+            for number, process in enumerate(roles.processes):
                 for b in range(AGENTS // 2):
-                    rows = int(host._row_W[b])
-                    step_T = np.arange(host._step_W[b] - rows, host._step_W[b])
+                    rows = int(process._row_W[b])
+                    step_T = np.arange(process._step_W[b] - rows, process._step_W[b])
                     agent = np.array([number * AGENTS // 2 + b])
-                    noise = torch.from_numpy(uniform(host._seed, ACTION, agent, step_T, 2))
-                    policy_TP = torch.from_numpy(host._said["policy"][:rows, b])
+                    noise = torch.from_numpy(uniform(process._seed, ACTION, agent, step_T, 2))
+                    policy_TP = torch.from_numpy(process._said["policy"][:rows, b])
                     action_T = distribution.sample(policy_TP, distribution.prepare(noise)[:, 0])
-                    assert action_T.tolist() == host._slot.action[:rows, b].tolist()
+                    assert action_T.tolist() == process._slot.action[:rows, b].tolist()
                     checked += rows
         assert checked > 300
     finally:
@@ -199,7 +201,7 @@ def test_rollouts_follow_one_another() -> None:
                 def row(t: int, b: int = column, rows: Any = rows) -> tuple[Any, ...]:
                     return (
                         tuple(rows.observation[""][t, b].tolist()),
-                        int(rows.age[t, b]),
+                        int(rows.episode_step[t, b]),
                         int(rows.episode[t, b]),
                     )
 
@@ -211,10 +213,10 @@ def test_rollouts_follow_one_another() -> None:
                 last[key] = row(STEPS)
                 found += 1
                 for t in range(STEPS):
-                    seed, age, _ = rows.observation[""][t + 1, column]
+                    seed, episode_step, _ = rows.observation[""][t + 1, column]
                     if rows.valid[t, column]:
                         action = int(rows.action[t, column])
-                        assert rows.reward[t, column] == seed % 64 + age / 4 + 64 * action
+                        assert rows.reward[t, column] == seed % 64 + episode_step / 4 + 64 * action
         assert found > 60
     finally:
         roles.close()
@@ -226,15 +228,18 @@ def test_parked_agents_pause_between_rollouts() -> None:
         roles.play(100, trains=True)
         roles.model._server.activate(2)
         roles.play(200, trains=True)
-        rows = [host._row_W.copy() for host in roles.hosts]
-        before = [host._step_W.copy() for host in roles.hosts]
+        rows = [process._row_W.copy() for process in roles.processes]
+        before = [process._step_W.copy() for process in roles.processes]
         assert all((row_W[1:] == 0).all() for row_W in rows), "their last rollouts are complete"
         roles.play(200, trains=True)
-        for host, steps_W in zip(roles.hosts, before, strict=True):
-            assert host._step_W[0] > steps_W[0] and (host._step_W[1:] == steps_W[1:]).all()
+        for process, steps_W in zip(roles.processes, before, strict=True):
+            assert process._step_W[0] > steps_W[0] and (process._step_W[1:] == steps_W[1:]).all()
         roles.model._server.activate(AGENTS)
         roles.play(200, trains=True)
-        assert all((host._step_W > steps_W).all() for host, steps_W in zip(roles.hosts, before, strict=True))
+        assert all(
+            (process._step_W > steps_W).all()
+            for process, steps_W in zip(roles.processes, before, strict=True)
+        )
     finally:
         roles.close()
 
@@ -245,7 +250,9 @@ def test_agents_wait_where_nobody_learns_and_nothing_is_lost() -> None:
         roles.play(400, trains=False)
         assert roles.edges["rollouts"].waiting.tolist() == [2, 2]
         assert roles.rate_limiter.steps <= 4 * STEPS
-        assert all((host._row_W == STEPS).all() for host in roles.hosts), "each with a rollout that is full"
+        assert all((process._row_W == STEPS).all() for process in roles.processes), (
+            "each with a rollout that is full"
+        )
         roles.play(400, trains=True)
         assert roles.rate_limiter.steps > 20 * STEPS
     finally:

@@ -16,8 +16,6 @@ import veldt
 from veldt.errors import RoleError, UsageError, VeldtError
 from veldt.runs.checkpoints import Checkpoint, CheckpointStore
 
-pytestmark = pytest.mark.alone
-
 SMALL: dict[str, Any] = {
     "num_envs": 8,
     "actors": 2,
@@ -34,7 +32,10 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "c51", "rainbow"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param("dqn", marks=pytest.mark.long), pytest.param("c51", marks=pytest.mark.long), "rainbow"],
+)
 def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_path: Path) -> None:
     run = veldt.train(
         "apex-dqn", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", shards=2, **SMALL
@@ -44,10 +45,10 @@ def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_pa
     )
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "apex")
     last = learning(run.path)[-1]
-    assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
-    assert np.isfinite(last["loss/total"]) and last["role_restarts"] == 0
+    assert 0 <= last["train/policy_lag_min"] <= last["train/policy_lag_mean"] <= last["train/policy_lag_max"]
+    assert np.isfinite(last["train/loss"]) and last["system/role_restarts"] == 0
     last = metrics(run.path)[-1]
-    shares = [last[f"actors/{stage}_share"] for stage in ("simulate", "infer", "replay", "wait")]
+    shares = [last[f"time/actor_{stage}_share"] for stage in ("simulate", "infer", "replay", "wait")]
     assert sum(shares) == pytest.approx(1.0)
     result = veldt.evaluate(run.path, episodes=3)
     assert len(result.scores) == 3
@@ -71,19 +72,19 @@ def _assert_pace_is_kept(checkpoint: Checkpoint) -> None:
 def test_several_learners(tmp_path: Path) -> None:
     sizes = {"learners": 2, "shards": 2, "replay": "prioritised", "steps": 2000}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL | sizes)
-    assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/total"])
-    assert metrics(run.path)[-1]["role_restarts"] == 0
+    assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["train/loss"])
+    assert metrics(run.path)[-1]["system/role_restarts"] == 0
     rate_limiter = CheckpointStore(run.path / "checkpoints").newest(print).meta["rate_limiter"]
     assert rate_limiter["updates"][0] == rate_limiter["updates"][1] > 50
 
 
 def test_continuous_actions(tmp_path: Path) -> None:
     run = veldt.train("apex-ddpg", env="Pendulum-v1", run_dir=tmp_path / "run", **SMALL | {"n_step": 3})
-    assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["loss/critic"])
+    assert run.reason == "steps" and np.isfinite(learning(run.path)[-1]["train/critic_loss"])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_whose_games_are_the_score(share: float, tmp_path: Path) -> None:
+def test_which_envs_episodes_are_the_score(share: float, tmp_path: Path) -> None:
     """The evaluator's, if there is one, and else those of the half that explores least."""
     settings = SMALL | {"evaluator_share": share}
     env = "environments:unhurried_cartpole"
@@ -94,7 +95,7 @@ def test_whose_games_are_the_score(share: float, tmp_path: Path) -> None:
     assert {game["env"] for game in games} >= set(range(8)), "those of all are kept"
 
 
-def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
+def test_resumed_it_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL)
     before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=5000, quiet=True)
@@ -113,22 +114,27 @@ def test_resumed_it_goes_on_with_its_memory(tmp_path: Path) -> None:
     assert len(set(acted)) == len(acted)
 
 
-def test_resumed_without_a_memory_it_fills_it_anew(tmp_path: Path) -> None:
+def test_resumed_without_a_replay_buffer_it_fills_one_anew(tmp_path: Path) -> None:
     settings = SMALL | {"checkpoint_replay": "none"}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert not (run.path / "replay").exists()
+    before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=8000, quiet=True)
     assert again.summary["steps"] >= 8000
     (note,) = (text for text in events(run.path, "resume") if "replay buffer is empty" in text)
     assert "the checkpoint holds none" in note and "100 steps" in note
-    assert 1.4 < metrics(run.path)[-1]["training_intensity"] <= 2.0
+    assert 1.4 < metrics(run.path)[-1]["replay/training_intensity"] <= 2.0
+    after = CheckpointStore(run.path / "checkpoints").newest(print)
+    more = after.meta["rate_limiter"]["updates"][0] - before.meta["rate_limiter"]["updates"][0]
+    # Updates from before the resume do not count as updates from the new buffer.
+    assert more * 16 > 1.4 * (8000 - before.step - 100)
 
 
 def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:
     settings = SMALL | {"evaluate_every": 1000, "evaluate_steps": 500}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert len(events(run.path, "evaluation")) >= 1
-    assert any("evaluation/return_mean" in row for row in metrics(run.path))
+    assert any("eval/ep_return_mean" in row for row in metrics(run.path))
 
 
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
@@ -148,18 +154,18 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
         (
             "apex-dqn",
             {"rate_limit_tolerance": 10.0},
-            "would wait for each other for ever; it must be at least",
+            "would wait for each other without end; it must be at least",
         ),
         ("apex-dqn", {"algorithm": "ppo"}, "ppo does not fit: the system apex needs .* replay buffer"),
         ("apex-dqn", {"algorithm": "c52"}, "did you mean 'c51'"),
-        ("apex-dqn", {"processes": 2}, "--actors says how many processes act"),
+        ("apex-dqn", {"processes": 2}, "--actors sets the number of processes that act"),
         ("apex-dqn", {"buffer_size": 10**13}, r"needs .* GiB of memory"),
         (
             "apex-dqn",
             {"batches_ahead": 10**8},
             r"under way between roles needs .*: most of it are batches of 16",
         ),
-        ("dqn", {"shards": 2, "actors": None}, "about actors and learners that come apart"),
+        ("dqn", {"shards": 2, "actors": None}, "for actors apart from learners"),
     ],
 )
 def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
@@ -185,6 +191,7 @@ def await_checkpoint(run: Path, process: Any) -> None:
     wait_until(is_there, START_S, "a checkpoint")
 
 
+@pytest.mark.alone
 def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
     before = shared_memory()
     with child(CODE, in_tmp) as process:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
+from veldt.algorithms.groups import ParameterGroup
 from veldt.envs.spec import ActionSpec
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.exchange.gradients import NoAllReduce
@@ -76,7 +77,7 @@ class Learners:
             other = nn.Linear(size, 10)
             other.load_state_dict(first.state_dict())
             self.parameters.append(FlatParameters(other))
-        initial = {PARAMETERS: self.parameters[0].master, **rule.state(self.parameters[0].master)}
+        initial = {PARAMETERS: self.parameters[0].fp32_params, **rule.state(self.parameters[0].fp32_params)}
         spec = CentralStoreSpec({name: value.numpy().copy() for name, value in initial.items()}, chunks, 60.0)
         self.store = CentralStore(spec, None)
         self.optimisers = [
@@ -114,7 +115,7 @@ def gradients(size: int, steps: int) -> list[Tensor]:
 def test_one_learner_is_torch(name: str, local_steps: int, size: int) -> None:
     rule, make = RULES[name]
     own = Learners(rule, size, local_steps)
-    parameters = own.parameters[0].master
+    parameters = own.parameters[0].fp32_params
     chunks = [chunk.tensors[PARAMETERS] for chunk in own.store.end(0).chunks()]
     assert {_is_fused(chunk) for chunk in chunks} == {size > 100}
     steps = STEPS if size < 100 else 60
@@ -123,7 +124,7 @@ def test_one_learner_is_torch(name: str, local_steps: int, size: int) -> None:
     for gradient in gradients(len(parameters), steps):
         reference.grad = gradient.clone()
         optimiser.step()
-        own.optimisers[0].apply(gradient.clone(), RATE)
+        own.optimisers[0].apply(gradient.clone(), {"all": RATE})
     torch.testing.assert_close(parameters, reference.detach(), rtol=0, atol=1e-6)
     np.testing.assert_allclose(own.central()[PARAMETERS], parameters.numpy(), rtol=0, atol=1e-6)
 
@@ -170,13 +171,13 @@ class Naive:
 def test_several_learners_are_the_papers(local_steps: int) -> None:
     """In any order; each number of the network is one run of the naive one."""
     own = Learners(Adam(), 2, local_steps, count=3)
-    start = own.parameters[0].master.tolist()
+    start = own.parameters[0].fp32_params.tolist()
     naive = [Naive(value, 3, local_steps) for value in start]
     order = np.random.default_rng(2).integers(0, 3, 300).tolist()
     for learner, gradient in zip(order, gradients(len(start), len(order)), strict=True):
         for one, value in zip(naive, gradient.tolist(), strict=True):
             one.step(learner, value)
-        own.optimisers[learner].apply(gradient.clone(), RATE)
+        own.optimisers[learner].apply(gradient.clone(), {"all": RATE})
     central = own.central()
     assert central["count"] == naive[0].central["t"]
     for name, theirs in ((PARAMETERS, "theta"), ("mean", "m"), ("square", "v")):
@@ -184,7 +185,7 @@ def test_several_learners_are_the_papers(local_steps: int) -> None:
         np.testing.assert_allclose(central[name], expected, rtol=1e-4, atol=2e-6, err_msg=name)
     for learner, parameters in enumerate(own.parameters):
         expected = [one.local[learner]["theta"] for one in naive]
-        np.testing.assert_allclose(parameters.master.numpy(), expected, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(parameters.fp32_params.numpy(), expected, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_sums_of_squares_stay_so_when_one_learner_stalls(
         for _ in range(steps):
             gradient = torch.randn(60, generator=generator)
             gradient[::2] *= not dead
-            optimiser.apply(gradient, RATE)
+            optimiser.apply(gradient, {"all": RATE})
 
     for _ in range(50):
         bring(one, local_steps, dead=False)
@@ -223,17 +224,17 @@ def test_the_rounded_copy_is_that_of_the_parameters(local_steps: int) -> None:
     network = nn.ModuleDict({name: nn.Linear(9, 9) for name in "abc"})
     own = FlatParameters(network, [network["a"], network["b"]])
     own.refresh()
-    state = Adam().state(own.master)
-    values = {name: value.numpy().copy() for name, value in {PARAMETERS: own.master, **state}.items()}
+    state = Adam().state(own.fp32_params)
+    values = {name: value.numpy().copy() for name, value in {PARAMETERS: own.fp32_params, **state}.items()}
     store = CentralStore(CentralStoreSpec(values, 4, 60.0), None)
     ends = [chunk.end for chunk in store.end(0).chunks()]
-    assert any(0 < end < len(own.rounded) for end in ends) and any(end > len(own.rounded) for end in ends)
+    assert any(0 < end < len(own.bf16_copy) for end in ends) and any(end > len(own.bf16_copy) for end in ends)
     optimiser = CentralOptimiser(Ruled(Adam()), own, store.end(0), local_steps)
-    for gradient in gradients(len(own.master), 2):
-        before = own.rounded.clone()
-        optimiser.apply(gradient, 0.1)
-        assert torch.equal(own.rounded, own.master[: len(before)].bfloat16())
-        assert not torch.equal(own.rounded, before)
+    for gradient in gradients(len(own.fp32_params), 2):
+        before = own.bf16_copy.clone()
+        optimiser.apply(gradient, {"all": 0.1})
+        assert torch.equal(own.bf16_copy, own.fp32_params[: len(before)].bfloat16())
+        assert not torch.equal(own.bf16_copy, before)
 
 
 @pytest.mark.parametrize("local_steps", [1, 3])
@@ -243,8 +244,8 @@ def test_others_updates_count_when_they_are_in_the_parameters(local_steps: int) 
         Ruled(Adam()), own.parameters[0], own.store.end(0), local_steps, lambda: met.append(1)
     )
     assert len(met) == 1, "as it begins"
-    for gradient in gradients(len(own.parameters[0].master), 6):
-        optimiser.apply(gradient, RATE)
+    for gradient in gradients(len(own.parameters[0].fp32_params), 6):
+        optimiser.apply(gradient, {"all": RATE})
     assert len(met) == 1 + 6 // local_steps
     optimiser.pull()
     assert len(met) == 2 + 6 // local_steps
@@ -252,18 +253,18 @@ def test_others_updates_count_when_they_are_in_the_parameters(local_steps: int) 
 
 def test_what_is_pulled_is_what_others_made() -> None:
     own = Learners(Adam(), 2, 1, count=2)
-    own.optimisers[0].apply(torch.ones_like(own.parameters[0].master), RATE)
-    assert not torch.equal(own.parameters[0].master, own.parameters[1].master)
+    own.optimisers[0].apply(torch.ones_like(own.parameters[0].fp32_params), {"all": RATE})
+    assert not torch.equal(own.parameters[0].fp32_params, own.parameters[1].fp32_params)
     own.optimisers[1].pull()
-    assert torch.equal(own.parameters[0].master, own.parameters[1].master)
+    assert torch.equal(own.parameters[0].fp32_params, own.parameters[1].fp32_params)
 
 
 def test_an_exchange_in_mid_steps_brings_them() -> None:
     own, alone = Learners(Adam(), 2, 4), Learners(Adam(), 2, 1)
-    steps = gradients(len(own.parameters[0].master), 6)
+    steps = gradients(len(own.parameters[0].fp32_params), 6)
     for number, gradient in enumerate(steps):
-        own.optimisers[0].apply(gradient.clone(), RATE)
-        alone.optimisers[0].apply(gradient.clone(), RATE)
+        own.optimisers[0].apply(gradient.clone(), {"all": RATE})
+        alone.optimisers[0].apply(gradient.clone(), {"all": RATE})
         if number == 1:
             own.optimisers[0].exchange()
     own.optimisers[0].exchange()
@@ -273,36 +274,40 @@ def test_an_exchange_in_mid_steps_brings_them() -> None:
 
 def test_catching_up_brings_what_is_new_and_takes_what_others_made() -> None:
     own = Learners(RMSProp(), 2, 4, count=2)
-    start = own.parameters[0].master.clone()
+    start = own.parameters[0].fp32_params.clone()
     first, second = own.optimisers
-    first.apply(torch.ones_like(start), RATE)
-    second.apply(-torch.ones_like(start), RATE)
-    alone = [parameters.master - start for parameters in own.parameters]
+    first.apply(torch.ones_like(start), {"all": RATE})
+    second.apply(-torch.ones_like(start), {"all": RATE})
+    alone = [parameters.fp32_params - start for parameters in own.parameters]
     first.catch_up()
     second.catch_up()
     first.catch_up()
     for parameters in own.parameters:
-        torch.testing.assert_close(parameters.master, start + alone[0] + alone[1], rtol=0, atol=1e-7)
+        torch.testing.assert_close(parameters.fp32_params, start + alone[0] + alone[1], rtol=0, atol=1e-7)
 
 
 def test_a_rate_of_ones_own_for_some_parameters() -> None:
     class Slow(Ruled):
-        def lr_multiplier(self, name: str) -> float:
-            return 0.25 if name == "bias" else 1.0
+        @property
+        def groups(self) -> tuple[ParameterGroup, ...]:
+            slow = ParameterGroup("slow", self.rule, ("bias",))
+            return slow, ParameterGroup("all", self.rule)
+
+    rates = {"slow": 0.25 * RATE, "all": RATE}
 
     network, other = nn.Linear(4, 3), nn.Linear(4, 3)
     other.load_state_dict(network.state_dict())
     rule = Adam()
     local, central = FlatParameters(network), FlatParameters(other)
-    initial = {PARAMETERS: central.master, **rule.state(central.master)}
+    initial = {PARAMETERS: central.fp32_params, **rule.state(central.fp32_params)}
     store = CentralStore(
         CentralStoreSpec({name: value.numpy().copy() for name, value in initial.items()}, 4, 60.0), None
     )
     here, there = LocalOptimiser(Slow(rule), local), CentralOptimiser(Slow(rule), central, store.end(0), 1)
-    for gradient in gradients(len(local.master), 20):
-        here.apply(gradient.clone(), RATE)
-        there.apply(gradient.clone(), RATE)
-    torch.testing.assert_close(local.master, central.master, rtol=0, atol=1e-7)
+    for gradient in gradients(len(local.fp32_params), 20):
+        here.apply(gradient.clone(), rates)
+        there.apply(gradient.clone(), rates)
+    torch.testing.assert_close(local.fp32_params, central.fp32_params, rtol=0, atol=1e-7)
 
 
 class Falling(Ruled):
@@ -332,7 +337,7 @@ def test_an_update_is_made_to_what_others_have_made_of_the_parameters(
         met = others
 
     own, algorithm = FlatParameters(network), Falling(Adam())
-    values = {PARAMETERS: own.master, **Adam().state(own.master)}
+    values = {PARAMETERS: own.fp32_params, **Adam().state(own.fp32_params)}
     spec = CentralStoreSpec({name: value.numpy().copy() for name, value in values.items()}, 2, 60.0)
     optimiser = CentralOptimiser(algorithm, own, CentralStore(spec, None).end(0), local_steps, meet)
     learner = Learner(

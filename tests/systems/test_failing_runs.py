@@ -86,7 +86,7 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
     culprits = [(2, 1), (3, 2)]
     run = train(how, tmp_path / "run", culprits, 3, on_env_error="restart", resets=resets, **where)
     assert run.reason == "steps" and run.summary["steps"] >= 300
-    assert read_metrics(run.path)[-1]["env_restarts"] == 2
+    assert read_metrics(run.path)[-1]["system/env_restarts"] == 2
     told = [
         event["text"] for event in RunDirectory.open(run.path).read_events() if event["kind"] == "restart"
     ]
@@ -96,7 +96,7 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
     seeds = [episode_seed(SEED, *culprit) for culprit in culprits]
     env = functools.partial(Failing, how, seeds, 3)
     veldt.resume(run.path, env=env, quiet=True, steps=400)
-    assert read_metrics(run.path)[-1]["env_restarts"] == 2
+    assert read_metrics(run.path)[-1]["system/env_restarts"] == 2
 
 
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])

@@ -37,6 +37,7 @@ def victims(names: list[str], seconds: float) -> Iterator[str]:
         yield f"actor {rng.randrange(4)}"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     ("recipe", "until", "more", "others"),

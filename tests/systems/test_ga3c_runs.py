@@ -45,9 +45,9 @@ def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {"algorithm": "vtrace"},
-        PPO,
+        pytest.param({}, marks=pytest.mark.long),
+        pytest.param({"algorithm": "vtrace"}, marks=pytest.mark.long),
+        pytest.param(PPO, marks=pytest.mark.long),
         {"lstm": 8, "shared": True},
         {
             "training_rows": 15,
@@ -69,12 +69,12 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
     )
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "ga3c")
     last = learning(run.path)[-1]
-    assert 0 <= last["policy_lag_min"] <= last["policy_lag_mean"] <= last["policy_lag_max"]
-    assert np.isfinite(last["loss/total"])
-    assert 1 <= last["batch/predictions"] <= settings.get("prediction_batch", 4)
-    assert last["batch/predictions"] <= last["queue/predictions"] <= 4
-    assert settings.get("training_rows", 1) / rows <= last["batch/rollouts"] <= 2 * 4
-    assert last["tps"] > 0 and last["pps"] > 0
+    assert 0 <= last["train/policy_lag_min"] <= last["train/policy_lag_mean"] <= last["train/policy_lag_max"]
+    assert np.isfinite(last["train/loss"])
+    assert 1 <= last["system/prediction_batch_size"] <= settings.get("prediction_batch", 4)
+    assert last["system/prediction_batch_size"] <= last["system/prediction_queue_length"] <= 4
+    assert settings.get("training_rows", 1) / rows <= last["system/training_batch_size"] <= 2 * 4
+    assert last["time/rollouts_per_second"] > 0 and last["time/predictions_per_second"] > 0
     assert run.summary["episodes"] == len(episodes(run.path)), "all games count"
     again = veldt.resume(run.path, steps=6000, quiet=True)
     after = CheckpointStore(run.path / "checkpoints").newest(print)
@@ -113,14 +113,14 @@ def test_what_a_thread_of_the_model_raises_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
-    settings = {"steps": 30_000, "tuner_interval": 0.3, "tuner_most": 3, "tune_agents": True}
+    settings = {"steps": 12_000, "tuner_interval": 0.3, "tuner_most": 3, "tune_agents": True}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     rows = learning(run.path)
     for name, most in (("predictors", 3), ("trainers", 3), ("agents", 4)):
-        numbers = {row[f"tuner/{name}"] for row in rows}
+        numbers = {row[f"system/{name}"] for row in rows}
         assert numbers <= set(range(1, most + 1))
     settings_seen = {
-        tuple(row[f"tuner/{name}"] for name in ("predictors", "trainers", "agents")) for row in rows
+        tuple(row[f"system/{name}"] for name in ("predictors", "trainers", "agents")) for row in rows
     }
     assert len(settings_seen) > 1
     decisions = events(run.path, "tuner")
@@ -134,9 +134,9 @@ def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
 
 
 def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
-    settings = {"tuner_interval": 0.0, "predictors": 3, "trainers": 1}
+    settings = {"tuner_interval": 0.0, "predictors": 3, "trainers": 1, "steps": 2000}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
-    seen = {(row["tuner/predictors"], row["tuner/trainers"]) for row in learning(run.path)}
+    seen = {(row["system/predictors"], row["system/trainers"]) for row in learning(run.path)}
     assert seen == {(3, 1)} and not events(run.path, "tuner")
 
 
@@ -149,7 +149,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
         ),
         (
             {"agent_processes": 3},
-            "--num-envs is 4 and --agent-processes is 3: each host must get as many envs",
+            "--num-envs is 4 and --agent-processes is 3: each agent process must get as many envs",
         ),
         ({"agent_processes": -1}, r"--agent-processes is -1: it must be 0 \(automatic\) or more"),
         ({"predictors": 0}, "--predictors is 0: it must be at least 1"),
@@ -159,7 +159,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
             {"learners": 2},
             "--learners is 2, and the system ga3c has one model .*: it must be 1; take more --trainers",
         ),
-        ({"training_queue": 1}, "--training-queue is 1, and there are 2 hosts"),
+        ({"training_queue": 1}, "--training-queue is 1, and there are 2 agent processes"),
         (
             {"training_queue": 2, "training_rows": 12},
             "--training-rows is 12, which are 3 rollouts of 5 steps, and ",
@@ -174,8 +174,8 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
         ({"tuner_interval": 0.0, "tuner_most": 3}, "--tuner-most would have no effect"),
         ({"tuner_interval": float("nan")}, "it must be a finite number"),
         ({"predictors": 1.5}, "it must be a whole number"),
-        ({"processes": 2}, "--agent-processes says how many processes agents live in"),
-        ({"alternate": "on"}, "each agent goes on by itself"),
+        ({"processes": 2}, "--agent-processes sets the number of agent processes"),
+        ({"alternate": "on"}, "each agent steps on its own"),
         ({"actors": 2}, "--actors is none of ga3c's settings"),
         ({"shards": 2}, "--shards is none of ga3c's settings"),
         ({"cluster": "local"}, "memory that machines do not share: leave it out"),

@@ -24,8 +24,6 @@ from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.gorila.graph import gorila
 from veldt.systems.planning.run_plan import make_run_plan
 
-pytestmark = pytest.mark.alone
-
 DEADLINE_S = 90.0
 SHARDS = 2
 BUNDLES: dict[str, Any] = {
@@ -107,7 +105,9 @@ def running(settings: dict[str, Any]) -> Iterator[Running]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("settings", [BUNDLES, APART], ids=["bundles", "apart"])
+@pytest.mark.parametrize(
+    "settings", [BUNDLES, pytest.param(APART, marks=pytest.mark.long)], ids=["bundles", "apart"]
+)
 def test_every_role_may_die(settings: dict[str, Any]) -> None:
     with running(settings) as run:
         run.until_all_have_learned(np.array([20, 20]))

@@ -12,8 +12,6 @@ from child_runs import START_S, child
 import veldt
 from run_state import SMALL, SMALL_REPLAYED, assert_same_run
 
-pytestmark = pytest.mark.alone
-
 # Kills the process, workers and all, at a step of the run that is far from any checkpoint.
 KILLED = """
 import os, signal
@@ -118,7 +116,16 @@ def run_until_killed(call: str, phase: int, cwd: Path) -> None:
         assert process.returncode == -signal.SIGKILL, errors
 
 
-@pytest.mark.parametrize("name", RUNS)
+SHORT = (
+    "Atari, workers",
+    "prioritised replay, compressed frames, noisy layers, workers",
+    "continuous actions, Polyak averaging, decorrelated",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in RUNS]
+)
 def test_kill_and_resume(name: str, in_tmp: Path) -> None:
     recipe, settings = RUNS[name]
     # Not every phase has a checkpoint, so that phases are done again after the kill.
@@ -160,8 +167,8 @@ CheckpointStore.save = save_until_killed
 """
 
 
-@pytest.mark.parametrize("keep", [1, 3])
-def test_killed_between_the_memory_and_its_checkpoint(keep: int, in_tmp: Path) -> None:
+@pytest.mark.parametrize("keep", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_killed_between_the_replay_rows_and_their_checkpoint(keep: int, in_tmp: Path) -> None:
     recipe, settings = RUNS["uniform replay, in this process"]
     settings = settings | {"checkpoint_every": 60, "keep_checkpoints": keep}
     veldt.train(recipe, run_dir="whole", quiet=True, **settings)

@@ -1,4 +1,7 @@
-"""Every algorithm in every system that it fits learns the simplest of things, and the others say why they cannot."""
+"""Every algorithm in every system that it fits learns the simplest of things, and the others say why they cannot.
+
+`make test` trains each algorithm and each system in at least one pair, and builds the graphs of the other pairs.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,23 @@ from veldt.algorithms.registry import ALGORITHMS
 from veldt.cli import main
 from veldt.config.fit import incompatibility
 from veldt.config.system_registry import SYSTEMS
+from veldt.envs.source import resolve
 from veldt.errors import UsageError
-from veldt.recipes import RECIPES
+from veldt.recipes import RECIPES, find
+from veldt.recipes.overrides import with_settings
+from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.run import graph_of
 
 PAIRS = [(system, algorithm) for system in SYSTEMS for algorithm in ALGORITHMS]
+FITS = [(system, algorithm) for system, algorithm in PAIRS if incompatibility(system, algorithm) is None]
+SHORT = {
+    *(("synchronous", algorithm) for algorithm in ALGORITHMS),
+    ("asynchronous", "a2c"),
+    ("apex", "ddpg"),
+    ("impala", "vtrace"),
+    ("gorila", "dqn"),
+    ("ga3c", "ppo"),
+}
 GOOD = 0.75  # of one step's reward, which is 0.25 by chance
 
 
@@ -87,16 +103,34 @@ def replays(algorithm: str) -> bool:
     return issubclass(ALGORITHMS[algorithm].settings, OffPolicyConfig)
 
 
-@pytest.mark.parametrize(("system", "algorithm"), PAIRS)
+@pytest.mark.parametrize(("system", "algorithm"), [pair for pair in PAIRS if pair not in FITS])
+def test_a_pair_that_does_not_fit_says_why(system: str, algorithm: str, tmp_path: Path) -> None:
+    recipe, _ = settings_of(system, algorithm)
+    with pytest.raises(UsageError, match=f"^{algorithm} .*the system {system} "):
+        veldt.train(recipe, env=four_arms, run_dir=tmp_path / "run", quiet=True, algorithm=algorithm)
+
+
+@pytest.mark.parametrize(("system", "algorithm"), FITS)
+def test_every_pair_has_a_graph(system: str, algorithm: str) -> None:
+    recipe, settings = settings_of(system, algorithm)
+    env = a_range if algorithm == "ddpg" else four_arms
+    del settings["algorithm"]
+    if system == "synchronous":
+        settings |= {"learners": 2}  # one learner needs no graph
+    config = with_settings(find(recipe).config("mine:env", algorithm), settings)
+    graph = graph_of(make_run_plan(config, resolve(env)))
+    assert graph.roles and all(role.plans for role in graph.roles)
+
+
+@pytest.mark.parametrize(
+    ("system", "algorithm"),
+    [pair if pair in SHORT else pytest.param(*pair, marks=pytest.mark.long) for pair in FITS],
+)
 def test_every_pair(system: str, algorithm: str, tmp_path: Path) -> None:
     recipe, settings = settings_of(system, algorithm)
     env = a_range if algorithm == "ddpg" else four_arms
-    if incompatibility(system, algorithm) is not None:
-        with pytest.raises(UsageError, match=f"^{algorithm} .*the system {system} "):
-            veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, algorithm=algorithm)
-        return
     run = veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, **settings)
-    assert metrics(run.path)[-1]["updates"] > 10
+    assert metrics(run.path)[-1]["train/updates"] > 10
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, system)
     scores = veldt.evaluate(veldt.load(run.path, env=env), episodes=20, greedy=True).scores
     assert np.mean(scores) > GOOD

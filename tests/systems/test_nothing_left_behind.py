@@ -84,8 +84,17 @@ def test_after_an_error(in_tmp: Path) -> None:
     assert "\n`veldt resume run` goes on from the newest checkpoint\n" in errors
 
 
-@pytest.mark.parametrize("everyone", [False, True], ids=["the process", "its group"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "everyone"),
+    [
+        pytest.param(signal.SIGINT, False, marks=pytest.mark.long),
+        (signal.SIGINT, True),
+        (signal.SIGTERM, False),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, False, marks=pytest.mark.long),
+        (signal.SIGHUP, True),
+    ],
+)
 def test_after_a_signal(number: signal.Signals, everyone: bool, in_tmp: Path) -> None:
     """Terminals and job schedulers send theirs to every process of the run, envs included."""
     before = shared_memory()

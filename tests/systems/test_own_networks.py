@@ -87,7 +87,7 @@ def test_what_is_no_network(network: Any, sentence: str, tmp_path: Path) -> None
     [
         (
             "own_networks:of_other_size",
-            r"failed on observations float32 \[2, 4\]: RuntimeError: mat1 and mat2",
+            r"failed on the inputs float32 \[2, 4\]: RuntimeError: mat1 and mat2",
         ),
         ("own_networks:confused", r"failed when it was made for the shape \(4,\): TypeError: "),
     ],

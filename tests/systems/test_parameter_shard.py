@@ -21,9 +21,11 @@ from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.functional.updates import AdaGrad
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import load_state
-from veldt.learning.optimiser import LocalOptimiser, ScaledRule
+from veldt.learning.optimiser import LocalOptimiser
 from veldt.networks.flat import FlatParameters
+from veldt.networks.own import NO_PARTS
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoint_files import Checkpoint
@@ -57,16 +59,16 @@ def parameters(seed: int = 0) -> FlatParameters:
 
 
 def shards_of(algorithm: Algorithm, own: FlatParameters, count: int, **settings: Any) -> list[ParameterShard]:
-    rule, made = ScaledRule(algorithm, own), []
-    for first, end in cut(len(own.master), count):
-        part = own.master[first:end].clone()
+    rule, made = GroupedRule(algorithm.groups, own), []
+    for first, end in cut(len(own.fp32_params), count):
+        part = own.fp32_params[first:end].clone()
         made.append(ParameterShard(rule, first, part, algorithm.rule.state(part), **settings))
     return made
 
 
 def gradients(own: FlatParameters, count: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(3)
-    return [torch.randn(len(own.master), generator=generator) for _ in range(count)]
+    return [torch.randn(len(own.fp32_params), generator=generator) for _ in range(count)]
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -75,15 +77,16 @@ def test_parts_become_what_the_whole_does(algorithm: Algorithm, count: int) -> N
     own = parameters()
     shards, whole = shards_of(algorithm, own, count), LocalOptimiser(algorithm, own)
     for number, gradient_P in enumerate(gradients(own, 20)):
-        for shard, (first, end) in zip(shards, cut(len(own.master), count), strict=True):
-            assert shard.take(gradient_P[first:end].clone(), number, 0.01 / (1 + number))
-        whole.apply(gradient_P.clone(), 0.01 / (1 + number))
+        rates = {group.name: 0.01 / (1 + number) / (1 + i) for i, group in enumerate(algorithm.groups)}
+        for shard, (first, end) in zip(shards, cut(len(own.fp32_params), count), strict=True):
+            assert shard.take(gradient_P[first:end].clone(), number, list(rates.values()))
+        whole.apply(gradient_P.clone(), rates)
     parts = {f"server-{number}": shard.state_arrays() for number, shard in enumerate(shards)}
     groups = joined_checkpoint({"target": {}, **parts}, parameters(), count)
     assert set(groups) == {"target", "weights", "optimiser", "server"}
     for name, tensor in own.tensors().items():
         np.testing.assert_allclose(groups["weights"][name], tensor.numpy(), rtol=1e-5, atol=1e-7)
-    state = algorithm.rule.state(own.master)
+    state = algorithm.rule.state(own.fp32_params)
     load_state(own, state, groups["optimiser"])
     for name, value in whole.state.items():
         torch.testing.assert_close(state[name], value, rtol=1e-5, atol=1e-7)
@@ -95,15 +98,15 @@ def test_a_gradient_older_than_the_threshold_is_dropped_and_counted() -> None:
     algorithm = dataclasses.replace(DQNConfig(optimiser="adagrad"))
     own = parameters()
     (shard,) = shards_of(DQN(algorithm, DISCRETE), own, 1, version=10, max_staleness=3)
-    gradient_P = torch.ones_like(own.master)
-    assert shard.take(gradient_P.clone(), 7, 0.1), "three updates old"
+    gradient_P = torch.ones_like(own.fp32_params)
+    assert shard.take(gradient_P.clone(), 7, [0.1]), "three updates old"
     before = shard.published()[PARAMETERS].copy()
     assert shard.version == 11
-    assert not shard.take(gradient_P.clone(), 7, 0.1), "four updates old"
+    assert not shard.take(gradient_P.clone(), 7, [0.1]), "four updates old"
     assert shard.version == 11 and (shard.published()[PARAMETERS] == before).all()
-    assert shard.take(gradient_P.clone(), 11, 0.1) and (shard.published()[PARAMETERS] != before).all()
+    assert shard.take(gradient_P.clone(), 11, [0.1]) and (shard.published()[PARAMETERS] != before).all()
     assert shard.counts == (3, 1, 3 + 4 + 0)
-    assert shard.take(gradient_P.clone(), 20, 0.1), "of a server that has lost some versions since"
+    assert shard.take(gradient_P.clone(), 20, [0.1]), "of a server that has lost some versions since"
     assert shard.counts == (4, 1, 7)
 
 
@@ -129,13 +132,13 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
     run_plan = make_run_plan(config, resolve("CartPole-v1"))
     own = run_plan.network()[1]
-    end, context = len(own.master), forkserver(["veldt.envs.worker"])
+    end, context = len(own.fp32_params), forkserver(["veldt.envs.worker"])
     rule = {
         name: Layout(value.shape, "float32")
-        for name, value in run_plan.algorithm().rule.state(own.master).items()
+        for name, value in run_plan.algorithm().rule.state(own.fp32_params).items()
     }
-    rings, part = SlotRings(gradient_layouts(end), 1, 6, context), SharedWeights(part_layouts(end), None)
-    plan, out = ParameterShardPlan(config, run_plan.spec, None, 0, 0, end, None), rings.producer(0)
+    rings, part = SlotRings(gradient_layouts(end, 1), 1, 6, context), SharedWeights(part_layouts(end), None)
+    plan, out = ParameterShardPlan(config, run_plan.spec, NO_PARTS, 0, 0, end, None), rings.producer(0)
 
     def bring(count: int) -> None:
         for _ in range(count):
@@ -155,16 +158,16 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
 def test_without_a_threshold_nothing_is_dropped() -> None:
     own = parameters()
     (shard,) = shards_of(DQN(DQNConfig(), DISCRETE), own, 1, version=1000)
-    assert shard.take(torch.ones_like(own.master), 0, 0.1) and shard.counts == (1, 0, 1000)
+    assert shard.take(torch.ones_like(own.fp32_params), 0, [0.1]) and shard.counts == (1, 0, 1000)
 
 
 def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
     own, algorithm = parameters(), DQN(DQNConfig(optimiser="adam"), DISCRETE)
     shards = shards_of(algorithm, own, 2, max_staleness=1)
     for base in (0, 1):
-        shards[0].take(torch.ones(len(shards[0].published()[PARAMETERS])), base, 0.1)
+        shards[0].take(torch.ones(len(shards[0].published()[PARAMETERS])), base, [0.1])
     for _ in range(5):
-        shards[1].take(torch.ones(len(shards[1].published()[PARAMETERS])), 0, 0.1)
+        shards[1].take(torch.ones(len(shards[1].published()[PARAMETERS])), 0, [0.1])
     parts = {f"server-{number}": shard.state_arrays() for number, shard in enumerate(shards)}
     groups = joined_checkpoint(parts, parameters(), 2)
     assert groups["server"][COUNTS].tolist() == [[2, 0, 0], [5, 3, 7]]
@@ -180,7 +183,11 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
     run_plan = make_run_plan(config, resolve("CartPole-v1"))
     algorithm, (_, own) = run_plan.algorithm(), run_plan.network()
     saved = ParameterShard(
-        ScaledRule(algorithm, own), 0, own.master.clone().fill_(100), algorithm.rule.state(own.master), 100
+        GroupedRule(algorithm.groups, own),
+        0,
+        own.fp32_params.clone().fill_(100),
+        algorithm.rule.state(own.fp32_params),
+        100,
     )
     groups = joined_checkpoint({"server-0": saved.state_arrays()}, own, 1)
     checkpoint = Checkpoint(0, tmp_path, {}, groups)
@@ -195,8 +202,10 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
     class Control:
         restart_count = 0
 
-    plan = ParameterShardPlan(config, run_plan.spec, None, 0, 0, len(own.master), tmp_path)
-    rule = {name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.master).items()}
+    plan = ParameterShardPlan(config, run_plan.spec, NO_PARTS, 0, 0, len(own.fp32_params), tmp_path)
+    rule = {
+        name: Layout(value.shape, "float32") for name, value in algorithm.rule.state(own.fp32_params).items()
+    }
     shard = _initial_state(Control(), plan, Part(), PersistentState(rule, None))  # type: ignore[arg-type]
     assert shard.version == newest and (shard.published()[PARAMETERS] == newest).all()
 

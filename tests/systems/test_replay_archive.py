@@ -1,4 +1,4 @@
-"""The memory's copy on disk: nothing is missing in it, however saves fall, and what is missing is seen."""
+"""The replay buffer's copy on disk: nothing is missing in it, however saves fall, and what is missing is seen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEC = EnvSpec(
 STEPS, WIDTH = 3, 2
 
 
-def memory(compress: bool = False, size: int = 24) -> ReplayBuffer:
+def new_buffer(compress: bool = False, size: int = 24) -> ReplayBuffer:
     config = ReplayConfig(buffer_size=size, replay="prioritised", compress_frames=compress)
     return ReplayBuffer(SPEC, WIDTH, config, NStep(2, 0.9, False, False))
 
@@ -38,7 +38,7 @@ def slot(seed: int, valid: bool) -> Trajectory:
     made.action[...] = rng.integers(0, 5, made.action.shape)
     made.reward[...] = rng.random(made.reward.shape)
     made.valid[...] = valid
-    made.age[...] = 50
+    made.episode_step[...] = 50
     return made
 
 
@@ -70,14 +70,14 @@ def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
 def test_whatever_is_saved_is_restored(
     events: list[str], compress: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path, replay = tmp_path_factory.mktemp("run") / "replay", memory(compress)
+    path, replay = tmp_path_factory.mktemp("run") / "replay", new_buffer(compress)
     archive = ReplayArchive(path, replay)
     for number, event in enumerate([*events, "save"]):
         if event != "save":
             replay.append(slot(number, event == "steps"))
             continue
         segments, arrays = save(archive)
-        again = memory(compress)
+        again = new_buffer(compress)
         ReplayArchive(path, again).restore(segments, arrays)
         assert_same(replay, again)
         # And it goes on from there as the first does.
@@ -95,7 +95,7 @@ def test_whatever_is_saved_is_restored(
 def test_what_is_captured_may_be_written_late(
     appends: list[bool], more: list[bool], compress: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    replay, promised = memory(compress, 60), memory(compress, 60)
+    replay, promised = new_buffer(compress, 60), new_buffer(compress, 60)
     for number, valid in enumerate(appends):
         for one in (replay, promised):
             one.append(slot(number, valid))
@@ -109,14 +109,14 @@ def test_what_is_captured_may_be_written_late(
         replay.append(slot(100 + number, valid))
     # Nothing moves while it is written: the checksum would not match.
     assert all(np.array_equal(np.concatenate(rows.arrays[name]), captured[name]) for name in captured)
-    again = memory(compress, 60)
+    again = new_buffer(compress, 60)
     ReplayArchive(path, again).restore(archive.write(rows), arrays)
     assert_same(promised, again)
     assert not archive.would_overwrite(STEPS)
 
 
 def test_a_gap_is_refused(tmp_path: Path) -> None:
-    replay = memory()
+    replay = new_buffer()
     archive = ReplayArchive(tmp_path, replay)
     for number in range(4):
         replay.append(slot(number, True))
@@ -124,12 +124,12 @@ def test_a_gap_is_refused(tmp_path: Path) -> None:
     for missing in range(len(segments)):
         left = [segment for index, segment in enumerate(segments) if index != missing]
         with pytest.raises(CheckpointError, match=r"rows.* missing.*--checkpoint-replay none"):
-            ReplayArchive(tmp_path, memory()).restore(left, arrays)
+            ReplayArchive(tmp_path, new_buffer()).restore(left, arrays)
 
 
 @pytest.mark.parametrize("byte", range(0, 400, 7))
 def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
-    replay = memory()
+    replay = new_buffer()
     replay.append(slot(1, True))
     segments, arrays = save(ReplayArchive(tmp_path, replay))
     path = tmp_path / segments[0]["file"]
@@ -137,11 +137,11 @@ def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
     content[byte] ^= 0x55
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="replay buffer cannot be restored"):
-        ReplayArchive(tmp_path, memory()).restore(segments, arrays)
+        ReplayArchive(tmp_path, new_buffer()).restore(segments, arrays)
 
 
 def test_only_what_is_needed_is_named(tmp_path: Path) -> None:
-    replay = memory()
+    replay = new_buffer()
     archive = ReplayArchive(tmp_path, replay)
     for number in range(20):
         replay.append(slot(number, True))

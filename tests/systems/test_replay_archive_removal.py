@@ -1,4 +1,4 @@
-"""What checkpoints no longer need of several memories is removed, in the run and nowhere else."""
+"""What checkpoints no longer need of several replay buffers is removed, in the run and nowhere else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_a_checkpoint_names_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../elsewhere", "shard-0/../../elsewhere", "{tmp_path}/elsewhere", "elsewhere"]
 )
-def test_what_a_manifest_calls_a_memory_is_not_looked_for_elsewhere(name: str, tmp_path: Path) -> None:
+def test_what_a_manifest_calls_a_replay_buffer_is_not_looked_for_elsewhere(name: str, tmp_path: Path) -> None:
     (tmp_path / "replay" / "shard-0").mkdir(parents=True)
     for place in (tmp_path / "elsewhere", tmp_path / "replay" / "elsewhere"):
         segments(place, 1)

@@ -39,9 +39,11 @@ MESSAGES = [
     FinishedEpisodes([], []),
     ActorMetrics(1, 20, 3, {"wait": 0.25}),
     ActorMetrics(0, 0, 0),
-    LearnerMetrics(2, {"loss/total": 0.5}, 1.0, 0.0, 3.0, 1e-3, 40, {"train": 1.5}, {"replay/rows": 9.0}),
+    LearnerMetrics(
+        2, {"train/loss": 0.5}, 1.0, 0.0, 3.0, 1e-3, 40, {"train": 1.5}, {"replay/transitions": 9.0}
+    ),
     FinishedEvaluation(1000, [1.0, -2.0], [10, 20]),
-    SnapshotPart(3, GROUPS, rank=1, updates=9, steps=70, state={"book": {"prefix": [0, 1]}}),
+    SnapshotPart(3, GROUPS, rank=1, updates=9, steps=70, state={"episodes": {"prefix": [0, 1]}}),
     SnapshotPart(4, {}, replay="shard-0"),
     WrittenSegments(4, "shard-0", [{"file": "a.bin", "first": [0], "end": [9]}]),
     CurrentWeights(GROUPS["weights"]),

@@ -41,7 +41,7 @@ def segments(checkpoint: Path) -> list[dict[str, Any]]:
 def test_rows_stay_as_they_were_while_a_slow_disk_takes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoints become due while one is written, and training goes round the memory in six of them."""
+    """Checkpoints become due while one is written, and training goes round the replay buffer in six of them."""
     write, moved = SegmentStore.write, []
 
     def slow(self: SegmentStore, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from veldt.algorithms.base import Loss
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.groups import ParameterGroup
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import VeldtError
@@ -18,7 +19,9 @@ from veldt.exchange.gradients import NoAllReduce
 from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
+from veldt.functional.updates import Adam
 from veldt.learning.learner import Learner
+from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.processes import forkserver
 from veldt.systems.gorila.server_optimiser import ServerOptimiser
@@ -50,17 +53,25 @@ class Server:
     def __init__(self, **settings: Any) -> None:
         torch.manual_seed(0)
         self.parameters = FlatParameters(nn.Linear(6, 4))
-        self.bounds = cut(len(self.parameters.master), SHARDS)
+        self.bounds = cut(len(self.parameters.fp32_params), SHARDS)
         context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
         sizes = [end - first for first, end in self.bounds]
-        self.gradients = [SlotRings(gradient_layouts(size), 2, DEPTH, context) for size in sizes]
+        self.gradients = [SlotRings(gradient_layouts(size, 1), 2, DEPTH, context) for size in sizes]
         self.parts = [SharedWeights(part_layouts(size), None) for size in sizes]
         self.control = StubControl()
         config = GorilaConfig(learners=2, parameter_shards=SHARDS, **settings)
         control: Any = self.control
         self.consumers = [edge.consumer() for edge in self.gradients]
         self.publish(0)
-        self.optimiser = ServerOptimiser(self.parameters, self.gradients, self.parts, config, control, rank=1)
+        self.optimiser = ServerOptimiser(
+            self.parameters,
+            [ParameterGroup("all", Adam())],
+            self.gradients,
+            self.parts,
+            config,
+            control,
+            rank=1,
+        )
         self.optimiser.begin()
 
     def publish(self, version: int, counts: tuple[int, int, int] = (0, 0, 0)) -> None:
@@ -84,13 +95,13 @@ class Server:
 
 
 def loss_of(value: float, norm: float = 1.0) -> Loss:
-    return Loss(torch.tensor(value), {"gradient_norm": torch.tensor(norm)})
+    return Loss(torch.tensor(value), {"train/grad_norm": torch.tensor(norm)})
 
 
 def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
     server = Server()
     gradient_P = torch.arange(28, dtype=torch.float32)
-    server.optimiser.apply(gradient_P, 0.25, loss_of(1.0))
+    server.optimiser.apply(gradient_P, {"all": 0.25}, loss_of(1.0))
     for shard, (values, base, rate) in enumerate(server.taken()):
         first, end = server.bounds[shard]
         assert values == list(map(float, range(first, end))) and (base, rate) == (shard, 0.25)
@@ -102,22 +113,24 @@ def test_the_newest_is_taken_after_so_many_gradients(learner_sync_interval: int)
     server = Server(learner_sync_interval=learner_sync_interval)
     server.publish(5)
     for number in range(1, 2 * learner_sync_interval + 1):
-        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(1.0))
+        server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
         server.taken()
         assert server.optimiser.version == (5 if number >= learner_sync_interval else 0)
-    master = server.parameters.master
-    assert all((master[first:end] == 5 + shard).all() for shard, (first, end) in enumerate(server.bounds))
+    fp32_params = server.parameters.fp32_params
+    assert all(
+        (fp32_params[first:end] == 5 + shard).all() for shard, (first, end) in enumerate(server.bounds)
+    )
 
 
 def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
     server, losses = Server(outlier_deviations=3.0), np.random.default_rng(1).normal(5.0, 1.0, 120)
     for loss in losses.clip(3.0, 7.0):
-        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(float(loss)))
+        server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(float(loss)))
         server.taken()
-    server.optimiser.apply(torch.zeros(28), 0.1, loss_of(50.0))
+    server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(50.0))
     assert all(consumer.take(0.0) is None for consumer in server.consumers)
-    assert server.optimiser.metrics()["gorila/outliers"] == 1.0
-    server.optimiser.apply(torch.zeros(28), 0.1, loss_of(5.0))
+    assert server.optimiser.metrics()["system/outlier_gradients"] == 1.0
+    server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(5.0))
     server.taken()
 
 
@@ -125,11 +138,11 @@ def test_outliers_are_told_of_with_the_rate() -> None:
     """Losses that grow without end are all beyond what came before."""
     server = Server(outlier_deviations=0.1)
     for number in range(1000):
-        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(float(number)))
+        server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(float(number)))
         for consumer in server.consumers:
             if consumer.take(0.0) is not None:
                 consumer.release(1)
-    assert server.optimiser.metrics()["gorila/outlier_share"] == 1.0
+    assert server.optimiser.metrics()["system/outlier_gradient_share"] == 1.0
     (said,) = server.control.said
     assert said.text.startswith("learner 1 discards 100% of its gradients")
     assert "more than 0.1 standard deviations" in said.text and "--outlier-deviations" in said.text
@@ -138,8 +151,8 @@ def test_outliers_are_told_of_with_the_rate() -> None:
 def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end() -> None:
     server = Server()
     for _ in range(DEPTH):
-        server.optimiser.apply(torch.zeros(28), 0.1, loss_of(1.0))
-    server.optimiser.apply(torch.zeros(28), 0.1, loss_of(1.0))
+        server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
+    server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
     assert server.control.beats > 3 and (server.gradients[0].waiting <= DEPTH).all()
 
 
@@ -147,7 +160,7 @@ def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end()
 def test_what_is_not_finite_never_leaves(loss: Loss) -> None:
     server = Server()
     with pytest.raises(VeldtError, match="training has diverged"):
-        server.optimiser.apply(torch.zeros(28), 0.1, loss)
+        server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss)
     assert all(consumer.take(0.0) is None for consumer in server.consumers)
 
 
@@ -157,7 +170,7 @@ def test_stale_ones_are_told_of_with_the_rate() -> None:
     for number in range(1, 6):
         server.publish(number, (100 * number, 80 * number, 0))
         server.optimiser.pull()
-    assert server.optimiser.metrics()["gorila/stale_share"] == 0.8
+    assert server.optimiser.metrics()["system/stale_gradient_share"] == 0.8
     (said,) = server.control.said
     assert "80% of all gradients are discarded" in said.text and "--max-staleness" in said.text
 
@@ -169,16 +182,17 @@ def test_the_target_is_renewed_by_everybodys_updates() -> None:
         DQNConfig(batch_size=1, training_intensity=1.0, target_update_interval=10),
         ActionSpec("discrete", sizes=(2,), start=(0,)),
     )
-    assert algorithm.target is not None and algorithm.target.every == 10
+    assert algorithm.target_networks["target"].every == 10
     weight = server.parameters._parameters[0]
     algorithm.loss = lambda *_: Loss(weight.sum(), {})  # type: ignore[method-assign]
-    target = FlatParameters(nn.Linear(6, 4))
+    target = FlatParameters(other := nn.Linear(6, 4))
+    targets = TargetNetworks(algorithm.target_networks, server.parameters, lambda: (other, target))
     learner = Learner(
         algorithm,
         lambda: None,
         server.parameters,
         NoAllReduce(),
-        target,
+        targets,
         server.optimiser,
         version_of=lambda own: server.optimiser.version,
     )
@@ -186,18 +200,18 @@ def test_the_target_is_renewed_by_everybodys_updates() -> None:
     renewed_at = []
     for number in range(1, 12):
         server.publish(4 * number)
-        before = target.master.clone()
+        before = target.fp32_params.clone()
         learner.update(None, 0.0, 0.1)
         server.taken()
         assert learner.version == 4 * number and learner.updates == number
-        if (target.master != before).any():
+        if (target.fp32_params != before).any():
             renewed_at.append(4 * number)
     assert renewed_at == [12, 20, 32, 40]
-    before = target.master.clone()
+    before = target.fp32_params.clone()
     server.publish(35)  # a shard that was lost with its node begins from what was read of it
     learner.update(None, 0.0, 0.1)
     server.taken()
-    assert learner.version == 35 and (target.master == before).all()
+    assert learner.version == 35 and (target.fp32_params == before).all()
     server.publish(41)
     learner.update(None, 0.0, 0.1)
-    assert (target.master != before).any()
+    assert (target.fp32_params != before).any()

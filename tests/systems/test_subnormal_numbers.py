@@ -14,8 +14,6 @@ import veldt
 from run_state import SMALL
 from veldt.learning.learner import Learner
 
-pytestmark = pytest.mark.alone
-
 
 def flushed() -> bool:
     return float(torch.tensor(1e-310, dtype=torch.float64) * 0.5) == 0.0
@@ -47,7 +45,7 @@ _ALL_THREADS = """
 import torch, veldt, veldt.api
 from veldt.learning.learner import Learner
 
-update, make_run_plan = Learner.update, veldt.api.make_run_plan
+update, make_run_plan = Learner.update, veldt.api.training.make_run_plan
 
 def measured(*arguments):  # torch's threads begin to work before training does
     torch.ones(1_000_000).mul_(2)
@@ -58,7 +56,7 @@ def watched(self, *arguments):
     print("flushed" if bool((small * 0.5 == 0).all()) else "not flushed")
     return update(self, *arguments)
 
-Learner.update, veldt.api.make_run_plan = watched, measured
+Learner.update, veldt.api.training.make_run_plan = watched, measured
 settings = dict(num_envs=2, batch_size=32, minibatches=1, epochs=1, threads=2)
 veldt.train("ppo", env="CartPole-v1", steps=128, env_backend="in-process", run_dir="run", quiet=True, **settings)
 """

@@ -14,7 +14,7 @@ from veldt.envs.trajectory import STEP_FLAGS
 from veldt.sampling.observations import slot_observations
 from veldt.sampling.unrolls import Unrolls, unroll_layouts
 
-WIDTH, PARAMETERS, MEMORY = 2, 3, 4
+WIDTH, PARAMETERS, RECURRENT_SIZE = 2, 3, 4
 
 
 @pytest.mark.parametrize(("env", "steps"), [("CartPole-v1", 30), ("ALE/Pong-v5", 6)])
@@ -22,7 +22,7 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
     source, atari = resolve(env), AtariConfig(max_episode_steps=4)
     spec = probe_spec(source, atari)
     rng = np.random.default_rng(0)
-    layouts = unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, MEMORY)
+    layouts = unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, RECURRENT_SIZE)
     batch = Unrolls.allocate(spec, layouts, torch.device("cpu"))
     expected, wanted = [], []
     for number in range(3):
@@ -37,7 +37,7 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
         slot = envs.trajectory
         envs.start()
         observations = slot_observations(slot, torch.device("cpu"))
-        for _ in range(2):  # the second begins in the middle of games
+        for _ in range(2):  # the second begins in the middle of episodes
             slot.action[:] = spec.action.sample(rng, steps * WIDTH).reshape(slot.action.shape)
             rows = []
             for t in range(steps):
@@ -47,7 +47,7 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
             rows.append(observations.last().clone())
             arrays = {
                 "policy": rng.random((steps, WIDTH, PARAMETERS), np.float32),
-                "memory": rng.random((WIDTH, MEMORY), np.float32),
+                "initial_recurrent_state": rng.random((WIDTH, RECURRENT_SIZE), np.float32),
             }
             full = arrays | {
                 name: np.empty(layout.shape, layout.dtype)
@@ -57,8 +57,8 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
             slot.copy_to(full)
             batch.put(number * WIDTH, full)
             flags = {name: getattr(slot, name).copy() for name in (*STEP_FLAGS, "action", "reward")}
-            begins = slot.age == 0
-            envs.carry_over()
+            begins = slot.episode_step == 0
+            envs.start_next_rollout()
         envs.close()
         expected.append(torch.stack(rows))
         wanted.append((flags, arrays, begins))
@@ -70,12 +70,12 @@ def test_columns_are_the_slots(env: str, steps: int) -> None:
     for some in ([0, 5, 3 * WIDTH * steps - 1], [3, 30, 7, 6], rng.permutation(3 * WIDTH * steps)):
         row_N = torch.as_tensor(some)
         assert torch.equal(rollout.observations.rows(row_N), observed_SBx[:-1].flatten(0, 1)[row_N])
-    assert rollout.memory is not None
+    assert rollout.recurrent is not None
     for number, (flags, arrays, begins) in enumerate(wanted):
         part = slice(number * WIDTH, (number + 1) * WIDTH)
         for name, array in flags.items():
             assert np.array_equal(getattr(rollout, name)[:, part].numpy(), array), name
         assert np.array_equal(rollout.extras["policy"][:, part].numpy(), arrays["policy"])
-        assert np.array_equal(rollout.memory.first_BM[part].numpy(), arrays["memory"])
-        assert np.array_equal(rollout.memory.begins_SB[:, part].numpy(), begins)
+        assert np.array_equal(rollout.recurrent.first_BM[part].numpy(), arrays["initial_recurrent_state"])
+        assert np.array_equal(rollout.recurrent.begins_SB[:, part].numpy(), begins)
     assert any(flags["truncated"].any() or flags["terminated"].any() for flags, _, _ in wanted)

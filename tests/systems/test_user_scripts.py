@@ -13,8 +13,6 @@ import veldt
 from environments import scripted
 from run_state import SMALL
 
-pytestmark = pytest.mark.alone
-
 SCRIPT = """
 import gymnasium
 import numpy as np

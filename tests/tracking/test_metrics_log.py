@@ -8,8 +8,8 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,25 +17,39 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from veldt.errors import VeldtError
-from veldt.tracking.metrics import MetricsLog, read_metrics
-from veldt.tracking.tensorboard_file import EventFile
+from veldt.tracking.loggers.background import BackgroundLogger
+from veldt.tracking.loggers.choice import opened_loggers
+from veldt.tracking.loggers.group import LoggerGroup
+from veldt.tracking.loggers.logger import Logger
+from veldt.tracking.loggers.metrics_file import MetricsFile
+from veldt.tracking.loggers.tensorboard_logger import TensorBoardLogger
+from veldt.tracking.metrics import read_metrics
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from veldt.tracking.metrics import MetricsLog
-log = MetricsLog(Path(sys.argv[1]))
+from veldt.tracking.loggers.group import LoggerGroup
+loggers = LoggerGroup(Path(sys.argv[1]))
 for step in range(100):
-    log.append({"step": step, "loss/total": 0.5})
+    loggers.log(step, {"train/loss": 0.5})
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@contextmanager
+def tensorboard(directory: Path, notes: list[str] | None = None) -> Iterator[LoggerGroup]:
+    """The loggers of a run with the default --log."""
+    notes = [] if notes is None else notes
+    with opened_loggers("tensorboard", directory, "id", {"env": "mine"}, {}, (), notes.append) as loggers:
+        yield loggers
+
+
 def write_rows(directory: Path, steps: list[int], resume_step: int | None = None) -> None:
-    log = MetricsLog(directory, resume_step)
-    for step in steps:
-        log.append({"step": step, "return_mean": float(step), "note": "text", "absent": None})
-    log.close()
+    with tensorboard(directory) as loggers:
+        if resume_step is not None:
+            loggers.rewind(resume_step)
+        for step in steps:
+            loggers.log(step, {"rollout/interval_return_mean": float(step)})
 
 
 def scalars(directory: Path, tag: str) -> list[tuple[int, float]]:
@@ -46,16 +60,14 @@ def scalars(directory: Path, tag: str) -> list[tuple[int, float]]:
 
 def test_rows_come_back_and_tensorboard_has_them(tmp_path: Path) -> None:
     write_rows(tmp_path, [10, 20, 30])
-    assert read_metrics(tmp_path)[1] == {"step": 20, "return_mean": 20.0, "note": "text", "absent": None}
-    assert scalars(tmp_path, "return_mean") == [(10, 10.0), (20, 20.0), (30, 30.0)]
+    assert read_metrics(tmp_path)[1] == {"step": 20, "rollout/interval_return_mean": 20.0}
+    assert scalars(tmp_path, "rollout/interval_return_mean") == [(10, 10.0), (20, 20.0), (30, 30.0)]
 
 
 def test_values_that_are_not_finite_are_strict_json(tmp_path: Path) -> None:
-    log = MetricsLog(tmp_path)
-    log.append(
-        {"step": 1, "a": math.nan, "b": math.inf, "c": -math.inf, "d": np.float32(0.5), "e": np.int64(3)}
-    )
-    log.close()
+    file = MetricsFile(tmp_path)
+    file.log(1, {"a": math.nan, "b": math.inf, "c": -math.inf, "d": np.float32(0.5), "e": np.int64(3)})
+    file.close()
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
@@ -80,7 +92,9 @@ def test_kill_9_loses_no_row(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_left_out_and_not_written_onto(tmp_path: Path, cut: int) -> None:
     write_rows(tmp_path, [10, 20])
     path = tmp_path / "metrics.jsonl"
-    path.write_bytes(path.read_bytes()[:-1] + b'\n{"step": 30, "return_mean": 30.0, "x": 1}'[:cut])
+    path.write_bytes(
+        path.read_bytes()[:-1] + b'\n{"step": 30, "rollout/interval_return_mean": 30.0, "x": 1}'[:cut]
+    )
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20]
     write_rows(tmp_path, [40])
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20, 40]
@@ -91,21 +105,21 @@ def test_a_resume_takes_back_what_came_after_the_checkpoint(tmp_path: Path) -> N
     write_rows(tmp_path, [25, 35], resume_step=20)
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20, 25, 35]
     # TensorBoard hides what its first file says beyond step 20.
-    assert [step for step, _ in scalars(tmp_path, "return_mean")] == [10, 20, 25, 35]
+    assert [step for step, _ in scalars(tmp_path, "rollout/interval_return_mean")] == [10, 20, 25, 35]
 
 
 def test_a_full_disk_is_explained_and_tears_no_line(
     small_disk: Callable[[int], AbstractContextManager[Path]],
 ) -> None:
     with small_disk(65536) as place:
-        log = MetricsLog(place)
+        file = MetricsFile(place)
         written = 0
         with pytest.raises(
             VeldtError, match=r"cannot write the metrics to .*metrics\.jsonl: the disk is full"
         ):
             for written in range(10_000):
-                log.append({"step": written, "text": "x" * 100})
-        log.close()
+                file.log(written, {f"train/{'x' * 100}": 1.0})
+        file.close()
         rows = read_metrics(place)
         assert [row["step"] for row in rows] == list(range(written))
         assert (place / "metrics.jsonl").read_bytes().endswith(b"}\n")
@@ -113,39 +127,48 @@ def test_a_full_disk_is_explained_and_tears_no_line(
 
 def test_without_tensorboard_there_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
-    warnings: list[str] = []
-    log = MetricsLog(tmp_path, on_warning=warnings.append)
-    for step in range(3):
-        log.append({"step": step})
-        time.sleep(0.02)
-    log.close()
-    assert warnings == ["tensorboard is not installed: the metrics are in metrics.jsonl only"]
+    notes: list[str] = []
+    with tensorboard(tmp_path, notes) as loggers:
+        for step in range(3):
+            loggers.log(step, {})
+            time.sleep(0.02)
+    assert notes == ["tensorboard is not installed: the metrics are in metrics.jsonl only"]
     assert len(read_metrics(tmp_path)) == 3
 
 
-def test_a_slow_tensorboard_neither_blocks_nor_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EventFile, "_write_rows", lambda self: time.sleep(1))
-    events = EventFile(tmp_path)
+class Slow(Logger):
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        time.sleep(1)
+
+
+def test_a_slow_logger_neither_blocks_nor_hangs() -> None:
+    logger = BackgroundLogger("slow", Slow, close_s=0.1)
     start = time.monotonic()
     for step in range(5000):
-        events.add(step, {"a": 1.0})
-    assert "could not keep up" in events.problem
-    events.close(deadline=0.1)
-    assert "not all written" in events.problem
+        logger.log(step, {"a": 1.0})
+    assert "could not keep up" in logger.problem
+    logger.close()
+    assert "was not done in 0.1 s" in logger.problem
     assert time.monotonic() - start < 0.9
 
 
 def test_a_disk_that_is_full_at_the_very_end_does_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails_on_closing_its_file(self: EventFile) -> None:
-        while self._next() is not None:
-            pass
+    def fails(self: TensorBoardLogger) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(EventFile, "_write_rows", fails_on_closing_its_file)
-    events = EventFile(tmp_path)
+    monkeypatch.setattr(TensorBoardLogger, "close", fails)
+    logger = BackgroundLogger("tensorboard", lambda: TensorBoardLogger(tmp_path), close_s=5.0)
     start = time.monotonic()
-    events.close()
+    logger.close()
     assert time.monotonic() - start < 1
-    assert "No space left on device" in events.problem
+    assert "No space left on device" in logger.problem
+
+
+def test_tensorboard_shows_the_settings(tmp_path: Path) -> None:
+    write_rows(tmp_path, [10])
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    (shown,) = events.Tensors("config")
+    assert shown.tensor_proto.string_val[0].decode() == '    {\n      "env": "mine"\n    }'

@@ -16,8 +16,9 @@ from veldt.tracking import progress as progress_module
 from veldt.tracking.progress import Progress
 
 ROW: dict[str, Any] = {
-    "step": 4_120_000, "frames": 16_480_000, "seconds": 724.0, "sps": 5432.0, "fps": 21728.0,
-    "return_mean_100": 187.31, "episodes": 4120, "share_simulate": 0.61, "share_infer": 0.12,
+    "step": 4_120_000, "frames": 16_480_000, "seconds": 724.0,
+    "time/steps_per_second": 5432.0, "time/frames_per_second": 21728.0,
+    "rollout/ep_return_mean": 187.31, "rollout/episodes": 4120, "share_simulate": 0.61, "share_infer": 0.12,
     "share_train": 0.2, "share_wait": 0.05, "eta_seconds": 1040.0,
 }  # fmt: skip
 BROKEN = """
@@ -71,9 +72,9 @@ def test_the_plain_line_says_what_matters() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [{}, {"step": 0}, dict.fromkeys(ROW), {**ROW, "return_mean_100": float("nan")}]
+    "row", [{}, {"step": 0}, dict.fromkeys(ROW), {**ROW, "rollout/ep_return_mean": float("nan")}]
 )
-def test_figures_that_are_not_known_yet_are_no_trouble(row: dict[str, Any]) -> None:
+def test_metrics_that_are_not_known_yet_are_no_trouble(row: dict[str, Any]) -> None:
     stream = io.StringIO()
     Progress("run", 100, stream=stream).update(row)
     assert len(stream.getvalue().splitlines()) == 1
@@ -125,7 +126,7 @@ def test_on_a_terminal_there_is_a_panel_four_times_a_second_at_most(terminal: An
 
 
 @pytest.mark.parametrize(
-    "row", [{}, {"step": 0}, dict.fromkeys(ROW), {**ROW, "return_mean_100": float("nan")}]
+    "row", [{}, {"step": 0}, dict.fromkeys(ROW), {**ROW, "rollout/ep_return_mean": float("nan")}]
 )
 def test_the_panel_shows_what_it_knows(terminal: Any, row: dict[str, Any]) -> None:
     controller, stream = terminal

@@ -63,16 +63,16 @@ class A2C(PolicyGradient):
         yield self.targets(forward, rollout)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
-        parameters_NP, value_N = unroll_forward(forward, batch.memory)(batch.observation())
+        parameters_NP, value_N, *_ = unroll_forward(forward, batch.recurrent)(batch.observation())
         log_prob_N, valid = self.distribution.log_prob(parameters_NP, batch.action), ValidRows(batch.valid)
         policy_loss = valid.mean(-log_prob_N * batch.advantage)
         value_loss = valid.mean((value_N - batch.target).square())
-        entropy = self.entropy(parameters_NP, valid)
-        loss = policy_loss + self.config.vf_coef * value_loss - self.config.ent_coef * entropy
+        ent_coef = self.ent_coef(progress)
+        entropy = self.entropy(parameters_NP, valid, ent_coef)
+        loss = policy_loss + self.config.vf_coef * value_loss - ent_coef * entropy
         metrics = {
-            "loss/total": loss.detach(),
-            "loss/policy": policy_loss.detach(),
-            "loss/value": value_loss.detach(),
-            "policy/entropy": entropy.detach(),
+            "train/policy_loss": policy_loss.detach(),
+            "train/value_loss": value_loss.detach(),
+            "train/entropy": entropy.detach(),
         }
         return Loss(loss, metrics, rows=valid.count)

@@ -3,45 +3,63 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.capabilities import ON_POLICY, REPLAY
-from veldt.algorithms.rollout import Batch, Observation, Rollout
-from veldt.algorithms.transitions import QLearningBatch, Transitions
+from veldt.algorithms.groups import Forward as Forward
+from veldt.algorithms.groups import ParameterGroup, TargetNetwork
+from veldt.algorithms.rollout import Observation, Rollout
+from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec
-from veldt.functional.updates import UpdateRule
+from veldt.errors import UsageError
+from veldt.functional.updates import Adam, UpdateRule
+from veldt.networks.own import OwnModules
 from veldt.networks.precision import Network
 from veldt.replay.n_step import NStep
 
-# A network's forward pass, possibly compiled. What it returns is agreed between the network and its algorithm.
-Forward = Callable[..., Any]
 # Makes the part of a network that processes observations, in the form an algorithm needs; see `build_torso`.
 BuildTorso = Callable[..., nn.Module]
+# Makes a recurrent core for a number of features; see `networks.recurrent.Core`.
+MakeCore = Callable[[int], nn.Module]
 
 
 class Loss(NamedTuple):
     """The result of a loss computation: the loss to minimise, metrics to log and the rows' new raw priorities [N].
 
-    Metrics and priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked.
+    A metric [] is logged as `train/NAME`, unless its name has a prefix (`tracking/metric_names.py`). Metrics and
+    priorities have no gradient. `rows` [] is the number of rows in the mean, where some rows are masked. With
+    `by_group`, each parameter group has a loss of its own, and `total` is for metrics only; see `Loss.of_groups`.
     """
 
     total: Tensor
     metrics: dict[str, Tensor]
     priority: Tensor | None = None
     rows: Tensor | None = None
+    by_group: Mapping[str, Tensor] | None = None
 
+    @classmethod
+    def of_groups(
+        cls,
+        by_group: Mapping[str, Tensor],
+        metrics: dict[str, Tensor] | None = None,
+        priority: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> Loss:
+        """Returns a loss [] for each parameter group by its name. The gradient of each is taken with respect to its
+        group's parameters alone, so an actor's loss may contain the critic without moving it.
 
-@dataclass(frozen=True)
-class TargetUpdate:
-    """Target network updates: after every `every` updates it moves by the fraction `rate` (1: a copy)."""
+        Metrics get each of them as `loss/NAME`, and their sum as `loss/total`.
 
-    every: int
-    rate: float
+        Example: `Loss.of_groups({"actor": -q_N.mean(), "critic": error_N.square().mean()})`
+        """
+        parts = {name: loss.detach() for name, loss in by_group.items()}
+        total = torch.stack(list(parts.values())).sum()
+        named = {f"train/{name}_loss": part for name, part in parts.items()}
+        return cls(total, {**named, **(metrics or {})}, priority, rows, by_group)
 
 
 class Algorithm(ABC):
@@ -50,18 +68,33 @@ class Algorithm(ABC):
     `progress` is the fraction of the training budget that is done, in [0, 1); `steps` counts agent steps. Schedules are
     functions of these two, so a resumed run continues them. `capabilities` (`capabilities.CAPABILITIES`) decide which
     systems and which action spaces the algorithm fits.
+
+    A subclass defines at least `network`, `act`, `best_action` and `loss` (or `losses`), and mostly derives from
+    `PolicyGradient` or `ReplayAlgorithm`, which define the rest for their settings.
     """
 
     capabilities: ClassVar[frozenset[str]] = frozenset()
     name: str
-    rule: UpdateRule
-    max_grad_norm: float  # upper limit of the gradient's norm; 0: no limit
-    target: TargetUpdate | None = None
+    rule: UpdateRule = Adam()
+    max_grad_norm: float = 0.0  # upper limit of the gradient's norm; 0: no limit
+    run_steps: int = (
+        0  # agent steps of the whole run, for schedules of what `prepare_noise` does; 0: not known
+    )
     _place: tuple[int, int] | None = None
 
     @abstractmethod
     def __init__(self, config: Any, action: ActionSpec) -> None:
         """`config` has the algorithm's own settings. Raises UsageError for an unsupported action space."""
+
+    @property
+    def groups(self) -> Sequence[ParameterGroup]:
+        """The parameter groups. By default one has all parameters, with the rule `rule`."""
+        return (ParameterGroup("all", self.rule),)
+
+    @property
+    def target_networks(self) -> Mapping[str, TargetNetwork]:
+        """The target networks by name; by default none. They are copies that follow the parameters."""
+        return {}
 
     @abstractmethod
     def horizon(self, num_envs: int) -> int:
@@ -73,18 +106,31 @@ class Algorithm(ABC):
 
     @abstractmethod
     def network(self, build_torso: BuildTorso) -> Network:
-        """Returns torso and heads."""
+        """Returns torso and heads: a module whose forward pass `act`, `targets` and `loss` get as `forward`.
 
-    @abstractmethod
+        Args:
+            build_torso: returns a new torso for the env's observations, a module with an attribute `features`, its
+                number of outputs; see `networks.build.build_torso` for its keyword arguments (`top`, `activation`).
+        """
+
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """Returns a network of the user's own actor, critic or model. Raises UsageError for parts that do not fit.
+
+        An algorithm that takes them says in its documentation which outputs they need.
+        """
+        part, name = next(iter(own.names.items()))
+        raise UsageError(f"--{part} is {name}, and {self.name} takes only a --network of one's own: use that")
+
     def action_noise(self, network: nn.Module) -> int:
-        """Number of uniform random numbers that one action needs."""
+        """Number of uniform random numbers that one action needs; by default none."""
+        return 0
 
-    @abstractmethod
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
         """Transforms uniform noise [..., B, noise] of B envs into the form that `act` takes, once for many steps.
 
-        `steps` is the number of training steps done; None in evaluation.
+        By default it stays uniform. `steps` is the number of training steps done; None in evaluation.
         """
+        return uniform
 
     @abstractmethod
     def act(
@@ -98,7 +144,10 @@ class Algorithm(ABC):
 
     @abstractmethod
     def learning_rate(self, progress: float, batch: int) -> float:
-        """The current learning rate, for updates or phases of `batch` samples."""
+        """The current learning rate, for updates or phases of `batch` samples.
+
+        It holds for the parameter groups that have none of their own.
+        """
 
     def set_env_slice(self, first: int, total: int) -> None:
         """Tells this copy that it acts only for envs `first` and following, out of `total` in the run."""
@@ -106,16 +155,20 @@ class Algorithm(ABC):
 
     def scored_envs(self, num_envs: int) -> range:
         """The envs whose episodes count for the mean return, where some envs explore much more than others."""
-        """Factor on the learning rate for the parameter with this name."""
         return range(num_envs)
 
-    def lr_multiplier(self, parameter: str) -> float:
-        """What the step size of the parameter of this name is multiplied by."""
-        return 1.0
-
-    @abstractmethod
     def loss(self, forward: Forward, batch: Any, progress: float) -> Loss:
         """Returns the loss of one update on a batch from `minibatches` or `targets`."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither `loss` nor `losses`")
+
+    def losses(self, forward: Forward, batch: Any, progress: float, due: Sequence[str]) -> Loss:
+        """Returns the loss of one update; by default that of `loss`, for algorithms with an interval of 1 or one loss.
+
+        Args:
+            due: names of the parameter groups that move in this update. With `Loss.of_groups` each of them needs a
+                loss; the losses of others may be left out, and are not used.
+        """
+        return self.loss(forward, batch, progress)
 
 
 class OnPolicy(Algorithm):
@@ -124,14 +177,21 @@ class OnPolicy(Algorithm):
     capabilities = frozenset({ON_POLICY})
 
     @abstractmethod
-    def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
-        """Returns torso and heads, with an LSTM of `lstm` units between them (0: none)."""
+    def network(self, build_torso: BuildTorso, make_core: MakeCore | None = None) -> Network:
+        """Returns torso and heads, with a recurrent core between them if there is one; see `RecurrentActorCritic`."""
 
-    @abstractmethod
-    def minibatches(
-        self, forward: Forward, rollout: Rollout, generator: torch.Generator
-    ) -> Iterator[Batch | Rollout]:
-        """Yields the batches of one optimisation phase, one per update, in order."""
+    def update_rows(self, num_envs: int) -> int:
+        return self.horizon(num_envs) * num_envs
+
+    def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Any]:
+        """Yields the batches of one optimisation phase, one per update, in order; by default the rollout.
+
+        Args:
+            forward: the network's forward pass, for values and targets.
+            rollout: T steps of B envs.
+            generator: for random numbers, such as an order of minibatches or noise; its seed depends on the phase.
+        """
+        yield rollout
 
 
 class OffPolicy(Algorithm):
@@ -145,6 +205,9 @@ class OffPolicy(Algorithm):
     returns: NStep
     reward_range: tuple[float, float] | None = None  # range of one reward that the network can represent
 
+    def update_rows(self, num_envs: int) -> int:
+        return self.batch_size
+
     def steps_due(self, updates: int) -> int:
         """The number of agent steps after which `updates` updates are due."""
         return self.learning_starts + round(updates * self.batch_size / self.intensity)
@@ -153,32 +216,54 @@ class OffPolicy(Algorithm):
         """Step count of a schedule that follows updates: `steps`, at most those after which `updates` are due."""
         return min(steps, self.steps_due(updates))
 
-    @abstractmethod
     def update_noise(self, network: nn.Module) -> int:
-        """Number of standard normal numbers that an update needs."""
+        """Number K of standard normal numbers that an update needs, one vector for all rows: `Transitions.noise`.
 
-    @abstractmethod
-    def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
-        """Returns the targets of the loss, without gradient; `target` is the target network's forward pass."""
+        By default none. Noisy layers use them.
+        """
+        return 0
 
-    @abstractmethod
+    def row_noise(self, network: nn.Module) -> int:
+        """Number K of standard normal numbers that each row of a batch needs: `Transitions.row_noise`, float32 [N, K].
+
+        By default none. They are a function of the run's seed and the number of the update. An algorithm that needs
+        noise for several purposes, such as the next action's and the present one's, asks for all and splits them.
+        """
+        return 0
+
+    def targets(self, forward: Forward, target: Any, transitions: Transitions) -> Any:
+        """Returns the batch for `loss`, with the targets of the loss, without gradient; by default the transitions.
+
+        Args:
+            forward: the network's forward pass.
+            target: the forward passes of the target networks, `Targets`: `target["slow"](observation)`, or with a
+                single target network `target(observation)`.
+        """
+        return transitions
+
     def act_with_values(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """`act`, plus the network's output for the action taken and for the best one: "taken" and "best", [N, ...]."""
+        """`act`, plus the network's output for the action taken and for the best one: "taken" and "best", [N, ...].
 
-    @abstractmethod
+        Without them, as by default, all new steps get the same initial priority, 1.
+        """
+        return self.act(forward, observation, noise)
+
     def first_priorities(
         self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
     ) -> Tensor:
         """Raw priorities float32 [N] of new steps, computed by the actor (Ape-X, appendix F).
+
+        By default the absolute error, for algorithms that regress on values.
 
         Args:
             taken_N, best_N: what `act_with_values` returned for the step's observation, and for the observation at the
                 end of its n-step return.
             reward_N, discount_N: as in `Transitions`.
         """
+        return (reward_N + discount_N * best_N - taken_N).abs()
 
     def exploration(self, steps: int) -> dict[str, float]:
-        """Metrics about exploration to log, after `steps` of training."""
+        """Metrics about exploration to log, after `steps` of training, with names as in `Loss`."""
         return {}

@@ -93,7 +93,7 @@ class C51(QLearning):
         cross_entropy_N, divergence_N = categorical_td_loss(logits_NZ, batch.target)
         loss = (batch.weight * cross_entropy_N).mean()
         q_N = expected(logits_NZ.detach(), self._support(logits_NZ))
-        metrics = {"loss/total": loss.detach(), "q/mean": q_N.mean(), "q/divergence": divergence_N.mean()}
+        metrics = {"train/q_mean": q_N.mean(), "train/kl_to_target": divergence_N.mean()}
         return Loss(loss, metrics, divergence_N)
 
     def _support(self, like: Tensor) -> Tensor:

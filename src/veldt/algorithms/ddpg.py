@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,13 +12,17 @@ from torch import Tensor, nn
 
 from veldt.algorithms.base import BuildTorso, Forward, Loss
 from veldt.algorithms.capabilities import CONTINUOUS, REPLAY
+from veldt.algorithms.groups import ParameterGroup
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
+from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam
 from veldt.networks.deterministic import DeterministicActorCritic
+from veldt.networks.own import OwnModules
+from veldt.networks.own_heads import OwnDeterministic
 from veldt.networks.precision import Network
 from veldt.setting_metadata import Unit, flag
 
@@ -26,8 +31,8 @@ from veldt.setting_metadata import Unit, flag
 class DDPGConfig(OffPolicyConfig):
     """Settings of DDPG."""
 
-    actor_learning_rate: Annotated[float, Unit("per update")] = 1e-4
-    """Learning rate of the actor; --learning-rate is the critic's."""
+    actor_learning_rate: Annotated[float | str, Unit("per update")] = 1e-4
+    """Learning rate of the actor, a number or a schedule; --learning-rate is the critic's."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
     """ε of Adam."""
     exploration_noise: Annotated[float, Unit("action range / 2")] = 0.1
@@ -37,9 +42,9 @@ class DDPGConfig(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("actor_learning_rate", "adam_epsilon"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
+        check_schedule("actor_learning_rate", self.actor_learning_rate, above=True)
+        if self.adam_epsilon <= 0:
+            raise UsageError(f"--adam-epsilon is {self.adam_epsilon}: it must be more than 0")
         for name in ("exploration_noise", "action_gradient_clip"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
@@ -60,15 +65,19 @@ class DDPG(ReplayAlgorithm):
             )
         super().__init__(config, Adam(epsilon=config.adam_epsilon))
         self._dimensions = action.shape[0]
+        self._actor_rate = make_schedule("actor_learning_rate", config.actor_learning_rate)
 
     def network(self, build_torso: BuildTorso) -> Network:
-        return DeterministicActorCritic(lambda: build_torso(top=False, activation="relu"), self._dimensions)
+        return DeterministicActorCritic(
+            lambda: build_torso(last_layer=False, activation="relu"), self._dimensions
+        )
+
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """See `OwnDeterministic`."""
+        return OwnDeterministic(own, lambda: self.network(build_torso))
 
     def action_noise(self, network: nn.Module) -> int:
         return self._dimensions
-
-    def update_noise(self, network: nn.Module) -> int:
-        return 0
 
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
         """[..., 2 D]: the noise to add to the policy's action, and the factor on the policy's action."""
@@ -98,9 +107,10 @@ class DDPG(ReplayAlgorithm):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return forward(observation)
 
-    def lr_multiplier(self, parameter: str) -> float:
-        config = self._config
-        return config.actor_learning_rate / config.learning_rate if parameter.startswith("actor.") else 1.0
+    @property
+    def groups(self) -> Sequence[ParameterGroup]:
+        actor = ParameterGroup("actor", self.rule, ("actor.", "model.actor."), learning_rate=self._actor_rate)
+        return actor, ParameterGroup("critic", self.rule)
 
     @torch.no_grad()
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
@@ -115,22 +125,16 @@ class DDPG(ReplayAlgorithm):
         error_N = batch.target - q_N
         critic_loss = (batch.weight * error_N.square()).mean()
         action_ND = forward(batch.observation)
-        # The deterministic policy gradient (equation 6) with dQ/da as a constant, so that the actor's loss has no
-        # gradient for the critic's parameters.
+        # The deterministic policy gradient (equation 6) with dQ/da as a constant, so that it can be clipped.
         at_ND = action_ND.detach().requires_grad_()
         value_N = forward(batch.observation, at_ND)
         (slope_ND,) = torch.autograd.grad(value_N.sum(), at_ND)
         if self._config.action_gradient_clip:
             slope_ND = slope_ND.clamp(-self._config.action_gradient_clip, self._config.action_gradient_clip)
         actor_loss = -(action_ND * slope_ND).sum(-1).mean()
-        loss = critic_loss + actor_loss
-        metrics = {
-            "loss/total": loss.detach(),
-            "loss/critic": critic_loss.detach(),
-            "q/mean": q_N.detach().mean(),
-            "q/policy": value_N.detach().mean(),
-        }
-        return Loss(loss, metrics, error_N.detach().abs())
+        metrics = {"train/q_mean": q_N.detach().mean(), "train/policy_q_mean": value_N.detach().mean()}
+        losses = {"critic": critic_loss, "actor": actor_loss}
+        return Loss.of_groups(losses, metrics, error_N.detach().abs())
 
 
 def _explored(action_ND: Tensor, noise: Tensor) -> Tensor:

@@ -42,5 +42,5 @@ class DQN(QLearning):
         error_N = batch.target - q_N
         loss = (batch.weight * huber(error_N)).mean()
         size_N = error_N.detach().abs()
-        metrics = {"loss/total": loss.detach(), "q/mean": q_N.detach().mean(), "q/td_error": size_N.mean()}
+        metrics = {"train/q_mean": q_N.detach().mean(), "train/td_error": size_N.mean()}
         return Loss(loss, metrics, size_N)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from torch import Tensor
-
-from veldt.algorithms.base import OffPolicy, TargetUpdate
+from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.groups import TargetNetwork
+from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
@@ -28,8 +29,8 @@ class OffPolicyConfig(AlgorithmConfig):
     """Steps each env makes between optimisation phases; 0 means the fewest that one update needs."""
     learning_starts: Annotated[int, Unit("steps")] = 50_000
     """Steps that are sampled before the first update."""
-    learning_rate: Annotated[float, Unit("per update")] = 2.5e-4
-    """Learning rate."""
+    learning_rate: Annotated[float | str, Unit("per update")] = 2.5e-4
+    """Learning rate: a number, or a schedule such as linear:2.5e-4:0 or module:function."""
     gamma: Annotated[float, Unit("per step")] = 0.99
     """Discount factor γ."""
     n_step: Annotated[int, Unit("steps")] = 1
@@ -53,9 +54,9 @@ class OffPolicyConfig(AlgorithmConfig):
         for name in ("horizon", "target_update_interval", "max_grad_norm"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
-        for name in ("training_intensity", "learning_rate"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
+        if self.training_intensity <= 0:
+            raise UsageError(f"--training-intensity is {self.training_intensity}: it must be more than 0")
+        check_schedule("learning_rate", self.learning_rate, above=True)
         if not 0 <= self.gamma <= 1:
             raise UsageError(f"--gamma is {self.gamma}: it must be in [0, 1]")
         if not 0 < self.tau <= 1:
@@ -98,36 +99,43 @@ class OffPolicyConfig(AlgorithmConfig):
                 "updates",
                 "target_update_interval x training_intensity / batch",
             ),
-            ("step size", f"{self.scaled_learning_rate():g}", "per update", "learning_rate, for this batch"),
+            ("step size", self.scaled_learning_rate(), "per update", "learning_rate, for this batch"),
         ]
 
-    def scaled_learning_rate(self) -> float:
-        """The learning rate for this batch size."""
-        return self.learning_rate
+    @property
+    def learning_rate_scale(self) -> float:
+        """The factor on the learning rate for this batch size."""
+        return 1.0
+
+    def scaled_learning_rate(self) -> str:
+        """The learning rate for this batch size, for messages."""
+        scale = self.learning_rate_scale
+        if isinstance(self.learning_rate, str):
+            return self.learning_rate if scale == 1.0 else f"{self.learning_rate} x {scale:g}"
+        return f"{self.learning_rate * scale:g}"
 
 
 class ReplayAlgorithm(OffPolicy):
-    """See `OffPolicy`: implements the members that follow from settings alone."""
+    """See `OffPolicy`: implements the members that follow from settings alone.
+
+    It has one target network, a copy of all parameters. A subclass defines `network`, `act`, `best_action`, `targets`
+    and `loss` (or `losses`).
+    """
 
     def __init__(self, config: OffPolicyConfig, rule: UpdateRule) -> None:
         self._config, self.rule = config, rule
+        self._rate = make_schedule("learning_rate", config.learning_rate)
         self.max_grad_norm = config.max_grad_norm
         self.batch_size, self.intensity = config.batch_size, config.training_intensity
         self.learning_starts = config.learning_starts
         self.returns = NStep(config.n_step, config.gamma, config.clip_rewards, config.terminal_on_life_loss)
-        self.target = TargetUpdate(config.target_updates, config.tau)
+
+    @property
+    def target_networks(self) -> Mapping[str, TargetNetwork]:
+        return {"target": TargetNetwork(self._config.target_updates, self._config.tau)}
 
     def horizon(self, num_envs: int) -> int:
         return self._config.steps_per_phase(num_envs)
 
-    def update_rows(self, num_envs: int) -> int:
-        return self.batch_size
-
     def learning_rate(self, progress: float, batch: int) -> float:
-        return self._config.scaled_learning_rate()
-
-    def first_priorities(
-        self, taken_N: Tensor, reward_N: Tensor, discount_N: Tensor, best_N: Tensor
-    ) -> Tensor:
-        """The absolute error, for algorithms that regress on values."""
-        return (reward_N + discount_N * best_N - taken_N).abs()
+        return self._rate(progress) * self._config.learning_rate_scale

@@ -8,9 +8,10 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from veldt.algorithms.base import BuildTorso, Forward, OnPolicy
-from veldt.algorithms.capabilities import CONTINUOUS, DISCRETE, MULTI_DISCRETE, ON_POLICY
+from veldt.algorithms.base import BuildTorso, Forward, MakeCore, OnPolicy
+from veldt.algorithms.capabilities import CONTINUOUS, DISCRETE, MULTI_DISCRETE, ON_POLICY, RECURRENT
 from veldt.algorithms.rollout import Batch, Observation, Rollout, bootstrap_forward, unroll_forward
+from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -18,6 +19,8 @@ from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
 from veldt.functional.valid_rows import ValidRows
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
+from veldt.networks.own import OwnModules
+from veldt.networks.own_heads import OwnActorCritic, OwnPolicyModel, OwnRecurrentModel
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import RecurrentActorCritic
 from veldt.setting_metadata import Unit, flag
@@ -27,16 +30,16 @@ from veldt.setting_metadata import Unit, flag
 class PolicyGradientConfig(AlgorithmConfig):
     """Settings of all policy-gradient algorithms."""
 
-    learning_rate: Annotated[float, Unit("per update")] = 7e-4
-    """Learning rate."""
+    learning_rate: Annotated[float | str, Unit("per update")] = 7e-4
+    """Learning rate: a number, or a schedule such as linear:7e-4:0 or module:function."""
     anneal_learning_rate: bool = False
-    """Lower the learning rate linearly to 0 over the run's steps."""
+    """Lower the learning rate, if it is a number, linearly to 0 over the run's steps."""
     gamma: Annotated[float, Unit("per step")] = 0.99
     """Discount factor γ."""
     gae_lambda: Annotated[float, Unit("per step")] = 1.0
     """λ of generalised advantage estimation; 1 is the n-step return."""
-    ent_coef: Annotated[float, Unit("per nat")] = 0.01
-    """Coefficient of the policy's entropy in the loss."""
+    ent_coef: Annotated[float | str, Unit("per nat")] = 0.01
+    """Coefficient of the policy's entropy in the loss: a number or a schedule."""
     vf_coef: Annotated[float, Unit("weight")] = 0.25
     """Coefficient of the value's mean squared error in the loss (0.25 is A3C's ½ · ½)."""
     max_grad_norm: Annotated[float, Unit("norm")] = 0.5
@@ -53,11 +56,16 @@ class PolicyGradientConfig(AlgorithmConfig):
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
-        if self.learning_rate <= 0:
-            raise UsageError(f"--learning-rate is {self.learning_rate}: it must be more than 0")
-        for name in ("ent_coef", "vf_coef", "max_grad_norm"):
+        check_schedule("learning_rate", self.learning_rate, above=True)
+        check_schedule("ent_coef", self.ent_coef)
+        for name in ("vf_coef", "max_grad_norm"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
+
+    def unread(self) -> dict[str, str]:
+        if isinstance(self.learning_rate, str):
+            return {"anneal_learning_rate": f"--learning-rate is a schedule, {self.learning_rate}"}
+        return {}
 
 
 class PolicyGradient(OnPolicy):
@@ -68,12 +76,27 @@ class PolicyGradient(OnPolicy):
     def __init__(self, config: PolicyGradientConfig, action: ActionSpec, rule: UpdateRule) -> None:
         self._config, self._action, self.rule = config, action, rule
         self.distribution = policy_distribution(action)
+        self._rate = make_schedule("learning_rate", config.learning_rate, falls=config.anneal_learning_rate)
+        self.ent_coef = make_schedule("ent_coef", config.ent_coef)
         self.max_grad_norm = config.max_grad_norm
 
-    def network(self, build_torso: BuildTorso, lstm: int = 0) -> Network:
-        if lstm:
-            return RecurrentActorCritic(build_torso, self._action, lstm)
+    def network(self, build_torso: BuildTorso, make_core: MakeCore | None = None) -> Network:
+        if make_core is not None:
+            return RecurrentActorCritic(build_torso, self._action, make_core)
         return ActorCritic(build_torso, self._action, self._config.shared)
+
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """See `OwnActorCritic`, `OwnPolicyModel` and `OwnRecurrentModel`."""
+        model = own.get("model")
+        if model is None:
+            return OwnActorCritic(own, build_torso)
+        if not hasattr(model, "initial_state"):
+            return OwnPolicyModel(own)
+        if RECURRENT not in self.capabilities:
+            own.refuse(
+                "model", self.name, "learns from rows out of their order, and the model has a recurrent state"
+            )
+        return OwnRecurrentModel(own)
 
     def action_noise(self, network: nn.Module) -> int:
         return self.distribution.noise
@@ -84,18 +107,18 @@ class PolicyGradient(OnPolicy):
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        parameters, value = forward(observation)
+        parameters, value, *_ = forward(observation)
         return self.distribution.sample(parameters, noise), {"policy": parameters, "value": value}
 
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.distribution.mode(forward(observation)[0])
 
     def learning_rate(self, progress: float, batch: int) -> float:
-        return self._config.learning_rate * ((1.0 - progress) if self._config.anneal_learning_rate else 1.0)
+        return self._rate(progress)
 
-    def entropy(self, parameters_NP: Tensor, valid: ValidRows) -> Tensor:
+    def entropy(self, parameters_NP: Tensor, valid: ValidRows, ent_coef: float) -> Tensor:
         """Mean entropy of the policy over valid rows, []; it has a gradient only if its coefficient is not 0."""
-        with torch.set_grad_enabled(self._config.ent_coef > 0):
+        with torch.set_grad_enabled(ent_coef > 0):
             return valid.mean(self.distribution.entropy(parameters_NP))
 
     def learning_signals(self, rollout: Rollout) -> tuple[Tensor, Tensor, Tensor]:
@@ -105,7 +128,7 @@ class PolicyGradient(OnPolicy):
         terminal_TB = (
             rollout.terminated | rollout.life_lost if config.terminal_on_life_loss else rollout.terminated
         )
-        over_TB = terminal_TB | rollout.truncated | rollout.cut | ~rollout.valid
+        over_TB = terminal_TB | rollout.truncated | rollout.interrupted | ~rollout.valid
         return reward_TB, config.gamma * (~terminal_TB).float(), (~over_TB).float()
 
     @torch.no_grad()
@@ -117,10 +140,10 @@ class PolicyGradient(OnPolicy):
         whatever the action was.
         """
         if (value_TB := rollout.extras.get("value")) is None:
-            forward = unroll_forward(forward, rollout.memory)
+            forward = unroll_forward(forward, rollout.recurrent)
             value_TB = forward(rollout.observations.rows(None))[1].view(rollout.reward.shape)
         else:
-            forward = bootstrap_forward(forward, rollout.memory)
+            forward = bootstrap_forward(forward, rollout.recurrent)
         value_SB = torch.cat([value_TB, forward(rollout.observations.last())[1].unsqueeze(0)])
         reward_TB, discount_TB, trace_TB = self.learning_signals(rollout)
         advantage_TB = generalised_advantages(
@@ -136,5 +159,5 @@ class PolicyGradient(OnPolicy):
             advantage=advantage_TB.flatten(),
             target=(advantage_TB + value_SB[:-1]).flatten(),
             valid=rollout.valid.flatten().float(),
-            memory=rollout.memory,
+            recurrent=rollout.recurrent,
         )

@@ -12,6 +12,7 @@ import torch
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rollout import Batch, Rollout
+from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.losses import approximate_kl, clipped_surrogate, clipped_value_error
@@ -32,10 +33,10 @@ class PPOConfig(PolicyGradientConfig):
     """Passes over the rollout in each optimisation phase."""
     minibatches: Annotated[int, Unit("updates")] = 4
     """Minibatches (updates) in each pass."""
-    clip: Annotated[float, Unit("ratio")] = 0.1
-    """Clip range ε of the objective."""
+    clip: Annotated[float | str, Unit("ratio")] = 0.1
+    """Clip range ε of the objective: a number, or a schedule such as linear:0.2:0.05 or module:function."""
     anneal_clip: bool = False
-    """Lower the clip range linearly to 0 over the run's steps."""
+    """Lower the clip range, if it is a number, linearly to 0 over the run's steps."""
     clip_values: bool = True
     """Clip the value to within ε of its old value (in OpenAI's ppo2, not in the paper)."""
     normalise_advantages: bool = True
@@ -53,9 +54,13 @@ class PPOConfig(PolicyGradientConfig):
                 f"--batch-size {self.batch_size} does not divide into --minibatches {self.minibatches}: "
                 f"choose a multiple of {self.minibatches}"
             )
-        for name in ("clip", "adam_epsilon"):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
+        check_schedule("clip", self.clip, above=True)
+        if self.adam_epsilon <= 0:
+            raise UsageError(f"--adam-epsilon is {self.adam_epsilon}: it must be more than 0")
+
+    def unread(self) -> dict[str, str]:
+        falls = {"anneal_clip": f"--clip is a schedule, {self.clip}"} if isinstance(self.clip, str) else {}
+        return super().unread() | falls
 
 
 class PPO(PolicyGradient):
@@ -66,6 +71,7 @@ class PPO(PolicyGradient):
     def __init__(self, config: PPOConfig, action: ActionSpec) -> None:
         super().__init__(config, action, Adam(epsilon=config.adam_epsilon))
         self.config = config
+        self._clip = make_schedule("clip", config.clip, falls=config.anneal_clip)
 
     def horizon(self, num_envs: int) -> int:
         if self.config.batch_size % num_envs:
@@ -89,9 +95,9 @@ class PPO(PolicyGradient):
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
         config = self.config
-        clip = config.clip * ((1.0 - progress) if config.anneal_clip else 1.0)
+        clip = self._clip(progress)
         valid = ValidRows(batch.valid)
-        parameters_NP, value_N = forward(batch.observation())
+        parameters_NP, value_N, *_ = forward(batch.observation())
         log_ratio_N = self.distribution.log_prob(parameters_NP, batch.action) - batch.log_prob
         # The ratio of a masked row can be infinite, and masking its loss afterwards would give a NaN gradient.
         log_ratio_N = valid.masked(log_ratio_N)
@@ -102,16 +108,16 @@ class PPO(PolicyGradient):
         else:
             value_error_N = (value_N - batch.target).square()
         value_loss = valid.mean(value_error_N)
-        entropy = self.entropy(parameters_NP, valid)
-        loss = policy_loss + config.vf_coef * value_loss - config.ent_coef * entropy
+        ent_coef = self.ent_coef(progress)
+        entropy = self.entropy(parameters_NP, valid, ent_coef)
+        loss = policy_loss + config.vf_coef * value_loss - ent_coef * entropy
         log_ratio_N = log_ratio_N.detach()
         clipped_N = ((log_ratio_N.exp() - 1.0).abs() > clip).float()
         metrics = {
-            "loss/total": loss.detach(),
-            "loss/policy": policy_loss.detach(),
-            "loss/value": value_loss.detach(),
-            "policy/entropy": entropy.detach(),
-            "policy/kl": valid.mean(approximate_kl(log_ratio_N)),
-            "policy/clip_fraction": valid.mean(clipped_N),
+            "train/policy_loss": policy_loss.detach(),
+            "train/value_loss": value_loss.detach(),
+            "train/entropy": entropy.detach(),
+            "train/approx_kl": valid.mean(approximate_kl(log_ratio_N)),
+            "train/clip_fraction": valid.mean(clipped_N),
         }
         return Loss(loss, metrics, rows=valid.count)

@@ -16,11 +16,14 @@ from veldt.algorithms.base import BuildTorso, Forward
 from veldt.algorithms.capabilities import DISCRETE, REPLAY
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
+from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.exploration import annealed, ladder
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule
+from veldt.networks.own import OwnModules
+from veldt.networks.own_heads import OwnQ
 from veldt.networks.precision import Network
 from veldt.networks.q_network import QNetwork
 from veldt.setting_metadata import Unit, flag
@@ -60,6 +63,9 @@ class QLearningConfig(OffPolicyConfig):
     """ε falls from --epsilon-start to --epsilon-end for all envs, or each env has its own fixed ε (ladder, Ape-X)."""
     ladder_epsilon: Annotated[float, Unit("probability")] = 0.4
     """ε of the ladder's first env; the last env has this to the power of 8."""
+    epsilon: Annotated[float | str, Unit("probability")] = ""
+    """ε as a number or a schedule over the run's steps, such as piecewise:0=1,0.1=0.1,1=0.01 or module:function, in the
+    place of --epsilon-start, --epsilon-end and --epsilon-steps; empty: by these."""
     epsilon_start: Annotated[float, Unit("probability")] = 1.0
     """Initial ε."""
     epsilon_end: Annotated[float, Unit("probability")] = 0.1
@@ -74,6 +80,8 @@ class QLearningConfig(OffPolicyConfig):
         for name in ("epsilon_start", "epsilon_end", "evaluation_epsilon", "ladder_epsilon"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
+        if self.epsilon != "":
+            check_schedule("epsilon", self.epsilon)
         for name in ("epsilon_steps", "adam_epsilon", "rmsprop_epsilon", "noisy_sigma"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
@@ -85,10 +93,9 @@ class QLearningConfig(OffPolicyConfig):
     # (batch size, learning rate relative to batch 32): linear between points in logarithms, constant outside.
     _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0),)
 
-    def scaled_learning_rate(self) -> float:
-        return self.learning_rate * (
-            _interpolate(self._SCALING, self.batch_size) if self.scale_learning_rate == "paper" else 1.0
-        )
+    @property
+    def learning_rate_scale(self) -> float:
+        return _interpolate(self._SCALING, self.batch_size) if self.scale_learning_rate == "paper" else 1.0
 
     def derived(self, num_envs: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
         rows = super().derived(num_envs, in_phases)
@@ -123,12 +130,22 @@ class QLearningConfig(OffPolicyConfig):
             if rule != self.optimiser:
                 unread |= dict.fromkeys(names, f"--optimiser is {self.optimiser}")
         if self.exploration == "ladder":
-            annealing = ("epsilon_start", "epsilon_end", "epsilon_steps")
+            annealing = ("epsilon", "epsilon_start", "epsilon_end", "epsilon_steps")
             unread |= dict.fromkeys(annealing, "--exploration is ladder, where each env has its own ε")
         else:
             unread["ladder_epsilon"] = "--exploration is annealed, where all envs have the same ε"
+            if self.epsilon != "":
+                steps = ("epsilon_start", "epsilon_end", "epsilon_steps")
+                unread |= dict.fromkeys(steps, f"--epsilon is {self.epsilon}")
         if self.noisy:
-            explored = ("exploration", "ladder_epsilon", "epsilon_start", "epsilon_end", "epsilon_steps")
+            explored = (
+                "exploration",
+                "epsilon",
+                "ladder_epsilon",
+                "epsilon_start",
+                "epsilon_end",
+                "epsilon_steps",
+            )
             unread |= dict.fromkeys(explored, "with --noisy the layers' noise explores")
         else:
             unread["noisy_sigma"] = "there are no noisy layers without --noisy"
@@ -144,18 +161,29 @@ class QLearning(ReplayAlgorithm):
 
     def __init__(self, config: QLearningConfig, action: ActionSpec) -> None:
         super().__init__(config, config.rule())
-        self._actions = action.sizes[0]
+        self._action, self._actions = action, action.sizes[0]
+        self._epsilon_schedule = None if config.epsilon == "" else make_schedule("epsilon", config.epsilon)
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
         return QNetwork(
-            lambda: build_torso(top=False, activation="relu"),
+            lambda: build_torso(last_layer=False, activation="relu"),
             self._actions,
             atoms=self.atoms,
             dueling=config.dueling,
             noisy=config.noisy,
             sigma=config.noisy_sigma,
         )
+
+    def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
+        """See `OwnQ`: the critic, or the model, is the whole network."""
+        own.refuse("actor", self.name, "acts by its values alone")
+        if self._config.noisy:
+            part, name = next(iter(own.names.items()))
+            raise UsageError(
+                f"--noisy is on, and --{part} is {name}, in which it makes no noisy layers: take --no-noisy"
+            )
+        return OwnQ(own, next(iter(own.modules)), self._action, self.atoms)
 
     @abstractmethod
     def values(self, output: Any) -> Tensor:
@@ -230,7 +258,9 @@ class QLearning(ReplayAlgorithm):
 
     def exploration(self, steps: int) -> dict[str, float]:
         return (
-            {"epsilon": float(self._epsilon(1, steps)[0])} if self._config.exploration == "annealed" else {}
+            {"rollout/epsilon": float(self._epsilon(1, steps)[0])}
+            if self._config.exploration == "annealed"
+            else {}
         )
 
     def _epsilon(self, width: int, steps: int | None) -> Tensor:
@@ -245,6 +275,9 @@ class QLearning(ReplayAlgorithm):
             return torch.from_numpy(
                 ladder(config.ladder_epsilon, _LADDER_POWER, total)[first : first + width]
             )
+        if self._epsilon_schedule is not None:
+            progress = min(1.0, steps / self.run_steps) if self.run_steps else 0.0
+            return torch.full((width,), self._epsilon_schedule(progress))
         learning = max(0, steps - config.learning_starts)
         epsilon = annealed(config.epsilon_start, config.epsilon_end, config.epsilon_steps, learning)
         return torch.full((width,), epsilon)

@@ -10,7 +10,7 @@ from veldt.algorithms.capabilities import CAPABILITIES, REPLAY
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.errors import UsageError, did_you_mean
-from veldt.registry import Registry
+from veldt.registry import Registry, registering_module
 
 
 @dataclass(frozen=True)
@@ -69,4 +69,4 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             f"the settings of the algorithm {name} are {settings!r}: they must be a dataclass, a subclass of "
             f"{needed.__module__}.{needed.__name__}"
         )
-    ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings))
+    ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings), registering_module())

@@ -37,16 +37,18 @@ class RecurrentRollout:
     last_BM: Tensor | None = None
 
 
-def unroll_forward(forward: Forward, memory: RecurrentRollout | None) -> Forward:
+def unroll_forward(forward: Forward, recurrent: RecurrentRollout | None) -> Forward:
     """The forward pass for the T B rows of a rollout and then, in a second call, for the B rows after them."""
-    return forward if memory is None else RecurrentForward(forward, memory.first_BM, memory.begins_SB)
+    return (
+        forward if recurrent is None else RecurrentForward(forward, recurrent.first_BM, recurrent.begins_SB)
+    )
 
 
-def bootstrap_forward(forward: Forward, memory: RecurrentRollout | None) -> Forward:
+def bootstrap_forward(forward: Forward, recurrent: RecurrentRollout | None) -> Forward:
     """The forward pass for the B rows after a rollout, with the parameters that sampled it."""
-    if memory is None or memory.last_BM is None:
+    if recurrent is None or recurrent.last_BM is None:
         return forward
-    return RecurrentForward(forward, memory.last_BM, memory.begins_SB[-1:])
+    return RecurrentForward(forward, recurrent.last_BM, recurrent.begins_SB[-1:])
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,10 @@ class Rollout:
     terminated: Tensor
     truncated: Tensor
     life_lost: Tensor
-    cut: Tensor
+    interrupted: Tensor
     valid: Tensor
     extras: Mapping[str, Tensor]  # what `act` returned besides actions
-    memory: RecurrentRollout | None = None  # recurrent states, if the network has an LSTM
+    recurrent: RecurrentRollout | None = None  # recurrent states, if the network has an LSTM
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Batch:
     advantage: Tensor
     target: Tensor
     valid: Tensor  # float, 0 for masked rows
-    memory: RecurrentRollout | None = None  # only in a batch with all rows of its rollout
+    recurrent: RecurrentRollout | None = None  # only in a batch with all rows of its rollout
 
     def observation(self) -> Observation:
         """Returns the network's input, [N, ...]."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from veldt.algorithms.rollout import Observation
+
+
+def _none() -> Tensor:
+    return torch.zeros(0, 0)
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class Transitions:
     next_observation: Observation
     weight: Tensor
     noise: Tensor  # standard normals [3, K] for noisy layers: of loss, action selection and target
+    row_noise: Tensor = field(default_factory=_none)  # standard normals [N, K], K as in `OffPolicy.row_noise`
 
 
 @dataclass(frozen=True)
@@ -35,3 +41,4 @@ class QLearningBatch:
     target: Tensor
     weight: Tensor
     noise: Tensor  # [1, K]
+    row_noise: Tensor = field(default_factory=_none)  # [N, K], of `Transitions`

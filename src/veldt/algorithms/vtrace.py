@@ -40,10 +40,10 @@ from veldt.setting_metadata import Unit, flag
 class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
     """Settings of V-trace."""
 
-    learning_rate: Annotated[float, Unit("per update")] = 6e-4
-    """Learning rate."""
+    learning_rate: Annotated[float | str, Unit("per update")] = 6e-4
+    """Learning rate: a number, or a schedule such as linear:6e-4:0 or module:function."""
     anneal_learning_rate: bool = True
-    """Lower the learning rate linearly to 0 over the run's steps."""
+    """Lower the learning rate, if it is a number, linearly to 0 over the run's steps."""
     gae_lambda: Annotated[float, Unit("per step")] = 1.0
     """λ, the factor on the trace ratios c; 1 gives the n-step V-trace target."""
     max_grad_norm: Annotated[float, Unit("norm")] = 0.0625
@@ -81,7 +81,7 @@ class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
     def unread(self) -> dict[str, str]:
         names = ("rmsprop_decay", "rmsprop_epsilon", "rmsprop_epsilon_inside", "rmsprop_initial")
         unread = ("adam_epsilon",) if self.optimiser == "rmsprop" else names
-        return dict.fromkeys(unread, f"--optimiser is {self.optimiser}")
+        return super().unread() | dict.fromkeys(unread, f"--optimiser is {self.optimiser}")
 
 
 # Ratios that exceed ρ̄ by less are rounding differences between batches of different size.
@@ -110,8 +110,8 @@ class VTrace(PolicyGradient):
         yield rollout
 
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
-        forward = unroll_forward(forward, batch.memory)
-        parameters_NP, value_N = forward(batch.observations.rows(None))
+        forward = unroll_forward(forward, batch.recurrent)
+        parameters_NP, value_N, *_ = forward(batch.observations.rows(None))
         with torch.no_grad():  # used in targets only
             last_value_B = forward(batch.observations.last())[1]
         action_N, valid = batch.action.flatten(0, 1), ValidRows(batch.valid.flatten().float())
@@ -123,16 +123,16 @@ class VTrace(PolicyGradient):
 
         policy_loss = valid.mean(-log_prob_N * returns.advantage_TB.flatten())
         value_loss = valid.mean((value_N - returns.target_TB.flatten()).square())
-        entropy = self.entropy(parameters_NP, valid)
-        loss = policy_loss + self.config.vf_coef * value_loss - self.config.ent_coef * entropy
+        ent_coef = self.ent_coef(progress)
+        entropy = self.entropy(parameters_NP, valid, ent_coef)
+        loss = policy_loss + self.config.vf_coef * value_loss - ent_coef * entropy
         clipped_N = (log_ratio_N.exp() > _CLIPPED * self.config.rho_bar).float()
         metrics = {
-            "loss/total": loss.detach(),
-            "loss/policy": policy_loss.detach(),
-            "loss/value": value_loss.detach(),
-            "policy/entropy": entropy.detach(),
-            "vtrace/rho_mean": valid.mean(returns.rho_TB.flatten()),
-            "vtrace/rho_clipped": valid.mean(clipped_N),
+            "train/policy_loss": policy_loss.detach(),
+            "train/value_loss": value_loss.detach(),
+            "train/entropy": entropy.detach(),
+            "train/rho_mean": valid.mean(returns.rho_TB.flatten()),
+            "train/rho_clip_fraction": valid.mean(clipped_N),
         }
         return Loss(loss, metrics, rows=valid.count)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
+from veldt.setting_metadata import schedule
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
 _UNKNOWN: Any = object()
@@ -86,7 +87,9 @@ def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
         kind, *extras = _unwrapped(hints[field.name])
         # typing.Union, where one part is a Literal.
         optional = typing.get_origin(kind) in (types.UnionType, typing.Union)
-        if optional:
+        if set(typing.get_args(kind)) == {float, str}:
+            kind, optional = schedule, False
+        elif optional:
             kind = next(part for part in typing.get_args(kind) if part is not type(None))
         repeats = typing.get_origin(kind) is tuple
         if repeats:

@@ -136,9 +136,9 @@ def _train(run_plan: RunPlan, steps: int) -> tuple[float, float]:
     config = dataclasses.replace(run_plan.config, run=dataclasses.replace(run_plan.config.run, steps=steps))
     with tempfile.TemporaryDirectory() as scratch:
         run = api.train_config(config, run_plan.source, run_dir=Path(scratch) / "run", quiet=True)
-        rows = [row for row in read_metrics(run.path) if row["updates"]]
+        rows = [row for row in read_metrics(run.path) if row["train/updates"]]
     done = rows[-1]["step"] - rows[0]["step"]
-    learning = sum(row["seconds/train"] + row["seconds/replay"] for row in rows[1:])
+    learning = sum(row["time/train_seconds"] + row["time/replay_seconds"] for row in rows[1:])
     return done / max(rows[-1]["seconds"] - rows[0]["seconds"], 1e-9), done / max(learning, 1e-9)
 
 
@@ -210,7 +210,7 @@ def _simulate_only(run_plan: RunPlan, seconds: float) -> float:
                         observations.row(t + 1, envs.groups[group])
                         envs.step(group, t + 1)
             steps = int(slot.valid.sum())
-            envs.carry_over()
+            envs.start_next_rollout()
             return steps
 
         return _rate(work, seconds)
@@ -228,8 +228,8 @@ def _infer_only(run_plan: RunPlan, seconds: float) -> float:
         run_plan.device
     )
 
-    memories = RecurrentState(network, recurrent_size_of(network), width, run_plan.device)
-    forward = memories.at(slice(0, width), np.ones(width))
+    recurrent_state = RecurrentState(network, recurrent_size_of(network), width, run_plan.device)
+    forward = recurrent_state.at(slice(0, width), np.ones(width))
 
     @torch.no_grad()
     def work() -> int:
@@ -259,7 +259,7 @@ def _both(run_plan: RunPlan, seconds: float) -> float:
             run_plan.config.run.seed,
             StageClock(),
             noise=run_plan.algorithm().action_noise(network),
-            memory=recurrent_size_of(network),
+            recurrent_size=recurrent_size_of(network),
             inference=run_plan.infer_threads,
             cores=run_plan.inference_cores,
         )

@@ -23,7 +23,9 @@ def what_happened(memory: mmap.mmap, code: int, arguments: list[str]) -> list[st
         arguments: of the command line.
     """
     doing, how = activity.last(memory), how_it_ended(code)
-    if activity.chosen_end(memory) is not None:
+    if (chosen := activity.chosen_end(memory)) is not None:
+        if chosen:  # its reason was printed
+            return [f"veldt: after its failure, as its process ended, it {how}"]
         return [f"veldt: all was done, but as its process ended it {how}"]
     what = f"{doing.what}, which {how}" if doing else f"its process {how} in the middle of its work"
     hints = []

@@ -21,9 +21,9 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
 
   veldt train RECIPE --env ENV      train (veldt train ppo --help lists every flag)
   veldt resume RUN                  go on from the newest checkpoint
-  veldt evaluate RUN                play whole games, or from recorded starts
-  veldt record-starts RUN           places in the middle of games, to evaluate from
-  veldt watch RUN                   make a video of a game
+  veldt evaluate RUN                play episodes, or from recorded starts
+  veldt record-starts RUN           starts in the middle of episodes, to evaluate from
+  veldt watch RUN                   make a video of an episode
   veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings
   veldt recipes [NAME]              list recipes, or one with every value and its source
   veldt doctor                      what is here, and the plan training would use

@@ -54,22 +54,22 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     """Runs `work` in a child and returns its exit code, in both processes. `arguments` are the command line's."""
     _fill_closed_streams()
     memory = mmap.mmap(-1, activity.SIZE)
-    heard, says_heard = os.pipe()
-    life, lives = os.pipe()
+    received, report_received = os.pipe()
+    parent_pipe, parent_end = os.pipe()
     # No signal may be delivered before each process has its own handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
     child = os.fork()
     if child == 0:
-        os.close(heard)
-        os.close(lives)
-        end_with(life)
-        os.set_blocking(says_heard, False)
-        signal.set_wakeup_fd(says_heard, warn_on_full_buffer=False)
+        os.close(received)
+        os.close(parent_end)
+        end_with(parent_pipe)
+        os.set_blocking(report_received, False)
+        signal.set_wakeup_fd(report_received, warn_on_full_buffer=False)
         activity.share(memory)
         return _worked(work, arguments, before)
-    os.close(says_heard)
-    os.close(life)
-    asked, status = _Waiting(child, heard).until_ended(before)
+    os.close(report_received)
+    os.close(parent_pipe)
+    asked, status = _Waiting(child, received).until_ended(before)
     return _result(memory, asked, os.waitstatus_to_exitcode(status), arguments)
 
 
@@ -100,14 +100,14 @@ class _Waiting:
     """The parent: passes on signals that only it received, and stops and continues with the child.
 
     Args:
-        heard: a pipe with the number of each signal that the child itself has received.
+        received: a pipe with the number of each signal that the child itself has received.
     """
 
-    def __init__(self, child: int, heard: int) -> None:
-        self._child, self._heard = child, heard
+    def __init__(self, child: int, received: int) -> None:
+        self._child, self._received = child, received
         self._own, own = os.pipe()
         os.set_blocking(self._own, False)
-        os.set_blocking(heard, False)
+        os.set_blocking(received, False)
         os.set_blocking(own, False)
         for number in _CAUGHT:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, say
@@ -123,9 +123,9 @@ class _Waiting:
         """Waits for the child's end; returns the signals that this process has received, and the child's status."""
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         asked: set[int] = set()
-        looks = select.poll()
-        looks.register(self._own, select.POLLIN)
-        looks.register(self._heard, select.POLLIN)
+        poll = select.poll()
+        poll.register(self._own, select.POLLIN)
+        poll.register(self._received, select.POLLIN)
         while True:
             # In this order: `_take` empties the pipe that SIGCHLD writes to, so a child that ends between the two calls
             # must be found by the second; one that ends after both leaves its byte in the pipe for `poll`.
@@ -137,15 +137,15 @@ class _Waiting:
                 self._stop_too()
                 continue
             patience = 1000 * max(0.0, self._due[0][0] - time.monotonic()) + 1 if self._due else _LOOK_MS
-            for descriptor, event in looks.poll(patience):
-                if descriptor == self._heard and not event & select.POLLIN:
-                    looks.unregister(descriptor)  # the child has closed it, or is about to end
+            for descriptor, event in poll.poll(patience):
+                if descriptor == self._received and not event & select.POLLIN:
+                    poll.unregister(descriptor)  # the child has closed it, or is about to end
 
     def _take(self) -> list[int]:
         """Handles all signals that either process has received; returns this process's."""
         now = time.monotonic()
         self._had = [(at, number) for at, number in self._had if now - at < _BOTH_S]
-        for number in _read(self._heard):
+        for number in _read(self._received):
             waiting = next((entry for entry in self._due if entry[1] == number), None)
             if waiting is not None:
                 self._due.remove(waiting)
@@ -189,8 +189,9 @@ def _read(pipe: int) -> list[int]:
 def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str]) -> int:
     """Returns the command's exit code after the child's end with `code`; prints what killed the child, if killed."""
     chosen = activity.chosen_end(memory)
-    if chosen is not None and code >= 0:
-        return code
+    if chosen is not None and (code >= 0 or (chosen and -code in asked)):
+        # Code that runs at exit may end a process that has failed with 0; a failed flush of stdout ends one with 120.
+        return chosen or code
     if chosen is None and -code in asked:
         _say("veldt: interrupted")
         return _INTERRUPTED

@@ -32,10 +32,10 @@ class Evaluate(RunCode):
     """The run's directory."""
     episodes: int | None = None
     """Episodes to play; 30 if not given."""
-    protocol: Literal["games", "atari", "human-starts"] | None = None
-    """games: plays --episodes; atari: plays 125,000 steps, and the episodes that end in them count; human-starts: plays
-    an episode from each of --starts, and rewards after the start count. If not given: human-starts with --starts, else
-    games."""
+    protocol: Literal["episodes", "atari", "human-starts"] | None = None
+    """episodes: plays --episodes; atari: plays 125,000 steps, and the episodes that end in them count; human-starts:
+    plays an episode from each of --starts, and rewards after the start count. If not given: human-starts with --starts,
+    else episodes."""
     starts: Path | None = None
     """A file that veldt record-starts made."""
     seed: int = 0
@@ -54,7 +54,7 @@ class Watch(RunCode):
 
     run: Annotated[Path, Positional]
     """The run's directory."""
-    game: int | None = None
+    episode: int | None = None
     """Index of a finished training episode to replay (0 is the first, -1 the last); a new episode if not given."""
     seed: int = 0
     """Fixes the new episode."""
@@ -148,29 +148,29 @@ def evaluate(arguments: list[str]) -> str:
     )
     if not result.scores:
         raise UsageError(
-            f"no game ended within the protocol's {agent.config.run.evaluate_steps:,} steps: use --protocol games"
+            f"no episode ended within the protocol's {agent.config.run.evaluate_steps:,} steps: use --protocol episodes"
         )
     scores = np.array(result.scores)
     metrics = {
         "run": str(asked.run),
         "checkpoint_step": agent.step,
         "episodes": len(scores),
-        "return_mean": float(scores.mean()),
-        "return_std": float(scores.std()),
-        "return_min": float(scores.min()),
-        "return_median": float(np.median(scores)),
-        "return_max": float(scores.max()),
-        "length_mean": float(np.mean(result.lengths)),
+        "ep_return_mean": float(scores.mean()),
+        "ep_return_std": float(scores.std()),
+        "ep_return_min": float(scores.min()),
+        "ep_return_median": float(np.median(scores)),
+        "ep_return_max": float(scores.max()),
+        "ep_length_mean": float(np.mean(result.lengths)),
         "seconds": time.perf_counter() - begin,
     }
     if asked.json:
         more = {} if asked.starts is None else {"starts": str(asked.starts)}
         return json.dumps(metrics | more | {"scores": result.scores})
-    games = "whole games" if asked.starts is None else f"games from {asked.starts}"
+    episodes = "episodes" if asked.starts is None else f"episodes from {asked.starts}"
     return (
-        f"{asked.run} at step {agent.step:,}: {len(scores)} {games}, raw return {scores.mean():,.1f} "
+        f"{asked.run} at step {agent.step:,}: {len(scores)} {episodes}, raw return {scores.mean():,.1f} "
         f"± {scores.std():,.1f} (min {scores.min():,.0f}, median {np.median(scores):,.0f}, max {scores.max():,.0f}), "
-        f"mean length {metrics['length_mean']:,.0f} steps"
+        f"mean length {metrics['ep_length_mean']:,.0f} steps"
     )
 
 

@@ -25,7 +25,7 @@ from veldt.evaluation.window import Window
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 
-_GAMES, _POINTS = 3, 4  # purposes of seeds: episodes that no agent plays in evaluation
+_EPISODES, _POINTS = 3, 4  # purposes of seeds: episodes that no agent plays in evaluation
 _FPS, _ATARI_FPS = 30.0, 60.0
 _PARTS = re.compile("UP|DOWN|LEFT|RIGHT|FIRE")
 
@@ -61,7 +61,7 @@ def record(
         directory = RunDirectory.open(run).path
         config = read_run_config(directory, RunDirectory.open(run).read_config()["resolved"], trust)
         source = admit(
-            directory, config, Choice(env, None, trust), "record_starts(run, {})", policy=False
+            directory, config, Choice(env, trust=trust), "record_starts(run, {})", policy=False
         ).source
         atari, timeout = config.atari, config.envs.env_timeout
     else:
@@ -78,14 +78,14 @@ def record(
         rate = _ATARI_FPS / step_env.spec.frames_per_step if source.is_atari else _FPS
         window = Window(rate)
         try:
-            seeds = (derive_seed(seed, EVALUATION, _GAMES, game) for game in itertools.count())
-            games = play(step_env, window, seeds)
+            seeds = (derive_seed(seed, EVALUATION, _EPISODES, episode) for episode in itertools.count())
+            episodes = play(step_env, window, seeds)
         finally:
             window.close()
     finally:
         step_env.close()
-    beginnings = draw(games, starts, np.random.default_rng(derive_seed(seed, EVALUATION, _POINTS)))
-    made = {"by": "person", "games": len(games), "steps": sum(len(actions) for _, actions in games)}
+    beginnings = draw(episodes, starts, np.random.default_rng(derive_seed(seed, EVALUATION, _POINTS)))
+    made = {"by": "person", "episodes": len(episodes), "steps": sum(len(actions) for _, actions in episodes)}
     recorded = make_starts(path, source, atari, beginnings, made=made, versions=versions(), timeout=timeout)
     recorded.write()
     return recorded
@@ -98,22 +98,22 @@ def play(step_env: StepEnv, screen: Screen, seeds: Iterator[int]) -> list[Beginn
     """
     rows = [np.zeros((1, *field.shape), field.dtype) for field in step_env.spec.observation.values()]
     names, count = step_env.action_names(), step_env.spec.action.sizes[0]
-    games: list[tuple[int, list[int]]] = []
+    episodes: list[tuple[int, list[int]]] = []
     with contextlib.suppress(KeyboardInterrupt):
         for seed in seeds:
             step_env.reset(seed, rows, 0)
-            games.append((seed, []))
+            episodes.append((seed, []))
             score, over = 0.0, False
             while not over:
-                title = f"game {len(games)} · score {score:g} · Esc ends"
+                title = f"episode {len(episodes)} · score {score:g} · Esc ends"
                 held = screen.show(step_env.render(), title)
                 if held is None:
                     raise KeyboardInterrupt
                 action = action_of(held, names, count)
                 reward, terminated, truncated, _ = step_env.step(action, rows, 0)
-                games[-1][1].append(action)
+                episodes[-1][1].append(action)
                 score, over = score + float(reward), terminated or truncated
-    return [(seed, np.array(actions, np.int64)) for seed, actions in games]
+    return [(seed, np.array(actions, np.int64)) for seed, actions in episodes]
 
 
 def action_of(held: frozenset[str], names: list[str], count: int) -> int:
@@ -129,18 +129,18 @@ def action_of(held: frozenset[str], names: list[str], count: int) -> int:
     return max(meant, key=lambda index: len(parts[index]), default=0)
 
 
-def draw(games: list[Beginning], starts: int, rng: np.random.Generator) -> list[Beginning]:
+def draw(episodes: list[Beginning], starts: int, rng: np.random.Generator) -> list[Beginning]:
     """Returns beginnings that end at points drawn uniformly, without repetition, over all steps of the episodes.
 
     If fewer steps than `starts` were played, every step becomes a start.
     """
-    ends = np.cumsum([len(actions) for _, actions in games])
+    ends = np.cumsum([len(actions) for _, actions in episodes])
     steps = int(ends[-1]) if len(ends) else 0
     if not steps:
         raise UsageError("you played no step, and starts are recorded from what you play: play longer")
     beginnings = []
     for point in np.sort(rng.choice(steps, min(steps, starts), replace=False)):
-        game = int(np.searchsorted(ends, point, side="right"))
-        seed, actions = games[game]
-        beginnings.append((seed, actions[: int(point) - int(ends[game]) + len(actions)]))
+        episode = int(np.searchsorted(ends, point, side="right"))
+        seed, actions = episodes[episode]
+        beginnings.append((seed, actions[: int(point) - int(ends[episode]) + len(actions)]))
     return beginnings

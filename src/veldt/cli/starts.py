@@ -50,7 +50,7 @@ def record_starts(arguments: list[str]) -> str:
         recorded = api.record_starts(asked.run, starts=asked.starts, out=asked.out, seed=asked.seed, **policy)
     return (
         f"{recorded.path}: {len(recorded)} starts of {recorded.env}, {np.mean(recorded.lengths):,.0f} steps into their "
-        f"games on average (at most {max(recorded.lengths):,})"
+        f"episodes on average (at most {max(recorded.lengths):,})"
     )
 
 
@@ -60,7 +60,7 @@ def _check(asked: RecordStarts) -> None:
         raise UsageError(f"--env is {asked.env}, and no run says whose policy plays: name one, or add --play")
     if asked.run is None and asked.env is None:
         raise UsageError(
-            "who plays, and what? `veldt record-starts RUN` for a policy, or --play with RUN or --env for you"
+            "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself"
         )
     for name in ("greedy", "best", "network"):
         if asked.play and getattr(asked, name):

@@ -135,12 +135,13 @@ def peek(arguments: list[str], name: str) -> str | None:
 def _outcome(run: Run) -> str:
     """Describes the end of a run in a sentence."""
     summary = run.summary
-    mean = summary["return_mean_100"]
-    score = "no game finished" if mean is None else f"mean return of the last 100 games {mean:,.1f}"
+    mean = summary["ep_return_mean"]
+    score = "no episode finished" if mean is None else f"mean return of the last 100 episodes {mean:,.1f}"
     steps = "did its steps" if run.until is None else f"did its steps without reaching {run.until:g}"
     because = {
         "until": "reached its score",
         "steps": steps,
+        "callback": f"was stopped by a callback; `veldt resume {run.path}` goes on",
         "interrupted": f"was interrupted and saved; `veldt resume {run.path}` goes on",
     }[run.reason]
     return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}"

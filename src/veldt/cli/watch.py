@@ -27,7 +27,7 @@ _FPS = 30.0
 
 def record(
     run: Path,
-    game: int | None,
+    episode: int | None,
     seed: int,
     greedy: bool,
     best: bool,
@@ -39,7 +39,7 @@ def record(
     """Writes the video of an episode; returns a sentence with its path, length and return.
 
     Args:
-        game: index of a finished training episode, from the end if negative; None plays a new one.
+        episode: index of a finished training episode, from the end if negative; None plays a new one.
         seed, greedy: of the new episode; as for `veldt.evaluate`.
         best, env, network, trust: as for `veldt.load`.
         out: the new file; None: a file in the run's videos/, replacing an earlier video of the same episode.
@@ -62,14 +62,14 @@ def record(
     rendered = RenderedEnv(agent.source, agent.config.atari)
     scores: list[float] = []
     try:
-        if game is None:
+        if episode is None:
             frames = _play(agent, rendered, seed, greedy, scores)
             out = out or directory.videos / f"step-{agent.step}-seed-{seed}.mp4"
         else:
-            games = read_episodes(directory.path)
-            index = _index(game, len(games))
-            frames = _replay(agent, rendered, games[index], index, scores)
-            out = out or directory.videos / f"game-{index}.mp4"
+            episodes = read_episodes(directory.path)
+            index = _index(episode, len(episodes))
+            frames = _replay(agent, rendered, episodes[index], index, scores)
+            out = out or directory.videos / f"episode-{index}.mp4"
         fps = 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
         write_video(frames, out, fps)
     except EnvError as error:
@@ -78,7 +78,7 @@ def record(
         raise
     finally:
         rendered.close()
-    return f"{out}: a game of {len(scores):,} steps, raw return {sum(scores):,.1f}"
+    return f"{out}: an episode of {len(scores):,} steps, raw return {sum(scores):,.1f}"
 
 
 def _play(agent: Agent, env: StepEnv, seed: int, greedy: bool, scores: list[float]) -> Iterator[np.ndarray]:
@@ -86,14 +86,14 @@ def _play(agent: Agent, env: StepEnv, seed: int, greedy: bool, scores: list[floa
     depth = [field.stack for field in agent.spec.observation.values()]
     # A stacked field is written frame by frame at the end of its stack, any other field as it is.
     rows = [stack[0] if k > 1 else stack for stack, k in zip(stacks, depth, strict=True)]
-    index, memories = -1, agent.memories(1)
+    index, recurrent_state = -1, agent.initial_recurrent_state(1)
     env.reset(derive_seed(seed, EVALUATION, 0), rows, index)
     yield env.render()
     ended = False
     while not ended:
         inputs = {name: torch.from_numpy(s) for name, s in zip(agent.spec.observation, stacks, strict=True)}
         noise = uniform(seed, EVALUATION, np.zeros(1), np.array([len(scores)]), agent.noise)[0]
-        forward = memories.at(slice(0, 1), np.array([len(scores)]))
+        forward = recurrent_state.at(slice(0, 1), np.array([len(scores)]))
         action = agent.choose(inputs if agent.spec.is_dict else inputs[""], noise, greedy, forward)[0]
         for row, k in zip(rows, depth, strict=True):
             if k > 1:
@@ -106,15 +106,17 @@ def _play(agent: Agent, env: StepEnv, seed: int, greedy: bool, scores: list[floa
         yield env.render()
 
 
-def _index(game: int, games: int) -> int:
-    """Returns `game` as an index from the first."""
-    if not games:
+def _index(episode: int, num_episodes: int) -> int:
+    """Returns `episode` as an index from the first."""
+    if not num_episodes:
         raise UsageError(
-            f"--game is {game}: the run has finished no game yet; leave it out to watch a new one"
+            f"--episode is {episode}: the run has finished no episode yet; leave it out to watch a new one"
         )
-    if not -games <= game < games:
-        raise UsageError(f"--game is {game}: the run has {games} finished games, 0 to {games - 1}")
-    return game % games
+    if not -num_episodes <= episode < num_episodes:
+        raise UsageError(
+            f"--episode is {episode}: the run has {num_episodes} finished episodes, 0 to {num_episodes - 1}"
+        )
+    return episode % num_episodes
 
 
 def _not_drawn(name: str, error: Exception) -> str:
@@ -124,7 +126,7 @@ def _not_drawn(name: str, error: Exception) -> str:
 
 
 def _replay(
-    agent: Agent, env: StepEnv, record: EpisodeRecord, game: int, scores: list[float]
+    agent: Agent, env: StepEnv, record: EpisodeRecord, episode: int, scores: list[float]
 ) -> Iterator[np.ndarray]:
     actions = record.actions()
     rows = [np.zeros((1, *field.shape), field.dtype) for field in agent.spec.observation.values()]
@@ -138,6 +140,6 @@ def _replay(
     rounding = len(scores) * np.finfo(np.float64).eps * sum(map(abs, scores))
     if abs(sum(scores) - record.score) > rounding:
         raise VeldtError(
-            f"game {game} scored {record.score:g} in training and {sum(scores):g} when replayed: "
-            f"the environment {agent.source.name} is not deterministic, so its games cannot be watched again"
+            f"episode {episode} scored {record.score:g} in training and {sum(scores):g} when replayed: "
+            f"the environment {agent.source.name} is not deterministic, so its episodes cannot be replayed"
         )

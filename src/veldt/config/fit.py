@@ -48,12 +48,12 @@ def check_actions(algorithm: str, action: ActionSpec) -> None:
         )
 
 
-def check_recurrent(algorithm: str, lstm: int) -> None:
-    """Raises UsageError where the algorithm cannot train a recurrent network."""
+def check_recurrent(algorithm: str, recurrent: str) -> None:
+    """Raises UsageError where the algorithm cannot train a recurrent network; `recurrent` says what makes it so."""
     if RECURRENT not in ALGORITHMS[algorithm].capabilities:
         raise UsageError(
-            f"--lstm is {lstm}, and {algorithm} learns from steps out of their order, which a recurrent network "
-            f"cannot: leave --lstm out, or take the algorithm {' or '.join(_with(RECURRENT))}"
+            f"{recurrent}, and {algorithm} learns from steps out of their order, which a recurrent network cannot: "
+            f"leave it out, or take the algorithm {' or '.join(_with(RECURRENT))}"
         )
 
 

@@ -92,10 +92,10 @@ class Ga3cConfig(RolesConfig):
 
     def check_envs(self, envs: int) -> None:
         if self.agent_processes:
-            check_even(envs, self.agent_processes, "agent_processes", "host")
+            check_even(envs, self.agent_processes, "agent_processes", "agent process")
         if 0 < self.training_queue < self.agent_processes:
             raise UsageError(
                 f"--training-queue is {self.training_queue}, and there are {self.agent_processes} "
-                f"hosts: it must have room for "
+                f"agent processes: it must have room for "
                 "a rollout of each"
             )

@@ -55,11 +55,11 @@ class GorilaConfig(ApexConfig):
         return not self.actors
 
     @property
-    def together(self) -> bool:
+    def is_synchronised(self) -> bool:
         return False
 
     @property
-    def alone(self) -> bool:
+    def owns_envs(self) -> bool:
         return not self.actors
 
     def check_envs(self, envs: int) -> None:

@@ -1,6 +1,6 @@
 """The plug-ins that a run's config.json names: imported only with the user's consent.
 
-A run may come from somebody else, and a module in its own directory could have a plug-in's name. See `run_code`.
+The run may be of another user, and a module in its own directory could have a plug-in's name. See `run_code`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The only place where a name in a run's config.json leads to an import.
 
-A run may come from somebody else. A name in it is imported only if it is not the run's own code (a registered id, a
+The run may be of another user. A name in it is imported only if it is not the run's own code (a registered id, a
 network of veldt's), if the user names it in the call or trusts the run, or if the user has trained with the same code
 on this machine (`trusted`). A callable, which a run cannot store, must be passed again if it cannot be imported.
 """
@@ -8,23 +8,27 @@ on this machine (`trusted`). A callable, which a run cannot store, must be passe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
+from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import EnvSource, imported_module, resolve
 from veldt.errors import UsageError
-from veldt.networks.build import TorsoFactory, is_own
-from veldt.user_code.import_path import can_be_loaded, name_of, no_module
+from veldt.networks.build import is_own
+from veldt.networks.own import NO_PARTS, PARTS, Factory, OwnParts
+from veldt.user_code.import_path import can_be_loaded, no_module
 from veldt.user_code.trusted import Code, find_code, is_remembered, remember
 
 Env = str | Callable[..., gymnasium.Env[Any, Any]]
-Network = str | TorsoFactory
-_WORDS = {"env": "environment", "network": "network"}
+Part = str | Factory
+# What messages call each kind of code, and the setting that names it, where these are not the kind itself.
+_WORDS: Mapping[str, str] = {"env": "environment"}
+_SETTINGS: Mapping[str, str] = {"logger": "log"}
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,12 @@ class Choice:
     """The caller's choice about the code of a run.
 
     Args:
-        env, network: used instead of those that the run names.
+        env, own: used instead of those that the run names.
         trust: whether to import the code that the run names.
     """
 
     env: Env | None = None
-    network: Network | None = None
+    own: OwnParts = NO_PARTS
     trust: bool = False
 
     @property
@@ -47,61 +51,107 @@ class Choice:
 
 @dataclass(frozen=True)
 class Admitted:
-    """The admitted code: the `source` of the environment, the user's own `network` where it was given as a callable,
-    and the run's configuration with the given names in place of its own."""
+    """The admitted code: the `source` of the environment, the user's `own` parts of the network that were given as
+    callables, and the run's configuration with the given names in place of its own."""
 
     config: TrainConfig
     source: EnvSource
-    network: TorsoFactory | None
+    own: OwnParts
 
 
-def admit(run: Path, config: TrainConfig, choice: Choice, call: str, *, policy: bool = True) -> Admitted:
+def admit(
+    run: Path,
+    config: TrainConfig,
+    choice: Choice,
+    call: str,
+    *,
+    policy: bool = True,
+    trains: bool = False,
+) -> Admitted:
     """Returns the environment and the network of a run: those of `choice`, else those that its configuration names.
 
-    An environment with another name than the run's is made without the run's keyword arguments.
+    An environment with another name than the run's is made without the run's keyword arguments. If these, and not the
+    name that the caller gives, lead to an import, the caller must trust the run.
 
     Args:
         run: the run's directory, for messages.
         call: how the caller can pass callables again, with {} for the arguments: "load(run, {})".
         policy: whether the network will be made at all.
+        trains: whether the run's schedules will be called.
 
     Raises:
         UsageError: the environment or the network was a callable and must be passed again; the name does not exist; or
             it is code that the user has neither named nor trained with.
     """
-    env, network = choice.env, choice.network
+    env = choice.env
     if isinstance(env, str) and env != config.env:
         config = dataclasses.replace(config, env=env, env_kwargs={})
-    if isinstance(network, str):
-        config = dataclasses.replace(config, network=dataclasses.replace(config.network, network=network))
-    names = {}
-    if env is None and imported_module(config.env, config.env_kwargs) is not None:
+    given: dict[str, Any] = {
+        part: value for part in PARTS if isinstance(value := getattr(choice.own, part), str)
+    }
+    if given:
+        config = dataclasses.replace(config, network=dataclasses.replace(config.network, **given))
+    names: dict[str, str] = {}
+    is_named = callable(env) or (isinstance(env, str) and ":" in env)
+    if not is_named and imported_module(config.env, config.env_kwargs) is not None:
         names["env"] = config.env
-    if policy and network is None and is_own(config.network.network):
-        names["network"] = config.network.network
+    if policy:
+        names |= {part: name for part, name in own_names(config).items() if getattr(choice.own, part) is None}
     _refuse_missing(names, call)
     if not choice.trust:
-        _refuse_foreign(run, [_found(kind, config) for kind in names])
+        codes = [_found(kind, config) for kind in names]
+        schedules = schedule_functions(config.learn).values() if trains else ()
+        _refuse_foreign(run, [*codes, *map(_found_schedule, schedules)])
     source = resolve(config.env if env is None else env, config.env_kwargs)
-    return Admitted(config, source, None if isinstance(network, str) else network)
+    return Admitted(config, source, choice.own.callables())
 
 
-def remember_code(source: EnvSource, network: Network, plugins: Iterable[str]) -> str | None:
-    """Records that the user trains with this code. Returns a sentence to show where that fails, else None."""
+def own_names(config: TrainConfig) -> dict[str, str]:
+    """Returns the names of the user's own parts of the network that the configuration names, by part."""
+    named = {part: getattr(config.network, part) for part in PARTS}
+    return {part: name for part, name in named.items() if name and is_own(name)}
+
+
+def remember_code(
+    source: EnvSource, names: Mapping[str, str], schedules: Iterable[str], plugins: Iterable[str]
+) -> str | None:
+    """Records that the user trains with this code. Returns a sentence to show where that fails, else None.
+
+    `names` are those of the user's own parts of the network, by part; `schedules` are functions' names.
+    """
     codes = [find_code("plugin", module, {}, module) for module in plugins if module != "__main__"]
     module = imported_module(source.name, source.kwargs)
     if module is not None and can_be_loaded(source.name):
         codes.append(find_code("env", source.name, source.kwargs, module))
-    name = network if isinstance(network, str) else name_of(network)
-    if is_own(network) and can_be_loaded(name):
-        codes.append(find_code("network", name, {}))
+    codes += [find_code(part, name, {}) for part, name in names.items() if can_be_loaded(name)]
+    codes += [find_code("schedule", name, {}) for name in schedules]
     return remember(code for code in codes if code is not None)
 
 
-def _refuse_missing(names: dict[str, str], call: str) -> None:
+def admit_functions(run: Path, kind: str, names: Iterable[str]) -> None:
+    """Checks functions that a run's configuration names as "module:function".
+
+    Raises:
+        UsageError: one does not exist, or is code that the user has not trained with.
+    """
+    codes = []
+    for name in names:
+        if (code := find_code(kind, name, {})) is None:
+            raise no_module(name, _WORDS.get(kind, kind))
+        codes.append(code)
+    _refuse_foreign(run, codes)
+
+
+def remember_functions(kind: str, names: Iterable[str]) -> str | None:
+    """Records that the user trains with these functions; returns as `remember_code`."""
+    codes = (find_code(kind, name, {}) for name in names)
+    return remember(code for code in codes if code is not None)
+
+
+def _refuse_missing(names: Mapping[str, str], call: str) -> None:
     """Raises UsageError where a callable cannot be imported by its name."""
     if missing := [what for what, name in names.items() if not can_be_loaded(name)]:
-        which = " and ".join(f"{_WORDS[what]} {names[what]}" for what in missing)
+        which = " and ".join(f"{_WORDS.get(what, what)} {names[what]}" for what in missing)
         were, them = ("were", "them") if len(missing) > 1 else ("was", "it")
         a = "callables" if len(missing) > 1 else "a callable"
         arguments = ", ".join(f"{what}=..." for what in missing)
@@ -114,14 +164,22 @@ def _refuse_missing(names: dict[str, str], call: str) -> None:
 
 def _found(kind: str, config: TrainConfig) -> Code:
     """Returns the code that the run's configuration names. UsageError if it is not on this machine."""
-    if kind == "network":
-        name, module = config.network.network, None
-        code = find_code("network", name, {})
-    else:
+    if kind == "env":
         name, module = config.env, imported_module(config.env, config.env_kwargs)
         code = find_code("env", name, config.env_kwargs, module)
+    else:
+        name, module = getattr(config.network, kind), None
+        code = find_code(kind, name, {})
     if code is None:
-        raise no_module(name, _WORDS[kind], module)
+        raise no_module(name, _WORDS.get(kind, kind), module)
+    return code
+
+
+def _found_schedule(name: str) -> Code:
+    """Returns the code of a schedule. UsageError if it is not on this machine."""
+    code = find_code("schedule", name, {})
+    if code is None:
+        raise no_module(name, "schedule")
     return code
 
 
@@ -134,10 +192,13 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
     for code in foreign:
         kwargs = f" (env_kwargs {code.kwargs})" if code.kwargs != "{}" else ""
         files = " and ".join(code.files) or "no file"
-        parts.append(f"the {_WORDS[code.kind]} {code.name}{kwargs}, imported from {files}")
-    flags = " ".join(f"--{code.kind} {code.name}" for code in foreign)
-    arguments = ", ".join(f'{code.kind}="{code.name}"' for code in foreign)
+        parts.append(f"the {_WORDS.get(code.kind, code.kind)} {code.name}{kwargs}, imported from {files}")
+    what = f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
+    # Neither keyword arguments that lead to an import nor a schedule can be given by whoever opens a run.
+    if not all(":" in code.name and code.kind != "schedule" for code in foreign):
+        raise UsageError(f"{what}--trust if you trust the run (in Python trust=True)")
+    flags = " ".join(f"--{_SETTINGS.get(code.kind, code.kind)} {code.name}" for code in foreign)
+    arguments = ", ".join(f'{_SETTINGS.get(code.kind, code.kind)}="{code.name}"' for code in foreign)
     raise UsageError(
-        f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
-        f"--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
+        f"{what}--trust if you trust the run, or name it yourself with {flags} (in Python trust=True, or {arguments})"
     )

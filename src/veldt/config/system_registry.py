@@ -10,7 +10,7 @@ from typing import Any
 from veldt.algorithms.capabilities import CAPABILITIES
 from veldt.config.system_settings import RolesConfig
 from veldt.errors import UsageError, did_you_mean
-from veldt.registry import Registry
+from veldt.registry import Registry, registering_module
 from veldt.user_code.import_path import load_function
 
 
@@ -69,4 +69,4 @@ def register_system(
         raise UsageError(
             f"the graph of the system {name} is {graph!r}: it must be a function or 'module:function'"
         )
-    SYSTEMS.add(name, SystemEntry(settings, graph, needs))
+    SYSTEMS.add(name, SystemEntry(settings, graph, needs), registering_module())

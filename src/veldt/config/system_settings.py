@@ -41,12 +41,12 @@ class RolesConfig:
         return True
 
     @property
-    def together(self) -> bool:
+    def is_synchronised(self) -> bool:
         """Whether learners make each update together, from parts of one batch, and restart together."""
         return True
 
     @property
-    def alone(self) -> bool:
+    def owns_envs(self) -> bool:
         """Whether each learner acts in its share of the envs, and learns from its own data only."""
         return False
 
@@ -94,7 +94,7 @@ class SynchronousConfig(RolesConfig):
 
     @property
     def resumes_as_a_whole(self) -> bool:
-        return self.learners > 1
+        return True
 
     @property
     def cluster_refusal(self) -> str:
@@ -134,11 +134,11 @@ class AsynchronousConfig(RolesConfig):
         return "its learners share memory, which machines do not"
 
     @property
-    def together(self) -> bool:
+    def is_synchronised(self) -> bool:
         return False
 
     @property
-    def alone(self) -> bool:
+    def owns_envs(self) -> bool:
         return True
 
 

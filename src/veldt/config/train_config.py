@@ -25,6 +25,9 @@ from veldt.errors import CheckpointError, UsageError
 from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit, check_values, flag
+from veldt.tracking.loggers.choice import named_loggers
+from veldt.tracking.recording import named_callbacks
+from veldt.user_code.import_path import split_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +42,37 @@ class NetworkConfig:
     """Normalises the units of the MLP's layers before each activation (Ba et al. 2016)."""
     lstm: Annotated[int, Unit("units")] = 0
     """Units of an LSTM between torso and heads (a recurrent policy); 0: none."""
+    core: str = ""
+    """Your own recurrent core in the place of the LSTM, as module:function."""
+    actor: str = ""
+    """Your own actor in the place of torso and head of the policy, as module:function."""
+    critic: str = ""
+    """Your own critic in the place of torso and head of the value, as module:function."""
+    model: str = ""
+    """Your own whole network, with the outputs that the algorithm needs, as module:function."""
+
+    @property
+    def recurrent(self) -> str:
+        """The flag that makes the network recurrent, as messages name it; "" if it is not."""
+        return f"--core is {self.core}" if self.core else f"--lstm is {self.lstm}" if self.lstm else ""
 
     def __post_init__(self) -> None:
         check_values(self)
+        if self.core and self.lstm:
+            raise UsageError(
+                f"--core is {self.core} and --lstm is {self.lstm}, one in the place of the other: leave one out"
+            )
+        whole = [name for name in ("model", "actor", "critic") if getattr(self, name)]
+        if whole and self.recurrent:
+            raise UsageError(
+                f"{self.recurrent} between the built-in torso and heads, and --{whole[0]} is "
+                f"{getattr(self, whole[0])}: leave one out, or give a recurrent --model"
+            )
+        if "model" in whole and len(whole) > 1:
+            raise UsageError(
+                f"--model is {self.model}, the whole network, and --{whole[1]} is {getattr(self, whole[1])}: leave one "
+                "out"
+            )
         if self.lstm < 0:
             raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
         sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
@@ -80,6 +111,11 @@ class RunConfig:
     """Whether checkpoints include the replay buffer; with none, a resumed run fills it again."""
     log_every: Annotated[float, Unit("seconds")] = 2.0
     """Seconds between rows of metrics.jsonl."""
+    log: str = "tensorboard"
+    """What gets the metrics, besides metrics.jsonl: tensorboard, wandb, trackio, mlflow (several with commas between
+    them), none, or a logger of your own as module:function, which is called with the run's directory."""
+    callback: str | None = None
+    """A callback of your own as module:function, which is called with the run's directory (several with commas)."""
     evaluate_every: Annotated[int, Unit("steps")] = 0
     """Steps between evaluations; there is one at the end of a run of at least as many; 0: never. Training pauses for
     it, or an evaluator process plays beside training: then an evaluation is skipped while another one is running."""
@@ -101,6 +137,9 @@ class RunConfig:
             raise UsageError(f"--threads is {self.threads}: it must be 0 (automatic) or more")
         if self.log_every < 0:
             raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
+        named_loggers(self.log)
+        for name in named_callbacks(self.callback):
+            split_name(name, "callback")
 
 
 # Settings that may change when a run is resumed: its length and how it is recorded.
@@ -111,6 +150,8 @@ RESUMABLE = (
     "keep_checkpoints",
     "checkpoint_replay",
     "log_every",
+    "log",
+    "callback",
     "evaluate_every",
     "evaluate_steps",
 )
@@ -164,9 +205,9 @@ class TrainConfig:
             _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.num_buffers)
         if isinstance(self.learn, OffPolicyConfig):
             _check_shares(self.learn.batch_size, self.batch_shares)
-        if self.network.lstm:
-            check_recurrent(self.algorithm, self.network.lstm)
-            _check_shared(self.learn, self.network.lstm)
+        if self.network.recurrent:
+            check_recurrent(self.algorithm, self.network.recurrent)
+            _check_shared(self.learn, self.network.recurrent)
         try:
             json.dumps(self.env_kwargs)
         except (TypeError, ValueError) as error:
@@ -188,23 +229,25 @@ class TrainConfig:
     @property
     def phase_width(self) -> int:
         """Envs whose steps together make a phase: all, or those of one learner where each has phases of its own."""
-        return self.envs.num_envs // (self.roles.learners if self.roles.alone else 1)
+        return self.envs.num_envs // (self.roles.learners if self.roles.owns_envs else 1)
 
     @property
     def num_buffers(self) -> int:
         """Number of replay buffers: more than one where each learner has its own, and samples whole batches from it."""
-        return self.roles.learners if self.roles.alone else 1
+        return self.roles.learners if self.roles.owns_envs else 1
 
     @property
     def batch_shares(self) -> int:
         """Learners that each batch is divided among."""
-        return self.roles.learners if self.roles.together else 1
+        return self.roles.learners if self.roles.is_synchronised else 1
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         """Returns the algorithm for these settings. UsageError where it cannot choose such actions."""
         import_plugins(self.plugins)
         check_actions(self.algorithm, action)
-        return ALGORITHMS[self.algorithm].algorithm(self.learn, action)
+        algorithm = ALGORITHMS[self.algorithm].algorithm(self.learn, action)
+        algorithm.run_steps = self.run.steps
+        return algorithm
 
 
 def _check_shares(batch: int, learners: int) -> None:
@@ -216,11 +259,11 @@ def _check_shares(batch: int, learners: int) -> None:
         )
 
 
-def _check_shared(learn: AlgorithmConfig, lstm: int) -> None:
+def _check_shared(learn: AlgorithmConfig, recurrent: str) -> None:
     if isinstance(learn, PolicyGradientConfig) and not learn.shared:
         raise UsageError(
-            f"--lstm is {lstm}, and policy and value have a torso each, which cannot share a recurrent state: take "
-            "--shared, or --lstm 0"
+            f"{recurrent}, and policy and value have a torso each, which cannot share a recurrent state: take "
+            "--shared, or leave it out"
         )
 
 

@@ -18,7 +18,7 @@ ActionsUntil = Callable[[int, int], np.ndarray | None]
 class Unfinished:
     """How to put one env back into the middle of its episode.
 
-    Restores the emulator's `state` if given, else plays `actions` ([age, ...], as stored) after a reset. With neither,
+    Restores the emulator's `state` if given, else plays `actions`, [N, ...] as stored, after a reset. With neither,
     the env begins a new episode.
     """
 
@@ -28,7 +28,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class ActionPrefix:
-    """The random actions [age, ...] (as stored) that an episode played before its first row, and their total reward."""
+    """The random actions [N, ...] (as stored) that an episode played before its first row, and their total reward."""
 
     actions: np.ndarray
     score: float

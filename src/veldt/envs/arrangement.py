@@ -58,9 +58,10 @@ def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
     with (
         as_error(EnvError, f"{name} could not be made"),
         within(_MAKE_DEADLINE, lambda: 0, f"{name} hangs when it is made"),
-        running(name),
+        running(name) as record,
     ):
         env = make_step_env(source, atari)
+        record.closes()
         env.close()
         return env.spec
 
@@ -81,6 +82,7 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
         try:
             return _time_step(env, record)
         finally:
+            record.closes()
             env.close()
 
 

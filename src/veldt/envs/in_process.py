@@ -38,7 +38,7 @@ class VectorEnvs(Protocol):
     def reset_ended(self) -> None:
         """Begins the resets of the masked envs (wait-reset); `finish_resets` waits for them."""
 
-    def carry_over(self) -> None:
+    def start_next_rollout(self) -> None:
         """Copies the trajectory's last row to the first: the next rollout begins where this one ended."""
 
     def finish_resets(self) -> None:
@@ -110,8 +110,8 @@ class InProcessEnvs:
             for stepper in self._steppers:
                 stepper.reset_ended()
 
-    def carry_over(self) -> None:
-        self.trajectory.carry_over()
+    def start_next_rollout(self) -> None:
+        self.trajectory.start_next_rollout()
 
     def finish_resets(self) -> None:
         self.trajectory.finish_resets()

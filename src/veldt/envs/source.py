@@ -51,7 +51,7 @@ class EnvSource:
             env = self._make(render)
         except TypeError as error:
             if render and "render_mode" in str(error):
-                raise UsageError(f"{self.name} cannot show its games: {error}; {_RENDERS}") from None
+                raise UsageError(f"{self.name} cannot be rendered: {error}; {_RENDERS}") from None
             if unread := _refused(error, self.kwargs):
                 raise UsageError(
                     f"--env-kwargs is {dict(self.kwargs)}, and {self.name} takes no '{unread}': leave it out, or "
@@ -65,7 +65,7 @@ class EnvSource:
         if render and env.render_mode != "rgb_array":
             mode = env.render_mode
             env.close()
-            raise UsageError(f"{self.name} cannot show its games: its render_mode is {mode!r}; {_RENDERS}")
+            raise UsageError(f"{self.name} cannot be rendered: its render_mode is {mode!r}; {_RENDERS}")
         return env
 
     def _make(self, render: bool) -> Any:

@@ -111,6 +111,12 @@ class EnvSpec:
         return "" not in self.observation
 
     @property
+    def observation_shape(self) -> Any:
+        """The shape of one observation as a network gets it; for a Dict, a dictionary of the fields' shapes."""
+        shapes = {name: field.network_shape for name, field in self.observation.items()}
+        return shapes if self.is_dict else shapes[""]
+
+    @property
     def history(self) -> int:
         """Maximum number of earlier frames in a row's stack."""
         return max(field.stack for field in self.observation.values()) - 1

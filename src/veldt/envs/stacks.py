@@ -17,17 +17,17 @@ _STACKS_PER_THREAD = 32  # about 0.3 ms of work: less is not worth a thread
 
 
 @numba.njit(nogil=True, cache=True)
-def slot_frames(age, row_N, stack):  # type: ignore[no-untyped-def]
+def slot_frames(episode_step, row_N, stack):  # type: ignore[no-untyped-def]
     """Returns the frame indices, int64 [N, stack], of the stacks of rows t B + b (`row_N` int64 [N]) of a slot.
 
-    The slot's frames are [stack - 1 + T, B], with row t's own frame at t + stack - 1. `age` is int32 [T, B].
+    The slot's frames are [stack - 1 + T, B], with row t's own frame at t + stack - 1. `episode_step` is int32 [T, B].
     """
-    width = age.shape[1]
+    width = episode_step.shape[1]
     frame_NK = np.empty((len(row_N), stack), np.int64)
     for n in range(len(row_N)):
         t, b = divmod(row_N[n], width)
         for k in range(stack):
-            frame_NK[n, k] = row_N[n] + k * width if age[t, b] >= stack - 1 - k else -1
+            frame_NK[n, k] = row_N[n] + k * width if episode_step[t, b] >= stack - 1 - k else -1
     return frame_NK
 
 

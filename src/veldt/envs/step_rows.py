@@ -15,13 +15,13 @@ class StepRows(NamedTuple):
     """Row t and row t + 1 of a slot for a slice of envs; sliced once and not at every step."""
 
     flags: np.ndarray
-    ended: np.ndarray
-    age: np.ndarray
+    is_last: np.ndarray
+    episode_step: np.ndarray
     episode: np.ndarray
     action: np.ndarray
     reward: np.ndarray
-    next_ended: np.ndarray
-    next_age: np.ndarray
+    next_is_last: np.ndarray
+    next_episode_step: np.ndarray
     next_episode: np.ndarray
     next_observation: list[np.ndarray]
     next_floats: list[np.ndarray]  # float fields, flattened: these may hold NaN
@@ -29,8 +29,8 @@ class StepRows(NamedTuple):
     def clear(self) -> None:
         """Sets the rows to an ordinary step of every env, before the envs are stepped."""
         self.flags[...] = _CLEAR
-        np.add(self.age, 1, out=self.next_age)
-        self.next_ended.fill(False)
+        np.add(self.episode_step, 1, out=self.next_episode_step)
+        self.next_is_last.fill(False)
         self.next_episode[...] = self.episode
 
 
@@ -39,13 +39,13 @@ def step_rows(slot: Trajectory, t: int, part: slice) -> StepRows:
     observation = slot.rows(t + 1, part)
     return StepRows(
         flags=slot.flags[t, :, part],
-        ended=slot.ended[t, part],
-        age=slot.age[t, part],
+        is_last=slot.is_last[t, part],
+        episode_step=slot.episode_step[t, part],
         episode=slot.episode[t, part],
         action=slot.action[t, part],
         reward=slot.reward[t, part],
-        next_ended=slot.ended[t + 1, part],
-        next_age=slot.age[t + 1, part],
+        next_is_last=slot.is_last[t + 1, part],
+        next_episode_step=slot.episode_step[t + 1, part],
         next_episode=slot.episode[t + 1, part],
         next_observation=observation,
         next_floats=[row.reshape(-1) for row in observation if row.dtype == np.float32],

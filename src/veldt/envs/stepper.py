@@ -93,7 +93,7 @@ class Stepper:
         row.clear()
         # Environments step faster with Python ints than with numpy's.
         actions: Any = row.action.tolist() if self._discrete else row.action
-        rows, reward, ended = row.next_observation, row.reward, row.ended.tolist()
+        rows, reward, ended = row.next_observation, row.reward, row.is_last.tolist()
         progress, envs, first = self._progress, self._envs, self._first
         slow, begin = self._slow, time.perf_counter()
         progress[2] = self._rows_done = self._rows_done + 1
@@ -128,7 +128,7 @@ class Stepper:
         last = self._slot.steps
         self._progress[3] += 1
         rows = [array[self._part] for array in self._slot.fresh.values()]
-        for index in np.flatnonzero(self._slot.ended[last, self._part]):
+        for index in np.flatnonzero(self._slot.is_last[last, self._part]):
             b = self._first + int(index)
             try:
                 self._reset_into(int(index), rows, int(self._slot.episode[last, b]) + 1)
@@ -155,20 +155,20 @@ class Stepper:
         slot, notes = self._slot, []
         for index, env in enumerate(self._envs):
             b = self._first + index
-            if slot.ended[t, b]:
+            if slot.is_last[t, b]:
                 continue  # its next step is a reset
             self._touch(b, int(slot.episode[t, b]))
             how = unfinished.get(b, Unfinished())
             if how.state is not None:
                 env.restore(how.state)
                 self._seed_of[b] = self._settings.seed(b, int(slot.episode[t, b]))
-                self._began[b] = self._rows_done - slot.age[t, b]
+                self._began[b] = self._rows_done - slot.episode_step[t, b]
                 continue
             difference = None if how.actions is None else self._replay(index, how.actions, t)
             if how.actions is None or difference is not None:
                 if t > 0 and slot.valid[t - 1, b]:
-                    slot.cut[t - 1, b] = True
-                slot.ended[t, b] = True
+                    slot.interrupted[t - 1, b] = True
+                slot.is_last[t, b] = True
             if difference is not None:
                 notes.append(
                     f"env {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions "
@@ -219,14 +219,14 @@ class Stepper:
             if terminated or truncated:
                 begin, score = step + 1, 0.0
                 self._reset(index, self._rows(0), int(slot.episode[0, b]) + 1)
-        slot.age[0, b] = steps - begin
+        slot.episode_step[0, b] = steps - begin
         return ActionPrefix(actions[begin:], score)
 
     def _reset(self, index: int, rows: list[np.ndarray], episode: int, t: int = 0) -> None:
         """Resets an env; its first observation goes to `rows`, the observations of row `t`."""
         b = self._first + index
         self._reset_into(index, rows, episode)
-        self._slot.age[t, b], self._slot.ended[t, b], self._slot.episode[t, b] = 0, False, episode
+        self._slot.episode_step[t, b], self._slot.is_last[t, b], self._slot.episode[t, b] = 0, False, episode
 
     def _reset_into(self, index: int, rows: list[np.ndarray], episode: int) -> None:
         b = self._first + index
@@ -244,7 +244,7 @@ class Stepper:
         if self._wait_reset:
             for row, before in zip(rows, self._rows(t), strict=True):
                 row[index] = before[index]
-            slot.age[t + 1, b], slot.ended[t + 1, b] = slot.age[t, b], True
+            slot.episode_step[t + 1, b], slot.is_last[t + 1, b] = slot.episode_step[t, b], True
         else:
             self._reset(index, rows, int(slot.episode[t, b]) + 1, t + 1)
 
@@ -253,7 +253,7 @@ class Stepper:
         slot.terminated[t, b] = terminated
         slot.truncated[t, b] = truncated and not terminated
         slot.life_lost[t, b] = life_lost
-        slot.ended[t + 1, b] = terminated or truncated
+        slot.is_last[t + 1, b] = terminated or truncated
 
     def _check_observation(self, rows: list[np.ndarray], index: int) -> None:
         if any(np.isnan(rows[field][index]).any() for field in self._float_fields):
@@ -276,11 +276,11 @@ class Stepper:
     def _failed(self, index: int, t: int, error: Exception) -> None:
         """Handles a failure in step `t`: ends the run, or cuts off the env's trajectory and restarts the env."""
         b = self._first + index
-        age = int(self._slot.age[t, b])
-        if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b]), age):
+        episode_step = int(self._slot.episode_step[t, b])
+        if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b]), episode_step):
             raise self._error(index, _FOR_EVER, error) from error
-        step = f"failed in step {age}"
-        self._replace(index, "failed to reset" if self._slot.ended[t, b] else step, error, t + 1)
+        step = f"failed in step {episode_step}"
+        self._replace(index, "failed to reset" if self._slot.is_last[t, b] else step, error, t + 1)
         self.cut_off(b, t)
 
     def _replace(self, index: int, what: str, error: Exception, t: int) -> None:
@@ -308,8 +308,8 @@ class Stepper:
         slot = self._slot
         slot.valid[t, b], slot.reward[t, b] = False, 0.0
         slot.terminated[t, b] = slot.truncated[t, b] = slot.life_lost[t, b] = False
-        if t > 0 and slot.valid[t - 1, b] and not slot.ended[t, b]:
-            slot.cut[t - 1, b] = True
+        if t > 0 and slot.valid[t - 1, b] and not slot.is_last[t, b]:
+            slot.interrupted[t - 1, b] = True
 
     def _replay(self, index: int, actions: np.ndarray, t: int) -> str | None:
         """Replays the episode of row `t`. Returns None if it reaches the same observation, else the difference."""

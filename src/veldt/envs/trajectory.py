@@ -4,13 +4,13 @@ Row t holds the observation before step t; step t fills row t of all other array
 Besides the environments' own state, step t depends on row t alone.
 
     observation  [T+1, B, ...]   single frames where the network sees a stack: `stack - 1` rows of history come before
-    age          [T+1, B] int32  steps since the episode's first observation (0 begins an episode)
-    ended        [T+1, B] bool   the observation is an episode's last: the env needs a reset
+    episode_step [T+1, B] int32  steps since the episode's first observation (0 begins an episode)
+    is_last      [T+1, B] bool   the observation is an episode's last: the env needs a reset
     episode      [T+1, B] int64  number of the episode, by env
     action       [T, B, ...]     as the policy chose it (see `ActionSpec`)
     reward       [T, B] float32  raw, never clipped
     terminated, truncated, life_lost [T, B] bool
-    cut          [T, B] bool     the env was restarted after this step: the trajectory ends, the episode does not count
+    interrupted  [T, B] bool     the env was restarted after this step: the trajectory ends, the episode does not count
     valid        [T, B] bool     False for reset steps: no loss or return may use them
     version      [T, B] int64    policy version that chose the action
     stacks       [R, B, H, W, K] uint8, optional: the stack of frames of row t, at t % R, in the networks' layout
@@ -32,8 +32,8 @@ from veldt.runtime.shared import Layout, SharedArrays
 
 _KEEP_ALL = 32 * 2**20  # bytes of stacks; for more, making stacks again costs no more than reading them
 
-ROW_FIELDS = {"age": "int32", "ended": "bool", "episode": "int64"}
-STEP_FLAGS = ("terminated", "truncated", "life_lost", "cut", "valid")
+ROW_FIELDS = {"episode_step": "int32", "is_last": "bool", "episode": "int64"}
+STEP_FLAGS = ("terminated", "truncated", "life_lost", "interrupted", "valid")
 
 
 def row_layouts(spec: EnvSpec, steps: int, width: int) -> dict[str, Layout]:
@@ -63,10 +63,16 @@ class Rows:
     def __init__(self, spec: EnvSpec, arrays: Mapping[str, np.ndarray] | SharedArrays) -> None:
         self.spec, self.history = spec, spec.history
         self.observation = {name: arrays[f"observation/{name}"] for name in spec.observation}
-        self.age, self.ended, self.episode = arrays["age"], arrays["ended"], arrays["episode"]
+        self.episode_step, self.is_last, self.episode = (
+            arrays["episode_step"],
+            arrays["is_last"],
+            arrays["episode"],
+        )
         self.action, self.reward, self.version = (arrays[name] for name in ("action", "reward", "version"))
         self.flags = arrays["flags"]
-        self.terminated, self.truncated, self.life_lost, self.cut, self.valid = self.flags.swapaxes(0, 1)
+        self.terminated, self.truncated, self.life_lost, self.interrupted, self.valid = self.flags.swapaxes(
+            0, 1
+        )
         self.steps, self.width = self.reward.shape
 
     def part(self, part: slice) -> Rows:
@@ -145,27 +151,27 @@ class Trajectory(Rows):
             field = self.spec.observation[name]
             frames = self.observation[name][self.history - field.stack + 1 :].reshape(-1, *field.shape)
             row_N = np.arange(t * self.width + part.start, t * self.width + part.stop)
-            frame_NK = slot_frames(self.age, row_N, field.stack)
+            frame_NK = slot_frames(self.episode_step, row_N, field.stack)
             write_stacks(frames, frame_NK[None], array[t % len(array), part][None])
 
-    def carry_over(self, part: slice = slice(None)) -> None:
+    def start_next_rollout(self, part: slice = slice(None)) -> None:
         """Copies the last row (with its history) to the first: the next rollout begins where this one ended.
 
         `part` are the envs whose rollout has ended; by default, all.
         """
         for array in self.observation.values():
             array[: self.history + 1, part] = array[self.steps :, part]
-        for array in (self.age, self.ended, self.episode):
+        for array in (self.episode_step, self.is_last, self.episode):
             array[0, part] = array[self.steps, part]
         for array in self.stacks.values():
             array[0, part] = array[self.steps % len(array), part]
 
     def finish_resets(self) -> None:
         """Copies the observations of envs that were reset in the pause into the first row."""
-        ended = np.flatnonzero(self.ended[0])
+        ended = np.flatnonzero(self.is_last[0])
         for name, array in self.observation.items():
             array[self.history, ended] = self.fresh[name][ended]
-        self.age[0, ended], self.ended[0, ended] = 0, False
+        self.episode_step[0, ended], self.is_last[0, ended] = 0, False
         self.episode[0, ended] = self.fresh_episode[ended]
         for b in ended:
             self.stack(0, slice(b, b + 1))

@@ -125,7 +125,7 @@ class WorkerHandle:
             return EnvError(header["error"], **known)
         b, episode = self._progress[:2].tolist()
         command, row = self.pending.get(self._group_of(b), (CALL, 0))
-        if command == STEP and not self._slot.ended[row, b]:
+        if command == STEP and not self._slot.is_last[row, b]:
             episode = int(self._slot.episode[row, b])
         if self.alive:
             return hung(self._settings, b, episode, self._child.stack(self._trace))

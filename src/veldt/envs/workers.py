@@ -108,8 +108,8 @@ class WorkerEnvs:
         for worker in self._workers:
             worker.post(RESET_ENDED)
 
-    def carry_over(self) -> None:
-        self.trajectory.carry_over()
+    def start_next_rollout(self) -> None:
+        self.trajectory.start_next_rollout()
         self._row = [0] * len(self.groups)
         self._culprits.clear()
 
@@ -184,8 +184,11 @@ class WorkerEnvs:
         """Replaces a dead or hung process, unless its culprit env failed in this row before, or in every episode."""
         b = failure.env
         row = self._row[self._group_of(b)]
-        age, episode = int(self.trajectory.age[row, b]), int(self.trajectory.episode[row, b])
-        if (b, row) in self._culprits or self._patience.is_over(b, episode, age):
+        episode_step, episode = (
+            int(self.trajectory.episode_step[row, b]),
+            int(self.trajectory.episode[row, b]),
+        )
+        if (b, row) in self._culprits or self._patience.is_over(b, episode, episode_step):
             raise failure
         self._culprits.add((b, row))
         self._recover(index, failure)
@@ -205,12 +208,12 @@ class WorkerEnvs:
                 if (b, row) not in self._culprits and actions is not None:
                     unfinished[b] = Unfinished(actions=actions)
         last = slot.steps if resets else self._row[self._group_of(culprit)]
-        if slot.ended[last, culprit]:
+        if slot.is_last[last, culprit]:
             slot.episode[last, culprit] += 1  # it failed in its reset: begin the episode after that
         self._notes += [f"{failure}; it was restarted", *self._rebuild(worker, unfinished)]
         if resets:
             for part in dead.parts:
-                slot.ended[slot.steps, part] = slot.ended[0, part]
+                slot.is_last[slot.steps, part] = slot.is_last[0, part]
         for group, (what, t) in dead.pending.items():
             worker.post(what, group, t)
 

@@ -52,10 +52,12 @@ def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> l
         return play_until(rows, episodes, lambda episode: episode.episode < wanted[episode.env_index])
 
 
-def play_until(rows: Iterator[list[Episode]], games: int, counts: Callable[[Episode], bool]) -> list[Episode]:
+def play_until(
+    rows: Iterator[list[Episode]], num_episodes: int, counts: Callable[[Episode], bool]
+) -> list[Episode]:
     """Plays until this many episodes count. Returns these, ordered by start."""
     played: list[Episode] = []
-    while len(played) < games:
+    while len(played) < num_episodes:
         played += filter(counts, next(rows))
     return _in_order(played)
 
@@ -125,7 +127,7 @@ def playing(
         slot = envs.trajectory
         tracker = EpisodeTracker(width, envs.start())
         observations = slot_observations(slot, torch.device("cpu"))
-        recurrent_state = agent.memories(width)
+        recurrent_state = agent.initial_recurrent_state(width)
 
         def chunks() -> Iterator[list[Episode]]:
             first_step = 0
@@ -136,7 +138,7 @@ def playing(
                     if prefixes is not None:
                         prefixes.check(envs, t)
                     for group, part in enumerate(envs.groups):
-                        forward = recurrent_state.at(part, slot.age[t, part])
+                        forward = recurrent_state.at(part, slot.episode_step[t, part])
                         slot.action[t, part] = agent.choose(
                             observations.row(t, part), noise_TBK[t, part], greedy, forward
                         )
@@ -148,7 +150,7 @@ def playing(
                     if prefixes is not None:
                         prefixes.subtract_rewards(slot, t)
                 yield tracker.add(slot)
-                envs.carry_over()
+                envs.start_next_rollout()
                 first_step += rows
 
         yield chunks()

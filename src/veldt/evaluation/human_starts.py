@@ -18,7 +18,7 @@ from veldt.evaluation.starts import Starts, draw_points, make_starts
 from veldt.runs.machine import versions
 
 # Seeds of the recorded episodes and of the points in them; they differ from those of evaluation episodes.
-_GAMES, _POINTS = 1, 2
+_EPISODES, _POINTS = 1, 2
 
 
 def play_starts(agent: Agent, starts: Starts, *, seed: int, greedy: bool) -> Evaluation:
@@ -46,13 +46,13 @@ def record_from(agent: Agent, count: int, path: Path, *, seed: int, greedy: bool
         EnvError: the env failed.
     """
     config = agent.config
-    games_seed = derive_seed(seed, EVALUATION, _GAMES)
-    episodes = whole_episodes(agent, count, seed=games_seed, greedy=greedy)
+    episodes_seed = derive_seed(seed, EVALUATION, _EPISODES)
+    episodes = whole_episodes(agent, count, seed=episodes_seed, greedy=greedy)
     points = draw_points(
         [episode.length for episode in episodes],
         np.random.default_rng(derive_seed(seed, EVALUATION, _POINTS)),
     )
-    run_seed = evaluation_run_seed(games_seed)
+    run_seed = evaluation_run_seed(episodes_seed)
     beginnings = [
         (episode_seed(run_seed, episode.env_index, episode.episode), episode.actions[:point])
         for episode, point in zip(episodes, points, strict=True)

@@ -63,6 +63,7 @@ class RenderedEnv:
         return self._env.action_names()
 
     def close(self) -> None:
+        self._record.closes()
         try:
             with self._named("failed when it was closed"):
                 self._env.close()

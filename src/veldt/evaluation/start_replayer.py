@@ -37,15 +37,15 @@ class StartReplayer:
         """See `Starts.emulator`."""
         return self._starts.emulator(atari)
 
-    def start_of(self, game: Episode) -> Start | None:
+    def start_of(self, episode: Episode) -> Start | None:
         """The start that an episode was led to; None if there was none."""
-        env_starts = self._env_starts[game.env_index]
-        return env_starts[game.episode] if game.episode < len(env_starts) else None
+        env_starts = self._env_starts[episode.env_index]
+        return env_starts[episode.episode] if episode.episode < len(env_starts) else None
 
     def check(self, envs: VectorEnvs, t: int) -> None:
         """Compares envs that reach a start at row `t` with the recording. Raises UsageError if one differs."""
         slot = envs.trajectory
-        at_start = np.flatnonzero((slot.age[t] == self._lengths(slot, t)) & ~slot.ended[t])
+        at_start = np.flatnonzero((slot.episode_step[t] == self._lengths(slot, t)) & ~slot.is_last[t])
         if not len(at_start):
             return
         states = envs.save()
@@ -61,17 +61,19 @@ class StartReplayer:
 
     def override_actions(self, slot: Trajectory, t: int, part: slice) -> None:
         """Writes recorded actions into row `t`, envs `part`, where the start is not yet reached."""
-        before_B = slot.age[t] < self._lengths(slot, t)
+        before_B = slot.episode_step[t] < self._lengths(slot, t)
         for b in np.flatnonzero(before_B[part]) + part.start:
-            slot.action[t, b] = self._env_starts[b][slot.episode[t, b]].actions[slot.age[t, b]]
+            slot.action[t, b] = self._env_starts[b][slot.episode[t, b]].actions[slot.episode_step[t, b]]
 
     def subtract_rewards(self, slot: Trajectory, t: int) -> None:
         """Removes the rewards of step `t` before a start. Raises UsageError if the episode ended there."""
-        before_B = (slot.age[t] < self._lengths(slot, t)) & slot.valid[t]
+        before_B = (slot.episode_step[t] < self._lengths(slot, t)) & slot.valid[t]
         over_B = before_B & (slot.terminated[t] | slot.truncated[t])
         if over_B.any():
             b = int(np.argmax(over_B))
-            raise UsageError(self._message(b, int(slot.episode[t, b]), "is of a game that is over before it"))
+            raise UsageError(
+                self._message(b, int(slot.episode[t, b]), "is of an episode that ends before it")
+            )
         self._score_B[before_B] += slot.reward[t, before_B]
         slot.reward[t, before_B] = 0.0
 

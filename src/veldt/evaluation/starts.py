@@ -105,7 +105,7 @@ class Starts:
                 )
         if self.atari and (longest := max(self.lengths)) >= atari.max_episode_steps:
             raise UsageError(
-                f"--starts {self.path} has a start {longest:,} steps into a game, and the run's games end after "
+                f"--starts {self.path} has a start {longest:,} steps into an episode, and the run's episodes end after "
                 f"{atari.max_episode_steps:,} (--max-episode-steps): record shorter ones"
             )
         if any(not _is_action_of(action, start.actions) for start in self.each):

@@ -86,7 +86,8 @@ def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
         partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
         os.close(open_new(partial))  # the encoder would follow a link
         try:
-            _encode([*command, str(partial)], itertools.chain([first], iterator), first, path)
+            # An absolute path, which is never taken for an option (-x/...) or a protocol (a:b/...).
+            _encode([*command, str(partial.absolute())], itertools.chain([first], iterator), first, path)
             partial.replace(path)
         finally:
             remove_file(partial)

@@ -139,7 +139,7 @@ class AllReduce:
         except RuntimeError as error:
             first = str(error).strip().splitlines()[0]
             raise PeerLostError(
-                f"another learner has gone, or did not come within {_DEADLINE}: {first}"
+                f"another learner has ended, or did not answer within {_DEADLINE}: {first}"
             ) from error
         finally:
             self._is_waiting = False

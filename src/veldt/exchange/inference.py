@@ -1,7 +1,7 @@
 """The inference edge: agents without a network send requests, and a server answers many at once.
 
-    agents of host 0 --request()--+                                         +--> answers, and which of them are new
-    agents of host 1 --request()--+--> take(): all open requests --reply()--+
+    agent process 0 --request()--+                                         +--> answers, and which of them are new
+    agent process 1 --request()--+--> take(): all open requests --reply()--+
 
 Each agent has one place for its request and one for its answer, so data is written once each way. Two numbers signal:
 that of an agent's newest request, and that of the last one answered; each is written by one side only. An agent has one
@@ -25,16 +25,16 @@ from veldt.runtime.shared import Layout, SharedArrays
 
 @dataclass(frozen=True)
 class InferenceSpec:
-    """`requests` and `answers` are one agent's layouts; each of `hosts` processes has `width` agents."""
+    """`requests` and `answers` are one agent's layouts; each of `num_processes` processes has `width` agents."""
 
     requests: Mapping[str, Layout]
     answers: Mapping[str, Layout]
-    hosts: int
+    num_processes: int
     width: int
 
     @property
     def agents(self) -> int:
-        return self.hosts * self.width
+        return self.num_processes * self.width
 
     def layouts(self) -> dict[str, Layout]:
         """Returns the layouts of all arrays of the edge, by name."""
@@ -54,17 +54,17 @@ class InferenceEdge:
         self._shared = SharedArrays(spec.layouts(), context)
         self._shared["active"][0] = spec.agents
         self.asked_one = context.Semaphore(0)
-        self.answered_one = [context.Semaphore(0) for _ in range(spec.hosts)]
+        self.answered_one = [context.Semaphore(0) for _ in range(spec.num_processes)]
 
-    def client(self, host: int) -> InferenceClient:
-        return InferenceClient(self, host)
+    def client(self, process: int) -> InferenceClient:
+        return InferenceClient(self, process)
 
     def server(self) -> InferenceServer:
         return InferenceServer(self)
 
     @property
     def asked_N(self) -> np.ndarray:
-        """The number of each agent's newest request, int64 [N]: written by its host."""
+        """The number of each agent's newest request, int64 [N]: written by its process."""
         return self._shared["asked"]
 
     @property
@@ -84,19 +84,19 @@ class InferenceEdge:
 
 
 class InferenceClient:
-    """A host's end. `requests` and `answers` are the arrays of its W agents, [W, ...] each."""
+    """An agent process's end. `requests` and `answers` are the arrays of its W agents, [W, ...] each."""
 
-    def __init__(self, edge: InferenceEdge, host: int) -> None:
+    def __init__(self, edge: InferenceEdge, process: int) -> None:
         width = edge.spec.width
-        part = slice(host * width, (host + 1) * width)
+        part = slice(process * width, (process + 1) * width)
         self.requests = {name: array[part] for name, array in edge.arrays("request").items()}
         self.answers = {name: array[part] for name, array in edge.arrays("answer").items()}
         self._asked_W, self._answered_W = edge.asked_N[part], edge.answered_N[part]
         self._is_waiting_W = np.zeros(width, bool)
-        self._wakes, self._woken_by = edge.asked_one, edge.answered_one[host]
+        self._wakes, self._woken_by = edge.asked_one, edge.answered_one[process]
         self._active_1 = edge.active_1
-        # Agents with the highest ranks are parked first; ranks go round the hosts.
-        self._rank_W = np.arange(width) * edge.spec.hosts + host
+        # Agents with the highest ranks are parked first; ranks go round the processes.
+        self._rank_W = np.arange(width) * edge.spec.num_processes + process
 
     def request(self, agent_R: np.ndarray) -> None:
         """Sends the requests of these agents, int64 [R], which have been written to `requests`."""
@@ -189,8 +189,8 @@ class InferenceServer:
         self._answered_N[agent_R] = number_R
         with self._lock:
             self._busy_N[agent_R] = False
-        for host in set((agent_R // self._edge.spec.width).tolist()):
-            self._edge.answered_one[host].release()
+        for process in set((agent_R // self._edge.spec.width).tolist()):
+            self._edge.answered_one[process].release()
         if (self._asked_N[agent_R] != number_R).any():
             self._edge.asked_one.release()  # a new incarnation has sent a request meanwhile
 

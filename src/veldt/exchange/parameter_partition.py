@@ -41,13 +41,13 @@ def part_layouts(numbers: int) -> dict[str, Layout]:
     return {PARAMETERS: Layout((numbers,), "float32"), COUNTS: Layout((len(ShardCounts._fields),), "int64")}
 
 
-def gradient_layouts(numbers: int) -> dict[str, Layout]:
+def gradient_layouts(numbers: int, groups: int) -> dict[str, Layout]:
     """Returns the layouts of a learner's message to a shard of so many parameters: the gradient, the version of the
-    part that it was computed with, and the learning rate."""
+    part that it was computed with, and the learning rate of each parameter group, NaN for one that stays."""
     return {
         "gradient": Layout((numbers,), "float32"),
         "base": Layout((1,), "int64"),
-        "learning_rate": Layout((1,), "float64"),
+        "learning_rate": Layout((groups,), "float64"),
     }
 
 

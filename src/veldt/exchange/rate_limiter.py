@@ -28,7 +28,7 @@ class RateLimiterSpec:
         slack: samples that may be due and not done.
         acts_on: whether actors go on until the run's last checkpoint is complete: learners that wait for each other
             need batches to the end.
-        together: whether all learners make each update together; else whichever is free makes the next.
+        together: whether all learners make each update together; else a learner that is free makes the next.
     """
 
     actors: int
@@ -58,14 +58,14 @@ class RateLimiter:
         )
         # One cache line for each count.
         layouts = {"steps": Layout((spec.actors, 8), "int64"), "updates": Layout((spec.learners, 8), "int64")}
-        layouts["excused"] = Layout((spec.learners, 8), "int64")
-        layouts["most"] = Layout((1,), "int64")
+        layouts["waived"] = Layout((spec.learners, 8), "int64")
+        layouts["max_steps"] = Layout((1,), "int64")
         self._counts, self._acts_on, self._together = (
             SharedArrays(layouts, context),
             spec.acts_on,
             spec.together,
         )
-        self._counts["most"][0] = np.iinfo(np.int64).max
+        self._counts["max_steps"][0] = np.iinfo(np.int64).max
 
     @property
     def steps_A(self) -> np.ndarray:
@@ -80,17 +80,17 @@ class RateLimiter:
     @property
     def waived_L(self) -> np.ndarray:
         """Samples that count as done without an update, int64 [L]: each learner writes its own."""
-        return self._counts["excused"][:, 0]
+        return self._counts["waived"][:, 0]
 
     @property
     def max_steps(self) -> int:
         """Steps after which acting stops."""
-        return int(self._counts["most"][0])
+        return int(self._counts["max_steps"][0])
 
     @max_steps.setter
     def max_steps(self, steps: int) -> None:
         if not self._acts_on:
-            self._counts["most"][0] = steps
+            self._counts["max_steps"][0] = steps
 
     def waive_backlog(self) -> None:
         """Counts all due samples as done. Learner 0 calls it when it has no data, since otherwise all would wait."""
@@ -145,7 +145,6 @@ def check_slack(given: float, least: float) -> None:
     """Raises UsageError where a given slack would stop both sides."""
     if given < least:
         raise UsageError(
-            f"--rate-limit-tolerance is {given:g}: acting and learning would wait for each other for "
-            f"ever; it must be at least "
-            f"{least:g} with this batch, intensity and number of envs (0 chooses)"
+            f"--rate-limit-tolerance is {given:g}: acting and learning would wait for each other "
+            f"without end; it must be at least {least:g} with this batch, intensity and number of envs (0 chooses)"
         )

@@ -12,7 +12,7 @@ pieces with one draw in each, as a single replay buffer would, and requests from
 several batches ahead. A batch is complete when every shard has written its part. New priorities go back in the same
 rings as requests. Several requests are sent together: a shard that shares its core with actors is woken once for all.
 
-A restarted shard has lost its rows; its `life` (incarnation) on the ledger shows it. Requests to its former incarnation
+A restarted shard has lost its rows; its `incarnation` on the ledger shows it. Requests to its former incarnation
 are not carried out, and batches that lack their rows are dropped.
 """
 
@@ -27,12 +27,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from veldt.exchange.sample_requests import ORDERS_PER_LIFE, PendingBatch, RequestBatcher
+from veldt.exchange.sample_requests import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher
 from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
 from veldt.runtime.shared import Layout, SharedArrays
 
 _SAMPLE, _UPDATE = 0, 1
-_LEDGER = {"mass": "float64", "rows": "int64", "life": "int64", "dropped": "int64"}
+_LEDGER = {"mass": "float64", "rows": "int64", "incarnation": "int64", "dropped": "int64"}
 
 
 class ReplayOut(Protocol):
@@ -42,9 +42,9 @@ class ReplayOut(Protocol):
         """Publishes total sampling weight, rows, and dropped priorities of the shard."""
 
     def take(self) -> tuple[SampleRequest, int] | None:
-        """Returns the next request, if any, and the place of its batch; `done` is called when it is carried out."""
+        """Returns the next request, if any, and the index of its batch; `done` is called when it is carried out."""
 
-    def done(self, order: SampleRequest, place: int) -> None:
+    def done(self, request: SampleRequest, batch_index: int) -> None:
         """Marks the request as carried out: its rows are in `out`."""
 
 
@@ -61,10 +61,10 @@ class ReplayIn(Protocol):
     @property
     def dropped(self) -> int: ...
 
-    def order(self, seed: int, deadline_s: float) -> bool:
+    def request(self, seed: int, deadline_s: float) -> bool:
         """Requests one more batch; called until it returns False, which ends a group of requests.
 
-        False if there are no free places for a group, no rows, or a shard is too slow.
+        False if there are no free batches for a group, no rows, or a shard is too slow.
         """
 
     def take(self, deadline_s: float) -> ShardedBatch | None:
@@ -103,23 +103,26 @@ class ReplayEdge:
         filled: list[Semaphore],
         context: ForkServerContext,
     ) -> None:
-        self.rows, self.shards, self.places = rows, len(filled), ahead + 1  # one is in use by the learner
+        self.rows, self.shards = rows, len(filled)
+        self.num_batches = ahead + 1  # one is in use by the learner
         self._names = tuple(layouts)
         arrays = {
-            f"{place}/{name}": layout for place in range(self.places) for name, layout in layouts.items()
+            f"{batch_index}/{name}": layout
+            for batch_index in range(self.num_batches)
+            for name, layout in layouts.items()
         }
         # One cache line for each shard.
         arrays |= {name: Layout((self.shards, 8), dtype) for name, dtype in _LEDGER.items()}
-        # The number of the last request done, for each shard and place.
-        arrays["written"] = Layout((self.shards, self.places), "int64")
+        # The number of the last request done, for each shard and batch.
+        arrays["written"] = Layout((self.shards, self.num_batches), "int64")
         arrays["clients"] = Layout((1,), "int64")
         self._shared = SharedArrays(arrays, context)
-        order = {
+        request = {
             "head": Layout((7,), "int64"),
             "key": Layout((rows,), "int64"),
             "priority": Layout((rows,), "float64"),
         }
-        self.orders = [SlotRings(order, 1, 2 * self.places, context, wakes) for wakes in filled]
+        self.requests = [SlotRings(request, 1, 2 * self.num_batches, context, wakes) for wakes in filled]
         self.done = context.Semaphore(0)
 
     def server(self, shard: int) -> ReplayServer:
@@ -129,7 +132,7 @@ class ReplayEdge:
         return ReplayClient(self)
 
     def ledger(self, name: str) -> np.ndarray:
-        """One entry of the shards' ledger, [S]: "mass" float64; "rows", "life" and "dropped" int64."""
+        """One entry of the shards' ledger, [S]: "mass" float64; "rows", "incarnation" and "dropped" int64."""
         return self._shared[name][:, 0]
 
     @property
@@ -141,8 +144,8 @@ class ReplayEdge:
         """Number of learner incarnations so far, int64 [1]."""
         return self._shared["clients"]
 
-    def arrays(self, place: int) -> Arrays:
-        return {name: self._shared[f"{place}/{name}"] for name in self._names}
+    def arrays(self, batch_index: int) -> Arrays:
+        return {name: self._shared[f"{batch_index}/{name}"] for name in self._names}
 
 
 class SampleRequest(NamedTuple):
@@ -160,10 +163,10 @@ class ReplayServer:
 
     def __init__(self, edge: ReplayEdge, shard: int) -> None:
         self._edge, self._shard = edge, shard
-        self._orders = Consumer(edge.orders[shard])
+        self._requests = Consumer(edge.requests[shard])
         edge.ledger("mass")[shard] = edge.ledger("rows")[shard] = 0
-        edge.ledger("life")[shard] += 1
-        self._life = int(edge.ledger("life")[shard])
+        edge.ledger("incarnation")[shard] += 1
+        self._incarnation = int(edge.ledger("incarnation")[shard])
 
     def state(self, mass: float, rows: int, dropped: int) -> None:
         for name, value in (("mass", mass), ("rows", rows), ("dropped", dropped)):
@@ -171,25 +174,27 @@ class ReplayServer:
 
     def take(self) -> tuple[SampleRequest, int] | None:
         while True:
-            received = self._orders.take(0.0)
+            received = self._requests.take(0.0)
             if received is None:
                 return None
-            kind, place, first, count, number, life, seed = received.arrays["head"].tolist()
-            is_outdated = kind == _SAMPLE and number // ORDERS_PER_LIFE != self._edge.clients_1[0]
-            if life == self._life and not is_outdated:
+            kind, batch_index, first, count, number, incarnation, seed = received.arrays["head"].tolist()
+            is_outdated = kind == _SAMPLE and number // REQUESTS_PER_INCARNATION != self._edge.clients_1[0]
+            if incarnation == self._incarnation and not is_outdated:
                 break
-            self._orders.release(0)
+            self._requests.release(0)
         key_N, priority_N = received.arrays["key"][:count], received.arrays["priority"][:count]
         out = None
         if kind == _SAMPLE:
-            out = {name: array[first : first + count] for name, array in self._edge.arrays(place).items()}
-        return SampleRequest(number, seed % 2**64, out, key_N, priority_N), place
+            out = {
+                name: array[first : first + count] for name, array in self._edge.arrays(batch_index).items()
+            }
+        return SampleRequest(number, seed % 2**64, out, key_N, priority_N), batch_index
 
-    def done(self, order: SampleRequest, place: int) -> None:
-        if order.out is not None:
-            self._edge.written_SP[self._shard, place] = order.number
+    def done(self, request: SampleRequest, batch_index: int) -> None:
+        if request.out is not None:
+            self._edge.written_SP[self._shard, batch_index] = request.number
             self._edge.done.release()
-        self._orders.release(0)
+        self._requests.release(0)
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,7 @@ class ShardedBatch:
 
     arrays: Arrays
     part_S: np.ndarray
-    life_S: np.ndarray
+    incarnation_S: np.ndarray
 
 
 class ReplayClient:
@@ -206,13 +211,13 @@ class ReplayClient:
 
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
-        self._orders = [Producer(rings, 0) for rings in edge.orders]
-        self._free, self._pending = deque(range(edge.places)), deque[PendingBatch]()
+        self._requests = [Producer(rings, 0) for rings in edge.requests]
+        self._free, self._pending = deque(range(edge.num_batches)), deque[PendingBatch]()
         edge.clients_1[0] += 1
-        self._number = int(edge.clients_1[0]) * ORDERS_PER_LIFE
+        self._number = int(edge.clients_1[0]) * REQUESTS_PER_INCARNATION
         self._in_use: PendingBatch | None = None
         self._num_lost = 0  # priorities that were never sent
-        self._group = RequestBatcher(edge.places)
+        self._group = RequestBatcher(edge.num_batches)
 
     @property
     def rows(self) -> int:
@@ -220,49 +225,50 @@ class ReplayClient:
 
     @property
     def is_empty(self) -> bool:
-        return bool((self._edge.ledger("life") > 0).all()) and not self.rows
+        return bool((self._edge.ledger("incarnation") > 0).all()) and not self.rows
 
     @property
     def dropped(self) -> int:
         return int(self._edge.ledger("dropped").sum()) + self._num_lost
 
-    def order(self, seed: int, deadline_s: float) -> bool:
-        life_S = self._edge.ledger("life").copy()  # first: a shard that restarts meanwhile skips this
+    def request(self, seed: int, deadline_s: float) -> bool:
+        # Incarnations are read first: a shard that restarts meanwhile skips this request.
+        incarnation_S = self._edge.ledger("incarnation").copy()
         mass_S = self._edge.ledger("mass").copy()
-        if not self._group.may_order(len(self._free)) or not mass_S.any():
+        if not self._group.may_request(len(self._free)) or not mass_S.any():
             return False
         pending = PendingBatch.shared_out(
-            self._free[0], self._number + 1, seed, mass_S, self._edge.rows, life_S
+            self._free[0], self._number + 1, seed, mass_S, self._edge.rows, incarnation_S
         )
         asked = pending.asked
-        # All shards or none: a shard asked for a batch that is then not made would write into another one's place.
-        if any(self._orders[shard].slot(deadline_s) is None for shard in asked):
+        # All shards or none: a shard asked for a batch that is then not made would write into another batch's arrays.
+        if any(self._requests[shard].slot(deadline_s) is None for shard in asked):
             return False
         self._free.popleft()
         self._number = pending.number
         for shard in asked:
             first, count = pending.part_S[shard], pending.count(shard)
-            head = (_SAMPLE, pending.place, first, count, pending.number, life_S[shard])
+            head = (_SAMPLE, pending.batch_index, first, count, pending.number, incarnation_S[shard])
             self._send(shard, (*head, pending.seed_of(shard)), deadline_s)
         self._pending.append(pending)
         return True
 
     def take(self, deadline_s: float) -> ShardedBatch | None:
         if self._in_use is not None:
-            self._free.append(self._in_use.place)
+            self._free.append(self._in_use.batch_index)
             self._in_use = None
         if not self._pending:
             return None
         oldest = self._pending[0]
-        written_SP, life_S = self._edge.written_SP, self._edge.ledger("life")
-        if not awaited(lambda: oldest.is_settled(written_SP, life_S), self._edge.done, deadline_s):
+        written_SP, incarnation_S = self._edge.written_SP, self._edge.ledger("incarnation")
+        if not awaited(lambda: oldest.is_settled(written_SP, incarnation_S), self._edge.done, deadline_s):
             return None
         self._pending.popleft()
         if not oldest.written_S(written_SP).all():
-            self._free.append(oldest.place)
+            self._free.append(oldest.batch_index)
             return None
         self._in_use = oldest
-        return ShardedBatch(self._edge.arrays(oldest.place), oldest.part_S, oldest.life_S)
+        return ShardedBatch(self._edge.arrays(oldest.batch_index), oldest.part_S, oldest.incarnation_S)
 
     def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
         for shard in range(self._edge.shards):
@@ -270,8 +276,8 @@ class ReplayClient:
             count = part.stop - part.start
             if count == 0:
                 continue
-            head = (_UPDATE, 0, 0, count, 0, batch.life_S[shard], 0)
-            is_alive = self._edge.ledger("life")[shard] == batch.life_S[shard]
+            head = (_UPDATE, 0, 0, count, 0, batch.incarnation_S[shard], 0)
+            is_alive = self._edge.ledger("incarnation")[shard] == batch.incarnation_S[shard]
             if not (
                 is_alive and self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
             ):
@@ -285,11 +291,11 @@ class ReplayClient:
         key_N: np.ndarray | None = None,
         priority_N: np.ndarray | None = None,
     ) -> bool:
-        slot = self._orders[shard].slot(deadline_s)
+        slot = self._requests[shard].slot(deadline_s)
         if slot is None:
             return False
         slot["head"][:] = head
         if key_N is not None and priority_N is not None:
             slot["key"][: len(key_N)], slot["priority"][: len(key_N)] = key_N, priority_N
-        self._orders[shard].commit(wakes=priority_N is None)  # after priorities, requests wake the shard
+        self._requests[shard].commit(wakes=priority_N is None)  # after priorities, requests wake the shard
         return True

@@ -6,29 +6,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-ORDERS_PER_LIFE = 2**32  # size of an incarnation's range of numbers: a number identifies the incarnation
+# Size of an incarnation's range of request numbers: a number identifies the incarnation.
+REQUESTS_PER_INCARNATION = 2**32
 
 
 class PendingBatch(NamedTuple):
-    """A requested batch: shard s writes rows part_s to part_(s+1) of `place`, if it has not restarted meanwhile.
+    """A requested batch: shard s writes rows part_s to part_(s+1), if it has not restarted meanwhile.
 
-    `part_S` is int64 [S + 1], `life_S` int64 [S], the shards' incarnations. `written_SP` below is int64 [S, P], the
-    number of the request that each shard has last written at each place.
+    The rows are written into the preallocated batch `batch_index`. `part_S` is int64 [S + 1], `incarnation_S` int64
+    [S], the shards' incarnations. `written_SP` below is int64 [S, P], the number of the request that each shard has
+    last written into each of the P preallocated batches.
     """
 
-    place: int
+    batch_index: int
     number: int
     seed: int
     part_S: np.ndarray
-    life_S: np.ndarray
+    incarnation_S: np.ndarray
 
     @classmethod
     def shared_out(
-        cls, place: int, number: int, seed: int, mass_S: np.ndarray, rows: int, life_S: np.ndarray
+        cls,
+        batch_index: int,
+        number: int,
+        seed: int,
+        mass_S: np.ndarray,
+        rows: int,
+        incarnation_S: np.ndarray,
     ) -> PendingBatch:
         """Returns a request of `rows` rows, split over the shards in proportion to their sampling weight."""
         part_S = np.concatenate([[0], np.cumsum(share_out(mass_S, rows, seed))])
-        return cls(place, number, seed, part_S, life_S)
+        return cls(batch_index, number, seed, part_S, incarnation_S)
 
     @property
     def asked(self) -> list[int]:
@@ -45,25 +53,27 @@ class PendingBatch(NamedTuple):
 
     def written_S(self, written_SP: np.ndarray) -> np.ndarray:
         """Which shards have written all rows requested from them, if any; bool [S]."""
-        return (np.diff(self.part_S) == 0) | (written_SP[:, self.place] == self.number)
+        return (np.diff(self.part_S) == 0) | (written_SP[:, self.batch_index] == self.number)
 
-    def is_settled(self, written_SP: np.ndarray, life_S: np.ndarray) -> bool:
+    def is_settled(self, written_SP: np.ndarray, incarnation_S: np.ndarray) -> bool:
         """Whether every shard has written its rows, or has died since the request."""
-        return bool((self.written_S(written_SP) | (life_S != self.life_S)).all())
+        return bool((self.written_S(written_SP) | (incarnation_S != self.incarnation_S)).all())
 
 
 class RequestBatcher:
-    """Groups requests, so that sleeping shards are woken less often: a group starts when a quarter of `places` is free,
-    and fills all free ones."""
+    """Groups requests, so that sleeping shards are woken less often.
 
-    def __init__(self, places: int) -> None:
-        self.at_once = max(1, places // 4)  # free places needed to start a group
-        self._is_ordering = False
+    A group starts when a quarter of the preallocated batches is free, and fills all free ones.
+    """
 
-    def may_order(self, free: int) -> bool:
-        """Whether to send one more request with `free` places free; False ends a group."""
-        self._is_ordering = free >= (1 if self._is_ordering else self.at_once)
-        return self._is_ordering
+    def __init__(self, num_batches: int) -> None:
+        self.at_once = max(1, num_batches // 4)  # free batches needed to start a group
+        self._is_requesting = False
+
+    def may_request(self, free: int) -> bool:
+        """Whether to send one more request with `free` batches free; False ends a group."""
+        self._is_requesting = free >= (1 if self._is_requesting else self.at_once)
+        return self._is_requesting
 
 
 def share_out(mass_S: np.ndarray, count: int, seed: int) -> np.ndarray:

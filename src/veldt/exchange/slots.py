@@ -82,9 +82,9 @@ class SlotRings:
         self.count, self.depth = count, depth
         self._names = tuple(layouts)
         slots = {
-            f"{ring}/{place}/{name}": layout
+            f"{ring}/{index}/{name}": layout
             for ring in range(count)
-            for place in range(depth)
+            for index in range(depth)
             for name, layout in layouts.items()
         }
         # One cache line for each count.
@@ -106,8 +106,8 @@ class SlotRings:
 
     def arrays(self, ring: int, number: int) -> Arrays:
         """Returns the arrays of slot `number`, counted over all slots that went through this ring."""
-        place = number % self.depth
-        return {name: self._shared[f"{ring}/{place}/{name}"] for name in self._names}
+        index = number % self.depth
+        return {name: self._shared[f"{ring}/{index}/{name}"] for name in self._names}
 
 
 class Producer:
@@ -116,7 +116,7 @@ class Producer:
     def __init__(self, rings: SlotRings, ring: int) -> None:
         self._rings, self._ring = rings, ring
         self._counts = rings._shared["counts"][ring, :, 0]
-        self._slots = [rings.arrays(ring, place) for place in range(rings.depth)]
+        self._slots = [rings.arrays(ring, index) for index in range(rings.depth)]
 
     def slot(self, deadline_s: float) -> Arrays | None:
         counts, depth = self._counts, self._rings.depth
@@ -140,7 +140,7 @@ class Consumer:
         self._rings = rings
         self._counts = rings._shared["counts"][:, :, 0]
         self._slots = [
-            [rings.arrays(ring, place) for place in range(rings.depth)] for ring in range(rings.count)
+            [rings.arrays(ring, index) for index in range(rings.depth)] for ring in range(rings.count)
         ]
         self._num_taken = self._counts[:, _READ].copy()  # includes slots that are not yet released
         self._next = 0
@@ -151,9 +151,9 @@ class Consumer:
         full = self._full()
         ring = int(full[np.searchsorted(full, self._next) % len(full)])
         self._next = ring + 1
-        place = int(self._num_taken[ring]) % self._rings.depth
+        index = int(self._num_taken[ring]) % self._rings.depth
         self._num_taken[ring] += 1
-        return ReceivedSlot(ring, self._slots[ring][place])
+        return ReceivedSlot(ring, self._slots[ring][index])
 
     def wait(self, seconds: float) -> None:
         _woken(self._rings.filled, seconds)

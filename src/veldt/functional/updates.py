@@ -38,11 +38,11 @@ class UpdateRule(Protocol):
         gradient_P: Tensor,
         state: dict[str, Tensor],
         learning_rate: float,
-        rounded_R: Tensor,
+        bf16_R: Tensor,
     ) -> None:
         """Makes one update in place; it may overwrite `gradient_P`.
 
-        `rounded_R`, bfloat16, receives a copy of the first R parameters (R may be 0).
+        `bf16_R`, bfloat16, receives a copy of the first R parameters (R may be 0).
         """
 
 
@@ -75,13 +75,11 @@ class RMSProp:
         gradient_P: Tensor,
         state: dict[str, Tensor],
         learning_rate: float,
-        rounded_R: Tensor,
+        bf16_R: Tensor,
     ) -> None:
         weights = self.decay, 1.0 - self.decay
         epsilons = (self.epsilon, 0.0) if self.epsilon_inside else (0.0, self.epsilon)
-        _divide_by_root(
-            parameters_P, gradient_P, state["square"], *weights, *epsilons, learning_rate, rounded_R
-        )
+        _divide_by_root(parameters_P, gradient_P, state["square"], *weights, *epsilons, learning_rate, bf16_R)
 
 
 @dataclass(frozen=True)
@@ -110,10 +108,10 @@ class AdaGrad:
         gradient_P: Tensor,
         state: dict[str, Tensor],
         learning_rate: float,
-        rounded_R: Tensor,
+        bf16_R: Tensor,
     ) -> None:
         epsilons = (self.epsilon, 0.0) if self.epsilon_inside else (0.0, self.epsilon)
-        _divide_by_root(parameters_P, gradient_P, state["sum"], 1.0, 1.0, *epsilons, learning_rate, rounded_R)
+        _divide_by_root(parameters_P, gradient_P, state["sum"], 1.0, 1.0, *epsilons, learning_rate, bf16_R)
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ class Adam:
         gradient_P: Tensor,
         state: dict[str, Tensor],
         learning_rate: float,
-        rounded_R: Tensor,
+        bf16_R: Tensor,
     ) -> None:
         # Torch also has a fused Adam, on several threads; on one thread, the kernel that includes rounding is faster.
         if _is_fused(parameters_P) and torch.get_num_threads() == 1:
@@ -154,7 +152,7 @@ class Adam:
             root = 1.0 / math.sqrt(1.0 - self.beta_2**count)
             numbers = map(np.float32, (self.beta_1, self.beta_2, self.epsilon, step, root))
             arrays = [tensor.numpy() for tensor in (parameters_P, gradient_P, state["mean"], state["square"])]
-            fused(*(*arrays, *_bits(parameters_P, rounded_R), *numbers))
+            fused(*(*arrays, *_bits(parameters_P, bf16_R), *numbers))
             return
         adam(
             [parameters_P],
@@ -172,7 +170,7 @@ class Adam:
             eps=self.epsilon,
             maximize=False,
         )
-        rounded_R.copy_(parameters_P[: len(rounded_R)])
+        bf16_R.copy_(parameters_P[: len(bf16_R)])
 
 
 def _divide_by_root(
@@ -184,7 +182,7 @@ def _divide_by_root(
     inside: float,
     outside: float,
     learning_rate: float,
-    rounded_R: Tensor,
+    bf16_R: Tensor,
 ) -> None:
     """One update by `g / (sqrt(s + inside) + outside)`; the sum of squares s becomes `keep` s + `add` g²."""
     if _is_fused(parameters_P):
@@ -192,23 +190,23 @@ def _divide_by_root(
 
         numbers = map(np.float32, (keep, add, inside, outside, learning_rate))
         arrays = parameters_P.numpy(), gradient_P.numpy(), sum_P.numpy()
-        divide_by_root(*arrays, *_bits(parameters_P, rounded_R), *numbers)
+        divide_by_root(*arrays, *_bits(parameters_P, bf16_R), *numbers)
         return
     sum_P.mul_(keep).addcmul_(gradient_P, gradient_P, value=add)
     if inside:
         parameters_P.sub_(gradient_P.mul_(torch.rsqrt(sum_P + inside)), alpha=learning_rate)
     else:
         parameters_P.addcdiv_(gradient_P, sum_P.sqrt().add_(outside), value=-learning_rate)
-    rounded_R.copy_(parameters_P[: len(rounded_R)])
+    bf16_R.copy_(parameters_P[: len(bf16_R)])
 
 
 def _is_fused(parameters_P: Tensor) -> bool:
     return parameters_P.device.type == "cpu" and len(parameters_P) >= _FUSED
 
 
-def _bits(parameters_P: Tensor, rounded_R: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def _bits(parameters_P: Tensor, bf16_R: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """The bits of the parameters and of their bf16 copy as unsigned integers (numpy has no bfloat16)."""
-    return parameters_P.numpy().view(np.uint32), rounded_R.view(torch.int16).numpy().view(np.uint16)
+    return parameters_P.numpy().view(np.uint32), bf16_R.view(torch.int16).numpy().view(np.uint16)
 
 
 def clip_by_norm(gradient_P: Tensor, limit: float) -> Tensor:

@@ -18,21 +18,21 @@ _kernel = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 
 
 @_kernel
-def divide_by_root(parameters_P, gradient_P, sum_P, bits_P, rounded_R, keep, add, inside, outside, rate):  # type: ignore[no-untyped-def]
+def divide_by_root(parameters_P, gradient_P, sum_P, bits_P, bf16_R, keep, add, inside, outside, rate):  # type: ignore[no-untyped-def]
     """One update by `g / (sqrt(s + inside) + outside)`; the sum of squares s becomes `keep s + add g²`.
 
-    Arrays are float32 [P], numbers float32; `bits_P` uint32 is a view of the parameters' memory, and `rounded_R` uint16
-    one of a bfloat16 copy of the first R parameters.
+    Arrays are float32 [P], numbers float32; `bits_P` uint32 is a view of the parameters' memory, and `bf16_R`
+    uint16 one of a bfloat16 copy of the first R parameters.
     """
     for first in range(0, len(parameters_P), _BLOCK):
         end = first + _BLOCK
         block = parameters_P[first:end], gradient_P[first:end], sum_P[first:end]
         _divide_by_root(block[0], block[1], block[2], keep, add, inside, outside, rate)
-        _round(bits_P[first:end], rounded_R[first:end])
+        _round(bits_P[first:end], bf16_R[first:end])
 
 
 @_kernel
-def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, rounded_R, beta_1, beta_2, epsilon, step, root):  # type: ignore[no-untyped-def]
+def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, bf16_R, beta_1, beta_2, epsilon, step, root):  # type: ignore[no-untyped-def]
     """One update by `step m / (root sqrt(v) + ε)`; `step` and `root` include the bias corrections.
 
     See `divide_by_root`.
@@ -41,7 +41,7 @@ def adam(parameters_P, gradient_P, mean_P, square_P, bits_P, rounded_R, beta_1, 
         end = first + _BLOCK
         block = parameters_P[first:end], gradient_P[first:end], mean_P[first:end], square_P[first:end]
         _adam(block[0], block[1], block[2], block[3], beta_1, beta_2, epsilon, step, root)
-        _round(bits_P[first:end], rounded_R[first:end])
+        _round(bits_P[first:end], bf16_R[first:end])
 
 
 @_kernel
@@ -65,8 +65,8 @@ def _adam(parameters_P, gradient_P, mean_P, square_P, beta_1, beta_2, epsilon, s
 
 
 @_kernel
-def _round(bits_R, rounded_R):  # type: ignore[no-untyped-def]
+def _round(bits_R, bf16_R):  # type: ignore[no-untyped-def]
     """float32 to bfloat16, rounded to the nearest, ties to even."""
-    for i in range(len(rounded_R)):
+    for i in range(len(bf16_R)):
         bits = bits_R[i]
-        rounded_R[i] = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        bf16_R[i] = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)

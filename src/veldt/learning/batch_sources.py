@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
+from veldt.algorithms.groups import Targets
 from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
@@ -90,8 +91,8 @@ class ReplaySource:
     average, counted from the start of learning.
 
     Args:
-        target: the target network's forward pass.
-        noise: number of standard normal values that an update needs.
+        target: the target networks' forward passes.
+        noise: numbers of standard normal values that an update and each of its rows need.
         note: called with a message for the user.
         rows: rows of the algorithm's batch that this process samples.
         starts: steps before the first update.
@@ -103,13 +104,13 @@ class ReplaySource:
         self,
         algorithm: OffPolicy,
         forward: Forward,
-        target: Forward,
+        target: Targets,
         slot: Trajectory,
         config: ReplayConfig,
         device: torch.device,
         run_seed: int,
         clock: StageClock,
-        noise: int,
+        noise: Noise,
         note: Callable[[str], None],
         rows: int,
         starts: int,
@@ -121,7 +122,7 @@ class ReplaySource:
         self._edge = edge
         self._slot, self._config, self._device = slot, config, device
         self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
-        self.memory = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
+        self.buffer = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
         self._updates_before = 0  # updates done when learning last started
         self._rows, self._starts, self._starts_at = rows, starts, starts
@@ -132,10 +133,10 @@ class ReplaySource:
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         with self._clock("replay"):
-            self.memory.append(self._slot)
+            self.buffer.append(self._slot)
         self._steps = steps
         self._count_outside()
-        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.memory) < self._rows)):
+        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < self._rows)):
             # Also in mid-run, if the replay buffer has become too small. Skipped updates are not caught up.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
@@ -143,14 +144,14 @@ class ReplaySource:
         while self.updates < self._due(steps):
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
-                self._sample = self.memory.sample(self._rows, seed)
-                noise_seed = derive_seed(self._run_seed, REPLAY, self.updates, 1)
+                self._sample = self.buffer.sample(self._rows, seed)
+                seeds = [derive_seed(self._run_seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
                 transitions = to_transitions(
-                    self._sample, self._slot.spec, self._beta, self._noise, noise_seed, self._device
+                    self._sample, self._slot.spec, self._beta, self._noise, seeds, self._device
                 )
                 if self._config.replay == "prioritised":
                     # Every rank samples the same number of rows, whatever its sum of sampling weights.
-                    least_mass = float(self._sample.mass_N.min()) / self.memory.index.mass
+                    least_mass = float(self._sample.mass_N.min()) / self.buffer.index.mass
                     transitions = with_global_weights(transitions, least_mass, self._beta, self._edge)
             with self._clock("train"):
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
@@ -160,7 +161,7 @@ class ReplaySource:
     def update_priorities(self, priority: Tensor | None) -> None:
         if priority is not None and self._sample is not None and self._config.replay == "prioritised":
             with self._clock("replay"):
-                self.memory.update(self._sample.key_N, priority.cpu().numpy())
+                self.buffer.update(self._sample.key_N, priority.cpu().numpy())
 
     def refill(self, steps: int) -> int:
         """Restarts with an empty replay buffer in mid-run. Learning pauses for the steps returned, as at the start."""
@@ -170,11 +171,11 @@ class ReplaySource:
     def metrics(self) -> dict[str, float]:
         learned = (self.updates - self._updates_before) * self._algorithm.batch_size
         metrics = {
-            "replay/transitions": float(len(self.memory)),
-            "training_intensity": learned / max(1, self._steps - self._starts_at),
+            "replay/transitions": float(len(self.buffer)),
+            "replay/training_intensity": learned / max(1, self._steps - self._starts_at),
         }
         if self._config.replay == "prioritised":
-            metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.memory.dropped)}
+            metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.buffer.dropped)}
         if self._algorithm.reward_range is not None:
             metrics["replay/rewards_outside_atoms"] = float(self._num_outside)
         return metrics
@@ -212,10 +213,33 @@ class ReplaySource:
         self._num_outside += outside
 
 
+class Noise(NamedTuple):
+    """Numbers of standard normals that an update needs: for all rows together, and for each row of its own."""
+
+    shared: int
+    each_row: int
+
+    @classmethod
+    def of(cls, algorithm: OffPolicy, network: nn.Module) -> Noise:
+        return cls(algorithm.update_noise(network), algorithm.row_noise(network))
+
+
 def to_transitions(
-    sample: ReplaySample, spec: EnvSpec, beta: float, noise: int, seed: int, device: torch.device
+    sample: ReplaySample,
+    spec: EnvSpec,
+    beta: float,
+    noise: Noise,
+    seeds: Sequence[int],
+    device: torch.device,
 ) -> Transitions:
-    """Converts a sample to transitions on `device`, with importance weights for β and `noise` normals of each kind."""
+    """Converts a sample to transitions on `device`, with importance weights for β and with noise.
+
+    `seeds` are those of the noise for all rows together, and of the noise of each row.
+    """
+
+    def normals(rows: int, columns: int, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed) if columns else None
+        return torch.randn(rows, columns, generator=generator).to(device)
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)
@@ -231,5 +255,6 @@ def to_transitions(
         discount=tensor(sample.discount_N),
         next_observation=observation(sample.next_observation),
         weight=tensor(importance_weights(sample.mass_N, beta)),
-        noise=torch.randn(3, noise, generator=torch.Generator().manual_seed(seed)).to(device),
+        noise=normals(3, noise.shared, seeds[0]),
+        row_noise=normals(len(sample.action_N), noise.each_row, seeds[1]),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,25 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward, Loss
-from veldt.errors import CheckpointError, diverged
+from veldt.algorithms.groups import rates
+from veldt.errors import CheckpointError, UsageError, diverged
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
+from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
+from veldt.tracking.metric_names import with_prefix
 
 
 class Learner:
-    """Owns the parameters, the optimiser and, if the algorithm has one, the target network.
+    """Owns the parameters, the optimiser and, if the algorithm has any, the target networks.
 
     Args:
         forward: the network's forward pass, possibly compiled, in its compute precision.
         parameters: the network's parameters.
-        target: the target network's parameters, if the algorithm has one.
-        optimiser: applies gradients to the parameters; default: the algorithm's update rule in this process.
+        targets: the target networks, if the algorithm has any.
+        optimiser: applies gradients to the parameters; default: the algorithm's update rules in this process.
         version_of: maps the number of updates made here to the number of all updates of these parameters.
     """
 
@@ -34,16 +38,17 @@ class Learner:
         forward: Forward,
         parameters: FlatParameters,
         edge: GradientEdge,
-        target: FlatParameters | None = None,
+        targets: TargetNetworks | None = None,
         optimiser: Optimiser | None = None,
         version_of: Callable[[int], int] = lambda own: own,
     ) -> None:
         self._algorithm, self._forward, self._edge = algorithm, forward, edge
-        self._parameters, self._target = parameters, target
+        self._parameters, self._targets = parameters, targets
+        self._groups = GroupedRule(algorithm.groups, parameters)
         self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
         self._version_of = version_of
         self._updates = 0
-        self._checked_version = 0  # the version at the last check whether the target network has to move
+        self._checked_version = 0  # the version at the last check whether target networks have to move
         self._updated_version = 0
 
     @property
@@ -68,41 +73,63 @@ class Learner:
         return self._updated_version
 
     def update(self, batch: Any, progress: float, learning_rate: float) -> Loss:
-        """Makes one update, without synchronising with the device: metrics and priorities are tensors there."""
+        """Makes one update, without synchronising with the device: metrics and priorities are tensors there.
+
+        Args:
+            batch: what the algorithm's `loss` takes.
+            progress: fraction of the training budget that is done.
+            learning_rate: of the parameter groups without their own.
+        """
         before = self.version
-        loss = self._algorithm.loss(self._forward, batch, progress)
-        self._parameters.backward(loss.total)
+        due = self._groups.due(self._updates + 1)
+        loss = self._algorithm.losses(self._forward, batch, progress, due)
+        self._backward(loss, due)
         gradient_P = self._parameters.gradient
         self._edge.reduce(gradient_P, loss.rows)
-        loss.metrics["gradient_norm"] = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
-        self._optimiser.apply(gradient_P, learning_rate, loss)
+        norm = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
+        self._groups.clip(gradient_P)
+        metrics = {with_prefix(name): value for name, value in loss.metrics.items()}
+        loss = loss._replace(metrics=metrics | {"train/loss": loss.total.detach(), "train/grad_norm": norm})
+        due_rates = rates(self._algorithm.groups, due, progress, learning_rate)
+        self._optimiser.apply(gradient_P, due_rates, loss)
         self._updates += 1
         # If the gradient is sent to a parameter server, the version may not have changed yet.
         self._updated_version = max(before, self.version - 1)
-        self._move_target()
+        self._move_targets()
         return loss
 
-    def renew_target(self) -> None:
-        """Copies the parameters to the target network, if there is one."""
-        if self._target is not None:
-            self._target.follow(self._parameters, 1.0)
-
-    def _move_target(self) -> None:
-        target_update, before = self._algorithm.target, self._checked_version
-        self._checked_version = self.version
-        if target_update is None or self._target is None:
+    def _backward(self, loss: Loss, due: Sequence[str]) -> None:
+        if loss.by_group is None:
+            self._parameters.backward(loss.total)
             return
-        # More than 1 with others' updates; negative if updates were lost (with the node of a parameter shard).
-        if (times := self._checked_version // target_update.every - before // target_update.every) > 0:
-            self._target.follow(self._parameters, 1.0 - (1.0 - target_update.rate) ** times)
+        names = self._groups.members
+        wrong = [name for name in loss.by_group if name not in names]
+        if wrong or (wrong := [name for name in due if name not in loss.by_group]):
+            raise UsageError(
+                f"{self._algorithm.name} returned losses of the parameter groups {', '.join(loss.by_group) or 'none'}, "
+                f"of which {wrong[0]} {'is missing' if wrong[0] in names else 'is no group'}: return a loss for each "
+                f"group that moves in this update, {', '.join(due)}"
+            )
+        due_losses = {name: loss.by_group[name] for name in due}
+        self._parameters.backward_by_group(due_losses, names)
+
+    def renew_targets(self) -> None:
+        """Copies the parameters to the target networks."""
+        if self._targets is not None:
+            self._targets.renew()
+
+    def _move_targets(self) -> None:
+        before, self._checked_version = self._checked_version, self.version
+        if self._targets is not None:
+            self._targets.move(before, self._checked_version)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Returns fp32 weights by name, in the standard layout."""
         return {name: _to_numpy(tensor) for name, tensor in self._parameters.tensors().items()}
 
     def target_weights(self) -> dict[str, np.ndarray]:
-        """Returns fp32 weights of the target network by name; empty if there is none."""
-        tensors = {} if self._target is None else self._target.tensors()
+        """Returns fp32 weights of the target networks as `target/parameter`; empty if there are none."""
+        tensors = {} if self._targets is None else self._targets.tensors()
         return {name: _to_numpy(tensor) for name, tensor in tensors.items()}
 
     def optimiser_state(self) -> dict[str, np.ndarray]:
@@ -110,12 +137,12 @@ class Learner:
         return state_by_parameter_name(self._parameters, self._optimiser.state)
 
     def load(
-        self, weights: Mapping[str, Any], rule_state: Mapping[str, Any], target: Mapping[str, Any]
+        self, weights: Mapping[str, Any], rule_state: Mapping[str, Any], targets: Mapping[str, Any]
     ) -> None:
         """Restores everything. Raises CheckpointError if names or shapes do not match this network."""
         load_weights(self._parameters, weights)
-        if self._target is not None:
-            load_weights(self._target, target)
+        if self._targets is not None:
+            self._targets.load(targets)
         load_state(self._parameters, self._optimiser.state, rule_state)
 
 

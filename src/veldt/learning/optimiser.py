@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
 from veldt.exchange.central_store import PARAMETERS, CentralStoreClient, Chunk
-from veldt.functional.updates import UpdateRule
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.networks.flat import FlatParameters
 
 
@@ -19,20 +18,23 @@ class Optimiser(Protocol):
 
     state: dict[str, Tensor]
 
-    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
-        """Makes one update of the parameters with the gradient of `loss`; it may overwrite the gradient."""
+    def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss) -> None:
+        """Makes one update of the parameters with the gradient of `loss`; it may overwrite the gradient.
+
+        `rates` has the learning rate of each parameter group that moves.
+        """
 
 
 class LocalOptimiser:
     """See `Optimiser`: this process is the only one that updates these parameters."""
 
     def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
-        self._rule, self._parameters = ScaledRule(algorithm, parameters), parameters
-        self.state = algorithm.rule.state(parameters.master)
+        self._rule, self._parameters = GroupedRule(algorithm.groups, parameters), parameters
+        self.state = self._rule.state(parameters.fp32_params)
 
-    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss | None = None) -> None:
+    def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss | None = None) -> None:
         own = self._parameters
-        self._rule.apply(0, own.master, gradient_P, self.state, learning_rate, own.rounded)
+        self._rule.apply(0, own.fp32_params, gradient_P, self.state, rates, own.bf16_copy)
 
 
 class CentralOptimiser:
@@ -49,7 +51,7 @@ class CentralOptimiser:
     Args:
         store: this learner's client of the store, which holds the initial parameters.
         local_steps: updates between two exchanges.
-        met: called when the local parameters equal the central ones, so that they include others' updates.
+        on_synchronised: called when the local parameters equal the central ones, so that they include others' updates.
     """
 
     def __init__(
@@ -58,29 +60,31 @@ class CentralOptimiser:
         parameters: FlatParameters,
         store: CentralStoreClient,
         local_steps: int,
-        met: Callable[[], None] = lambda: None,
+        on_synchronised: Callable[[], None] = lambda: None,
     ) -> None:
-        self._rule, self._parameters, self._store = ScaledRule(algorithm, parameters), parameters, store
-        self._decay_of: Mapping[str, float] = {PARAMETERS: 1.0, **algorithm.rule.decay_of}
-        self._squares = algorithm.rule.squares
-        self._local_steps, self._steps = local_steps, 0  # the second counts steps since the last exchange
-        self._met = met
-        self._local = {PARAMETERS: parameters.master}
+        self._rule, self._parameters = GroupedRule(algorithm.groups, parameters), parameters
+        self._store, self._local_steps = store, local_steps
+        # Steps since the last exchange: of this learner, and of each parameter group.
+        self._steps, self._steps_of = 0, dict.fromkeys(self._rule.members, 0)
+        self._on_synchronised = on_synchronised
+        self._local = {PARAMETERS: parameters.fp32_params}
         if local_steps > 1:
-            self._local |= algorithm.rule.state(parameters.master)
+            self._local |= self._rule.state(parameters.fp32_params)
         self.state = {name: tensor for name, tensor in self._local.items() if name != PARAMETERS}
         self._start = {name: tensor.clone() for name, tensor in self._local.items() if local_steps > 1}
         self.pull()
 
-    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss | None = None) -> None:
+    def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss | None = None) -> None:
         if self._local_steps == 1:
             for chunk in self._store.chunks():
-                self._update(chunk, gradient_P, learning_rate)
-            self._met()
+                self._update(chunk, gradient_P, rates)
+            self._on_synchronised()
             return
         own = self._parameters
-        self._rule.apply(0, own.master, gradient_P, self.state, learning_rate, own.rounded)
+        self._rule.apply(0, own.fp32_params, gradient_P, self.state, rates, own.bf16_copy)
         self._steps += 1
+        for name in rates:
+            self._steps_of[name] += 1
         if self._steps == self._local_steps:
             self.exchange()
 
@@ -94,19 +98,21 @@ class CentralOptimiser:
                 if not central.ndim:
                     self._local[name].copy_(central.add_(new[name].to(central)))
                     continue
-                decay = self._decay_of[name] ** self._steps
                 now, start = (own[name][chunk.first : chunk.end] for own in (self._local, self._start))
-                start.mul_(-decay).add_(now)
-                if name == self._squares:
-                    # Rounding can make the difference negative, and others may have let the sum decay below that.
-                    start.clamp_(min=0.0)
-                now.copy_(central.mul_(decay).add_(start.to(central)))
+                for piece, part in self._rule.within(chunk.first, chunk.end):
+                    rule, steps = piece.group.rule, self._steps_of[piece.group.name]
+                    decay = 1.0 if name == PARAMETERS else rule.decay_of.get(name, 1.0) ** steps
+                    start[part].mul_(-decay).add_(now[part])
+                    if name == rule.squares:
+                        # Rounding can make the difference negative, and others may have let the sum decay below that.
+                        start[part].clamp_(min=0.0)
+                    now[part].copy_(central[part].mul_(decay).add_(start[part].to(central)))
                 start.copy_(central)
         for name in new:
             self._start[name].copy_(self._local[name])
         self._parameters.refresh()
-        self._steps = 0
-        self._met()
+        self._steps, self._steps_of = 0, dict.fromkeys(self._steps_of, 0)
+        self._on_synchronised()
 
     def pull(self) -> None:
         """Continues from the present central values. Not allowed between local steps.
@@ -120,7 +126,7 @@ class CentralOptimiser:
         for name, start in self._start.items():
             start.copy_(self._local[name])
         self._parameters.refresh()
-        self._met()
+        self._on_synchronised()
 
     def catch_up(self) -> None:
         """Continues from the central values, after adding local changes if there are any."""
@@ -129,44 +135,16 @@ class CentralOptimiser:
         else:
             self.pull()
 
-    def _update(self, chunk: Chunk, gradient_P: Tensor, learning_rate: float) -> None:
+    def _update(self, chunk: Chunk, gradient_P: Tensor, rates: Mapping[str, float]) -> None:
         """Makes one update of a chunk of the central values and copies it to the learner's own parameters."""
         own, part = self._parameters, slice(chunk.first, chunk.end)
         # On the CPU the store's own tensors, else copies on the learner's device.
         on_device = {name: tensor.to(gradient_P.device) for name, tensor in chunk.tensors.items()}
         state = {name: tensor for name, tensor in on_device.items() if name != PARAMETERS}
         self._rule.apply(
-            chunk.first, on_device[PARAMETERS], gradient_P[part], state, learning_rate, own.rounded[part]
+            chunk.first, on_device[PARAMETERS], gradient_P[part], state, rates, own.bf16_copy[part]
         )
-        own.master[part].copy_(on_device[PARAMETERS])
+        own.fp32_params[part].copy_(on_device[PARAMETERS])
         for name, tensor in chunk.tensors.items():
             if tensor is not on_device[name]:
                 tensor.copy_(on_device[name])
-
-
-class ScaledRule:
-    """An update rule with a factor on each parameter's step, given by the algorithm."""
-
-    def __init__(self, algorithm: Algorithm, parameters: FlatParameters) -> None:
-        self._rule: UpdateRule = algorithm.rule
-        scale_P = torch.ones_like(parameters.master)
-        for name, part in parameters.split(scale_P).items():
-            part.fill_(algorithm.lr_multiplier(name))
-        self._scale_P = None if bool((scale_P == 1.0).all()) else scale_P
-
-    def apply(
-        self,
-        first: int,
-        parameters_N: Tensor,
-        gradient_N: Tensor,
-        state: dict[str, Tensor],
-        learning_rate: float,
-        rounded_R: Tensor,
-    ) -> None:
-        """Updates N parameters in place; `first` is their offset in the network's vector."""
-        before_N = None if self._scale_P is None else parameters_N.clone()
-        self._rule.apply(parameters_N, gradient_N, state, learning_rate, rounded_R)
-        if before_N is not None and self._scale_P is not None:
-            scale_N = self._scale_P[first : first + len(parameters_N)]
-            torch.lerp(before_N, parameters_N, scale_N, out=parameters_N)
-            rounded_R.copy_(parameters_N[: len(rounded_R)])

@@ -37,7 +37,7 @@ class Snapshot:
     learner: Learner
     sampler: Sampler
     envs: VectorEnvs
-    book: EpisodeTracker
+    episodes: EpisodeTracker
     experience: BatchSource
     archive: ReplayArchive | None
 
@@ -50,22 +50,22 @@ class Snapshot:
         """
         slot = self.envs.trajectory
         rows = {f"observation/{name}": array[: slot.history + 1] for name, array in slot.observation.items()}
-        rows |= {name: getattr(slot, name)[0] for name in ("age", "ended", "episode")}
-        if self.sampler.memory_BM.numel():
-            rows["memory"] = self.sampler.memory_BM.cpu().numpy()
+        rows |= {name: getattr(slot, name)[0] for name in ("episode_step", "is_last", "episode")}
+        if self.sampler.initial_state_BM.numel():
+            rows["initial_recurrent_state"] = self.sampler.initial_state_BM.cpu().numpy()
         emulators = {f"state/{b}": np.frombuffer(state, np.uint8) for b, state in states.items()}
-        episodes, book_values = self.book.state()
+        episode_arrays, episode_counts = self.episodes.state()
         groups = {
             "weights": self.learner.weights(),
             "optimiser": self.learner.optimiser_state(),
             "target": self.learner.target_weights(),
             "envs": {name: array.copy() for name, array in rows.items()} | emulators,
-            "episodes": episodes,
+            "episodes": episode_arrays,
         }
         meta = {
             "updates": self.learner.updates,
             "phase": self.sampler.phase,
-            "book": book_values,
+            "episodes": episode_counts,
             "experience": self.experience.counters(),
         }
         new_rows = None
@@ -80,7 +80,7 @@ class Snapshot:
         self.learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
         self.learner.updates = meta["updates"]
         self.sampler.phase = meta["phase"]
-        self.book.load(groups["episodes"], meta["book"])
+        self.episodes.load(groups["episodes"], meta["episodes"])
         self.experience.load(meta["experience"])
         return [*self._restore_replay(checkpoint), *self._restore_envs(groups["envs"])]
 
@@ -94,7 +94,7 @@ class Snapshot:
         refilled = self.experience.refill(checkpoint.step)
         why = "the checkpoint holds none" if segments is None else "by --checkpoint-replay none"
         return [
-            f"the replay buffer is empty ({why}): the policy goes on, and learns again when {refilled:,} steps have "
+            f"the replay buffer is empty ({why}): acting continues, and so does learning when {refilled:,} steps have "
             "filled it anew"
         ]
 
@@ -103,10 +103,10 @@ class Snapshot:
         try:
             for name, array in slot.observation.items():
                 array[: slot.history + 1] = saved[f"observation/{name}"]
-            for name in ("age", "ended", "episode"):
+            for name in ("episode_step", "is_last", "episode"):
                 getattr(slot, name)[0] = saved[name]
-            if self.sampler.memory_BM.numel():
-                self.sampler.memory_BM.copy_(torch.from_numpy(saved["memory"]))
+            if self.sampler.initial_state_BM.numel():
+                self.sampler.initial_state_BM.copy_(torch.from_numpy(saved["initial_recurrent_state"]))
         except (KeyError, ValueError) as error:
             raise CheckpointError(f"the checkpoint's envs are not this run's: {error}") from None
         unfinished = {}
@@ -115,7 +115,7 @@ class Snapshot:
             if state is not None:
                 unfinished[b] = Unfinished(state=state.tobytes())
             else:
-                actions = self.book.actions(b) if slot.age[0, b] else None
+                actions = self.episodes.actions(b) if slot.episode_step[0, b] else None
                 none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
                 unfinished[b] = Unfinished(actions=none if actions is None else actions)
         return self.envs.rebuild(unfinished)

@@ -5,31 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
-from veldt.errors import NetworkError, UsageError, as_error, did_you_mean
-from veldt.networks.torsos import MLP, PIXEL, Activation, ImpalaTorso, a3c_net, dqn_net, small_net
-from veldt.runtime.activity import running
-from veldt.user_code.import_path import load_function, name_of
-
-
-class ImageNetwork(Protocol):
-    def __call__(self, shape: Sequence[int], *, top: bool = True) -> nn.Module: ...
-
-
-IMAGE_NETWORKS: Mapping[str, ImageNetwork] = {
-    "a3c": a3c_net,
-    "dqn": dqn_net,
-    "impala": ImpalaTorso,
-    "small": small_net,
-}
-NETWORKS = ("auto", "mlp", *IMAGE_NETWORKS)
-# Smallest side in pixels for which the convolutions have an output.
-_SMALLEST_IMAGE = {"a3c": 20, "dqn": 36, "impala": 8, "small": 3}
+from veldt.errors import UsageError
+from veldt.networks.own import example, make_own, tried
+from veldt.networks.registry import NETWORKS
+from veldt.networks.torsos import MLP, PIXEL, Activation
+from veldt.user_code.import_path import name_of
 
 TorsoFactory = Callable[[tuple[int, ...]], nn.Module]
 
@@ -45,7 +30,7 @@ class ImageTorso(nn.Module):
         self.torso = build(image_shape(shape))
         self.torso.scale = scale  # type: ignore[assignment]
         self.features = int(self.torso.features)  # type: ignore[arg-type]
-        self.top_width = int(self.torso.top_width)  # type: ignore[arg-type]
+        self.last_layer_width = int(self.torso.last_layer_width)  # type: ignore[arg-type]
         self.layer_norm = bool(self.torso.layer_norm)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -59,7 +44,7 @@ class ImageTorso(nn.Module):
 class DictTorso(nn.Module):
     """One torso for each field of a Dict observation; the features are concatenated.
 
-    `top_width` is the sum over the fields: the one last layer that follows has as many units as theirs together.
+    `last_layer_width` is the sum over the fields: the one last layer that follows has as many units as theirs together.
     """
 
     def __init__(self, torsos: Mapping[str, nn.Module]) -> None:
@@ -67,7 +52,7 @@ class DictTorso(nn.Module):
         self.names = list(torsos)
         self.torsos = nn.ModuleList(torsos.values())
         self.features: int = sum(int(torso.features) for torso in torsos.values())  # type: ignore[arg-type, misc]
-        self.top_width: int = sum(int(torso.top_width) for torso in torsos.values())  # type: ignore[arg-type, misc]
+        self.last_layer_width: int = sum(int(torso.last_layer_width) for torso in torsos.values())  # type: ignore[arg-type, misc]
         self.layer_norm = any(bool(torso.layer_norm) for torso in torsos.values())
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
@@ -81,22 +66,13 @@ class UserTorso(nn.Module):
     The module is always used whole, also where a body is wanted, because its last layer is not known.
     """
 
-    top_width, layer_norm = 0, False
+    last_layer_width, layer_norm = 0, False
 
     def __init__(self, module: nn.Module, spec: EnvSpec, name: str) -> None:
         super().__init__()
         self.module = module
-        fields = {
-            name: torch.zeros(2, *field.network_shape, dtype=getattr(torch, field.dtype))
-            for name, field in spec.observation.items()
-        }
-        example = fields if spec.is_dict else fields[""]
-        with (
-            torch.no_grad(),
-            as_error(NetworkError, f"network {name} failed on observations {_shapes(example)}"),
-            running(f"network {name}", "when it was tried out"),
-        ):
-            features = module(example)
+        observation = example(spec)
+        features = tried(f"network {name}", module, observation)
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
             raise UsageError(
@@ -118,17 +94,17 @@ def build_torso(
     spec: EnvSpec,
     hidden: Sequence[int],
     *,
-    top: bool = True,
+    last_layer: bool = True,
     activation: Activation = "tanh",
     layer_norm: bool = False,
 ) -> nn.Module:
-    """Builds the torso for `spec`: a module with the attributes `features`, `top_width` and `layer_norm`.
+    """Builds the torso for `spec`: a module with the attributes `features`, `last_layer_width` and `layer_norm`.
 
     Args:
         network: a name in `NETWORKS`, `module:function`, or a callable. A factory gets the shape of one observation (a
             dictionary of shapes for a Dict) and returns a module from observations [N, ...] to features [N, F].
         hidden: units of each layer of an MLP.
-        top: whether to include the last fully connected layer; without it, the torso is a body (see `torsos`).
+        last_layer: whether to include the last fully connected layer; without it, the torso is a body (see `torsos`).
         activation: activation of an MLP. Convolutional torsos use ReLU.
         layer_norm: whether an MLP uses layer normalisation.
 
@@ -138,37 +114,27 @@ def build_torso(
     """
     if not isinstance(network, str) or is_own(network):
         name = network if isinstance(network, str) else name_of(network)
-        subject = f"network {name}"
-        with (
-            as_error(NetworkError, f"{subject} could not be imported"),
-            running(subject, "when it was imported"),
-        ):
-            factory = load_function(network, "network") if isinstance(network, str) else network
-        shapes = {field: array.network_shape for field, array in spec.observation.items()}
-        shape: Any = shapes if spec.is_dict else shapes[""]
-        what = f"{subject} failed when it was made for the shape {shape}"
-        with as_error(NetworkError, what), running(subject):
-            module = factory(shape)
-        if not isinstance(module, nn.Module):
-            raise UsageError(f"network {name} returned {type(module).__name__}: it must return an nn.Module")
+        shape = spec.observation_shape
+        module = make_own("network", network, shape, f"the shape {shape}")
         return UserTorso(module, spec, name)
-    if network not in NETWORKS:
-        raise UsageError(
-            f"no network '{network}'{did_you_mean(network, NETWORKS)}: known are {', '.join(NETWORKS)}, "
-            "or give your own as module:function"
-        )
-    if network in IMAGE_NETWORKS and not any(_may_be_image(field) for field in spec.observation.values()):
+    entry = NETWORKS.find(network, or_else=", or give your own as module:function")
+    if entry.make is not None and not entry.smallest_image:  # a plug-in's
+        shape = spec.observation_shape
+        return UserTorso(make_own("network", entry.make, shape, f"the shape {shape}"), spec, network)
+    if entry.smallest_image and not any(_may_be_image(field) for field in spec.observation.values()):
         shapes_text = ", ".join(str(field.network_shape) for field in spec.observation.values())
         raise UsageError(
             f"network '{network}' is for images, and this environment's observation has the shape {shapes_text}: "
             "use --network auto or mlp"
         )
-    mlp = functools.partial(MLP, hidden=hidden, activation=activation, top=top, layer_norm=layer_norm)
-    torsos = {name: _field_torso(network, field, mlp, top) for name, field in spec.observation.items()}
+    mlp = functools.partial(
+        MLP, hidden=hidden, activation=activation, last_layer=last_layer, layer_norm=layer_norm
+    )
+    torsos = {name: _field_torso(network, field, mlp, last_layer) for name, field in spec.observation.items()}
     return DictTorso(torsos) if spec.is_dict else torsos[""]
 
 
-def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: bool) -> nn.Module:
+def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], last_layer: bool) -> nn.Module:
     shape = field.network_shape
     scale = PIXEL if field.dtype == "uint8" else 1.0
     is_image = field.dtype == "uint8" and _may_be_image(field)
@@ -177,16 +143,18 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], top: b
     side = min(image_shape(shape)[1:])
     if network == "auto":
         # Take the largest network for which the image has enough pixels.
-        fits = (name for name in ("a3c", "small") if side >= _SMALLEST_IMAGE[name])
+        fits = (name for name in ("a3c", "small") if side >= NETWORKS[name].smallest_image)
         network = next(fits, "mlp")
         if network == "mlp":
             return mlp(math.prod(shape), scale=scale)
-    if side < _SMALLEST_IMAGE[network]:
+    entry = NETWORKS[network]
+    assert entry.make is not None
+    if side < entry.smallest_image:
         raise UsageError(
-            f"network '{network}' needs images of at least {_SMALLEST_IMAGE[network]} pixels a side, and these have "
+            f"network '{network}' needs images of at least {entry.smallest_image} pixels a side, and these have "
             f"the shape {shape}: use --network small or mlp"
         )
-    return ImageTorso(shape, functools.partial(IMAGE_NETWORKS[network], top=top), scale)
+    return ImageTorso(shape, functools.partial(entry.make, last_layer=last_layer), scale)
 
 
 def _may_be_image(field: ArraySpec) -> bool:
@@ -210,9 +178,3 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 def _channels_last(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
-
-
-def _shapes(observation: Tensor | Mapping[str, Tensor]) -> str:
-    if isinstance(observation, Tensor):
-        return f"{observation.dtype} {list(observation.shape)}".removeprefix("torch.")
-    return ", ".join(f"{name} {_shapes(array)}" for name, array in observation.items())

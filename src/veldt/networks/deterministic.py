@@ -49,9 +49,9 @@ class _Part(nn.Module):
     def __init__(self, body: nn.Module, extra: int, outputs: int) -> None:
         super().__init__()
         self.body = body
-        inputs, width = int(body.features) + extra, int(body.top_width)  # type: ignore[arg-type]
-        self.top = orthogonal(nn.Linear(inputs, width)) if width else None
-        self.norm = norm(width, self.top is not None and bool(body.layer_norm))
+        inputs, width = int(body.features) + extra, int(body.last_layer_width)  # type: ignore[arg-type]
+        self.hidden = orthogonal(nn.Linear(inputs, width)) if width else None
+        self.norm = norm(width, self.hidden is not None and bool(body.layer_norm))
         self.last = nn.Linear(width or inputs, outputs)
         for parameter in self.last.parameters():
             # Initial actions and values are near zero (section 7 of the paper).
@@ -61,4 +61,4 @@ class _Part(nn.Module):
         x = self.body(observation).float()
         if action is not None:
             x = torch.cat([x, action], -1)
-        return self.last(x if self.top is None else F.relu(self.norm(self.top(x))))
+        return self.last(x if self.hidden is None else F.relu(self.norm(self.hidden(x))))

@@ -8,19 +8,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from veldt.networks.actor_critic import ActorCritic
-from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.flat import FlatParameters
-from veldt.networks.q_network import QNetwork
-from veldt.networks.recurrent import RecurrentActorCritic
 
-Network = ActorCritic | RecurrentActorCritic | QNetwork | DeterministicActorCritic
+# What an algorithm's `network` returns: torso and heads. Called with observations alone, it must return something.
+Network = nn.Module
+
+
+def low_precision_parts(network: Network) -> list[nn.Module]:
+    """The modules that may compute in bf16: those that the network's method of this name returns, else none."""
+    method = getattr(network, "low_precision_parts", None)
+    return [] if method is None else method()
 
 
 def apply_precision(network: Network, precision: str, device: torch.device) -> FlatParameters:
     """Moves `network` to `device` with flat fp32 parameters; "bf16" adds the bf16 copy for the torso."""
     network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return FlatParameters(network, network.low_precision_parts() if precision == "bf16" else ())
+    return FlatParameters(network, low_precision_parts(network) if precision == "bf16" else ())
 
 
 class CompiledForward:

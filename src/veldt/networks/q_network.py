@@ -55,8 +55,8 @@ class QNetwork(nn.Module):
 
     def low_precision_parts(self) -> list[nn.Module]:
         """The modules that may compute in bf16: all except the output layers."""
-        tops = (stream.top for stream in (self.advantage, self.value) if stream is not None)
-        return [self.torso, *(top for top in tops if top is not None)]
+        hidden_layers = (stream.hidden for stream in (self.advantage, self.value) if stream is not None)
+        return [self.torso, *(layer for layer in hidden_layers if layer is not None)]
 
     def forward(self, observation: Tensor | dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
         """Returns values float32 [N, A], or with several atoms logits float32 [N, A, atoms].
@@ -85,24 +85,24 @@ class _Stream(nn.Module):
 
     def __init__(self, body: nn.Module, outputs: int, noisy: bool, sigma: float) -> None:
         super().__init__()
-        features, width = int(body.features), int(body.top_width)  # type: ignore[arg-type]
-        self.top: nn.Linear | NoisyLinear | None = None
+        features, width = int(body.features), int(body.last_layer_width)  # type: ignore[arg-type]
+        self.hidden: nn.Linear | NoisyLinear | None = None
         self.last: nn.Linear | NoisyLinear
         if noisy:
-            self.top = NoisyLinear(features, width, sigma) if width else None
+            self.hidden = NoisyLinear(features, width, sigma) if width else None
             self.last = NoisyLinear(width or features, outputs, sigma)
         else:
-            self.top = orthogonal(nn.Linear(features, width)) if width else None
+            self.hidden = orthogonal(nn.Linear(features, width)) if width else None
             # dqn_zoo and CleanRL draw weights from U(±1/√inputs); their rows have 0.58 of this norm.
             self.last = orthogonal(nn.Linear(width or features, outputs), 1.0)
-        self.norm = norm(width, self.top is not None and bool(body.layer_norm))
-        self.noise_width = _noise_width(self.top) + _noise_width(self.last)
+        self.norm = norm(width, self.hidden is not None and bool(body.layer_norm))
+        self.noise_width = _noise_width(self.hidden) + _noise_width(self.last)
 
     def forward(self, features: Tensor, noise: Tensor | None) -> Tensor:
-        for_top, for_last = _split(noise, _noise_width(self.top))
+        for_hidden, for_last = _split(noise, _noise_width(self.hidden))
         x = features
-        if self.top is not None:
-            x = F.relu(self.norm(_apply(self.top, x.to(self.top.weight.dtype), for_top).float()))
+        if self.hidden is not None:
+            x = F.relu(self.norm(_apply(self.hidden, x.to(self.hidden.weight.dtype), for_hidden).float()))
         return _apply(self.last, x.float(), for_last)
 
 

@@ -1,6 +1,6 @@
-"""Policy and value with an LSTM between torso and heads.
+"""Policy and value with an LSTM, or the user's own recurrent core, between torso and heads.
 
-The recurrent state of an env is h and c of the LSTM, concatenated, float32 [M], M = 2 units. The actor keeps it per env
+The recurrent state of an env is float32 [M]: h and c of the LSTM, concatenated, M = 2 units. The actor keeps it per env
 (`RecurrentState`) and clears it at the first observation of an episode. The learner recomputes all rows of a rollout
 from the state before the first row (`RecurrentForward`), so gradients reach back to that row and not further (Mnih et
 al. 2016, section 5.1.4; Espeholt et al. 2018, section 3.1).
@@ -12,7 +12,7 @@ an env that needs this can include them in its observations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -30,23 +30,23 @@ class LSTM(nn.Module):
 
     def __init__(self, inputs: int, units: int) -> None:
         super().__init__()
-        self.units = units
+        self.units, self.size = units, 2 * units
         self.input = orthogonal(nn.Linear(inputs, 4 * units), 1.0)
         self.hidden = nn.Linear(units, 4 * units, bias=False)
         nn.init.orthogonal_(self.hidden.weight)
         with torch.no_grad():
             self.input.bias[units : 2 * units] = 1.0
 
-    def forward(self, features_TBF: Tensor, memory_BM: Tensor, keep_TB1: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features_TBF: Tensor, state_BM: Tensor, keep_TB1: Tensor) -> tuple[Tensor, Tensor]:
         """Returns outputs float32 [T, B, units], and the recurrent state after the last row.
 
         Args:
-            memory_BM: the recurrent state before the first row.
+            state_BM: the recurrent state before the first row.
             keep_TB1: 1, or 0 for rows before which the state is cleared.
         """
         # For all rows at once: only the part that depends on h is sequential.
         gates_TBG = self.input(features_TBF)
-        h_BU, c_BU = memory_BM.chunk(2, -1)
+        h_BU, c_BU = state_BM.chunk(2, -1)
         outputs = []
         for input_BG, keep_B1 in zip(gates_TBG, keep_TB1, strict=True):
             gates_BG = input_BG + self.hidden(h_BU * keep_B1)
@@ -68,15 +68,39 @@ class _Outputs(nn.Module):
         return core_NU
 
 
-class RecurrentActorCritic(nn.Module):
-    """π and V on an LSTM of `units`, on one torso. LSTM and heads compute in fp32 in any precision setting."""
+class RecurrentNetwork(nn.Module):
+    """A network with `recurrent_size` float32 values of state for each env; see `RecurrentActorCritic.forward`."""
 
-    def __init__(self, build_torso: Callable[[], nn.Module], action: ActionSpec, units: int) -> None:
+    recurrent_size: int
+
+
+class Core(Protocol):
+    """What is recurrent in a network: `units` outputs, and `size` values of state for each env.
+
+    It is called as `LSTM.forward`.
+    """
+
+    units: int
+    size: int
+
+
+class RecurrentActorCritic(RecurrentNetwork):
+    """π and V on a recurrent core, on one torso. Core and heads compute in fp32 in any precision setting.
+
+    Args:
+        build_torso: builds the torso.
+        make_core: makes the core (`Core`) for a number of features.
+    """
+
+    def __init__(
+        self, build_torso: Callable[[], nn.Module], action: ActionSpec, make_core: Callable[[int], nn.Module]
+    ) -> None:
         super().__init__()
         self.torso = build_torso()
-        self.core = LSTM(int(self.torso.features), units)  # type: ignore[arg-type]
+        self.core = make_core(int(self.torso.features))  # type: ignore[arg-type]
+        units = int(self.core.units)  # type: ignore[arg-type]
         self.heads = ActorCritic(lambda: _Outputs(units), action, shared=True)
-        self.memory = 2 * units
+        self.recurrent_size = int(self.core.size)  # type: ignore[arg-type]
 
     def low_precision_parts(self) -> list[nn.Module]:
         """The modules that may compute in bf16."""
@@ -85,7 +109,7 @@ class RecurrentActorCritic(nn.Module):
     def forward(
         self,
         observation: Tensor | dict[str, Tensor],
-        memory_BM: Tensor | None = None,
+        state_BM: Tensor | None = None,
         begins_TB: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the policy's parameters [N, P], values [N], and the recurrent states after the last row [B, M].
@@ -94,24 +118,25 @@ class RecurrentActorCritic(nn.Module):
 
         Args:
             observation: N = T B rows, [N, ...], in time order, the B rows of a time step adjacent.
-            memory_BM: the states before the first row; None: T is 1 and all states are cleared.
+            state_BM: the states before the first row; None: T is 1 and all states are cleared.
             begins_TB: bool, rows that begin an episode; None: no row does.
         """
         features_NF = self.torso(observation).float()
-        if memory_BM is None:
-            memory_BM = features_NF.new_zeros(len(features_NF), self.memory)
-        features_TBF = features_NF.unflatten(0, (-1, len(memory_BM)))
+        is_start = state_BM is None
+        if state_BM is None:
+            state_BM = features_NF.new_zeros(len(features_NF), self.recurrent_size)
+        features_TBF = features_NF.unflatten(0, (-1, len(state_BM)))
         if begins_TB is None:
-            keep_TB1 = features_NF.new_ones(*features_TBF.shape[:2], 1)
+            keep_TB1 = features_NF.new_full((*features_TBF.shape[:2], 1), 0.0 if is_start else 1.0)
         else:
             keep_TB1 = (~begins_TB).float().unsqueeze(-1)
-        core_TBU, memory_BM = self.core(features_TBF, memory_BM, keep_TB1)
-        return *self.heads(core_TBU.flatten(0, 1)), memory_BM
+        core_TBU, state_BM = self.core(features_TBF, state_BM, keep_TB1)
+        return *self.heads(core_TBU.flatten(0, 1)), state_BM
 
 
 def recurrent_size_of(network: nn.Module) -> int:
     """Size of the recurrent state of each env; 0 if the network has none."""
-    return network.memory if isinstance(network, RecurrentActorCritic) else 0
+    return network.recurrent_size if isinstance(network, RecurrentNetwork) else 0
 
 
 class RecurrentForward:
@@ -121,18 +146,18 @@ class RecurrentForward:
 
     Args:
         forward: see `RecurrentActorCritic.forward`.
-        memory_BM: the recurrent states before the first row.
+        state_BM: the recurrent states before the first row.
         begins_SB: bool, rows that begin an episode, for all calls together.
     """
 
-    def __init__(self, forward: Forward, memory_BM: Tensor, begins_SB: Tensor) -> None:
-        self._forward, self.memory_BM, self._begins_SB = forward, memory_BM, begins_SB
+    def __init__(self, forward: Forward, state_BM: Tensor, begins_SB: Tensor) -> None:
+        self._forward, self.state_BM, self._begins_SB = forward, state_BM, begins_SB
 
     def __call__(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
         first = next(iter(observation.values())) if isinstance(observation, dict) else observation
-        steps = len(first) // len(self.memory_BM)
+        steps = len(first) // len(self.state_BM)
         begins_TB, self._begins_SB = self._begins_SB[:steps], self._begins_SB[steps:]
-        *outputs, self.memory_BM = self._forward(observation, self.memory_BM, begins_TB)
+        *outputs, self.state_BM = self._forward(observation, self.state_BM, begins_TB)
         return tuple(outputs)
 
 
@@ -148,8 +173,8 @@ class RecurrentState:
         self._forward, self._size = forward, size
         self.state_BM = torch.zeros(width, size, device=device)
 
-    def at(self, part: slice, age_N: np.ndarray) -> Forward:
-        """Returns the forward pass for one observation of each of the envs `part`, at episode steps `age_N`.
+    def at(self, part: slice, episode_step_N: np.ndarray) -> Forward:
+        """Returns the forward pass for one observation of each of the envs `part`, at episode steps `episode_step_N`.
 
         Calling it updates the states of these envs only.
         """
@@ -157,10 +182,10 @@ class RecurrentState:
             return self._forward
 
         def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
-            begins_1N = torch.from_numpy(age_N == 0).to(self.state_BM.device).unsqueeze(0)
+            begins_1N = torch.from_numpy(episode_step_N == 0).to(self.state_BM.device).unsqueeze(0)
             recurrent_forward = RecurrentForward(self._forward, self.state_BM[part], begins_1N)
             outputs = recurrent_forward(observation)
-            self.state_BM[part] = recurrent_forward.memory_BM
+            self.state_BM[part] = recurrent_forward.state_BM
             return outputs
 
         return forward

@@ -2,8 +2,8 @@
 
 A torso takes observations as they are stored (images `[N, C, H, W]`, vectors `[N, D]`) and multiplies them by its
 `scale`, which depends on what is observed and not on the dtype: pixels may be uint8, or already in the torso's
-precision. Images are computed in the channels-last layout and in the precision of the weights. With `top=False` the
-last fully connected layer is left out, and the torso is called a body.
+precision. Images are computed in the channels-last layout and in the precision of the weights. With `last_layer=False`
+the last fully connected layer is left out, and the torso is called a body.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ConvolutionalTorso(nn.Module):
         shape: (channels, height, width) of the image.
         convolutions: (filters, kernel, stride, padding) of each.
         width: units of the fully connected layer.
-        top: whether to include that layer.
+        last_layer: whether to include that layer.
     """
 
     layer_norm = False
@@ -58,7 +58,7 @@ class ConvolutionalTorso(nn.Module):
         shape: Sequence[int],
         convolutions: Sequence[tuple[int, int, int, int]],
         width: int,
-        top: bool = True,
+        last_layer: bool = True,
     ) -> None:
         super().__init__()
         channels, height, side = shape
@@ -70,8 +70,8 @@ class ConvolutionalTorso(nn.Module):
             side = (side + 2 * padding - kernel) // stride + 1
         self.convolutions: Iterable[nn.Conv2d] = nn.ModuleList(layers)  # type: ignore[assignment]
         body = channels * height * side
-        self.full = orthogonal(nn.Linear(body, width)) if top else None
-        self.features, self.top_width = (width, 0) if top else (body, width)
+        self.full = orthogonal(nn.Linear(body, width)) if last_layer else None
+        self.features, self.last_layer_width = (width, 0) if last_layer else (body, width)
         self.scale = PIXEL
 
     def forward(self, image: Tensor) -> Tensor:
@@ -97,20 +97,22 @@ def _flatten(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1).flatten(1)
 
 
-def a3c_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
+def a3c_net(shape: Sequence[int], last_layer: bool = True) -> ConvolutionalTorso:
     """A3C-Net (Mnih et al. 2016; padding of the second convolution as in Stooke & Abbeel, A.1)."""
-    return ConvolutionalTorso(shape, [(16, 8, 4, 0), (32, 4, 2, 1)], 256, top)
+    return ConvolutionalTorso(shape, [(16, 8, 4, 0), (32, 4, 2, 1)], 256, last_layer)
 
 
-def dqn_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
+def dqn_net(shape: Sequence[int], last_layer: bool = True) -> ConvolutionalTorso:
     """DQN-Net (Mnih et al. 2015). Padding 1 after the first convolution on 104x80 frames (Stooke & Abbeel, A.1)."""
     padding = 1 if tuple(shape[1:]) == (104, 80) else 0
-    return ConvolutionalTorso(shape, [(32, 8, 4, 0), (64, 4, 2, padding), (64, 3, 1, padding)], 512, top)
+    return ConvolutionalTorso(
+        shape, [(32, 8, 4, 0), (64, 4, 2, padding), (64, 3, 1, padding)], 512, last_layer
+    )
 
 
-def small_net(shape: Sequence[int], top: bool = True) -> ConvolutionalTorso:
+def small_net(shape: Sequence[int], last_layer: bool = True) -> ConvolutionalTorso:
     """For images of few pixels: one 3x3 convolution of 16 filters, then 128 units (Young & Tian 2019, MinAtar)."""
-    return ConvolutionalTorso(shape, [(16, 3, 1, 0)], 128, top)
+    return ConvolutionalTorso(shape, [(16, 3, 1, 0)], 128, last_layer)
 
 
 class MLP(nn.Module):
@@ -127,16 +129,16 @@ class MLP(nn.Module):
         scale: float,
         *,
         activation: Activation,
-        top: bool,
+        last_layer: bool,
         layer_norm: bool = False,
     ) -> None:
         super().__init__()
-        sizes = [inputs, *(hidden if top else hidden[:-1])]
+        sizes = [inputs, *(hidden if last_layer else hidden[:-1])]
         self.layers = nn.ModuleList(orthogonal(nn.Linear(a, b)) for a, b in itertools.pairwise(sizes))
         self.norms = nn.ModuleList(norm(width, layer_norm) for width in sizes[1:])
         self.layer_norm = layer_norm
         self.features, self.scale, self.activation = sizes[-1], scale, activation
-        self.top_width = 0 if top else hidden[-1]
+        self.last_layer_width = 0 if last_layer else hidden[-1]
 
     def forward(self, vector: Tensor) -> Tensor:
         """Maps [N, ...] of any dtype to [N, features]."""
@@ -167,7 +169,7 @@ class ImpalaTorso(nn.Module):
 
     layer_norm = False
 
-    def __init__(self, shape: Sequence[int], width: int = 256, top: bool = True) -> None:
+    def __init__(self, shape: Sequence[int], width: int = 256, last_layer: bool = True) -> None:
         super().__init__()
         channels, height, side = shape
         stages = []
@@ -181,8 +183,8 @@ class ImpalaTorso(nn.Module):
             channels, height, side = filters, (height + 1) // 2, (side + 1) // 2
         self.stages = nn.Sequential(*stages)
         body = channels * height * side
-        self.full = orthogonal(nn.Linear(body, width)) if top else None
-        self.features, self.top_width = (width, 0) if top else (body, width)
+        self.full = orthogonal(nn.Linear(body, width)) if last_layer else None
+        self.features, self.last_layer_width = (width, 0) if last_layer else (body, width)
         self.scale = PIXEL
 
     def forward(self, image: Tensor) -> Tensor:

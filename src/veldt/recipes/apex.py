@@ -22,7 +22,7 @@ APEX_DQN = Recipe(
     name="apex-dqn",
     algorithm="dqn",
     system="apex",
-    summary="Ape-X DQN: actors on a ladder of ε, distributed prioritised replay, one learner (Horgan et al. 2018)",
+    summary="Ape-X DQN: actors with different ε, distributed prioritised replay, one learner (Horgan et al. 2018)",
     atari={
         **_APEX,
         **EVALUATION,

@@ -29,16 +29,16 @@ _REPLAY = {field.name for field in dataclasses.fields(ReplayConfig)} | {"checkpo
 # Settings of systems whose acting and learning alternate, and why actors have none of them.
 _IN_PHASES = {
     "env_backend": "actors have their envs in their own processes",
-    "processes": "--actors says how many processes act",
+    "processes": "--actors sets the number of processes that act",
     "alternate": "each actor has one group of envs",
     "resets": "actors do not pause for learning",
-    "horizon": "acting and learning do not take turns (--actor-chunk says how much an actor hands over at once)",
+    "horizon": "acting and learning do not take turns (--actor-chunk sets how much an actor sends at once)",
 }
 # The same, for GA3C's agents.
 _OF_AGENTS = {
-    "env_backend": "agents have their envs in their hosts' processes",
-    "processes": "--agent-processes says how many processes agents live in",
-    "alternate": "each agent goes on by itself",
+    "env_backend": "agents have their envs in the agent processes",
+    "processes": "--agent-processes sets the number of agent processes",
+    "alternate": "each agent steps on its own",
     "resets": "agents do not pause for learning",
 }
 _ACTORS = {field.name for cls in (ApexConfig, Ga3cConfig, ImpalaConfig) for field in dataclasses.fields(cls)}
@@ -118,7 +118,7 @@ def why_no_setting(config: TrainConfig, name: str) -> str | None:
         if not having:
             return None
         if config.in_phases and name in _ACTORS:
-            why = f"about actors and learners that come apart, and in {config.recipe} whoever acts learns"
+            why = f"for actors apart from learners, and in {config.recipe} the same process acts and learns"
         else:
             chosen = RECIPES[config.recipe].algorithm != config.algorithm
             beside = f" with --algorithm {config.algorithm}" if chosen else ""

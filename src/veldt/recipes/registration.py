@@ -7,7 +7,9 @@ from veldt.config.fit import check_fits
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
+from veldt.networks.registry import NETWORKS
 from veldt.recipes.recipe import RECIPES, Recipe
+from veldt.registry import registering_module
 
 
 def register_recipe(recipe: Recipe) -> None:
@@ -26,7 +28,7 @@ def register_recipe(recipe: Recipe) -> None:
             f"the recipe {recipe.name} sets '{unknown[0]}'{did_you_mean(unknown[0], known)}, which neither "
             f"{recipe.algorithm} nor the system {recipe.system} has"
         )
-    RECIPES.add(recipe.name, recipe)
+    RECIPES.add(recipe.name, recipe, registering_module())
 
 
 def plugins_of(config: TrainConfig) -> tuple[str, ...]:
@@ -39,6 +41,7 @@ def plugins_of(config: TrainConfig) -> tuple[str, ...]:
         RECIPES.plugin_of(config.recipe) if config.recipe in RECIPES else None,
         ALGORITHMS.plugin_of(config.algorithm),
         SYSTEMS.plugin_of(config.system),
+        NETWORKS.plugin_of(config.network.network) if config.network.network in NETWORKS else None,
     }
     plugins = tuple(sorted(module for module in found if module is not None))
     if "__main__" in plugins and not config.in_one_process:

@@ -34,35 +34,35 @@ class ReplayArchive:
     would overwrite rows that are not written yet (`would_overwrite`).
     """
 
-    def __init__(self, path: Path, memory: ReplayBuffer) -> None:
-        self._store, self._memory = SegmentStore(path), memory
-        self._saved_B = np.zeros_like(memory.ring.head)
+    def __init__(self, path: Path, buffer: ReplayBuffer) -> None:
+        self._store, self._buffer = SegmentStore(path), buffer
+        self._saved_B = np.zeros_like(buffer.ring.head)
         self._segments: list[dict[str, Any]] = []
         self._unwritten: NewRows | None = None
 
     def capture(self) -> tuple[NewRows, dict[str, np.ndarray]]:
         """Returns the rows added since the last call, to be written before the next, and a copy of the other state."""
         assert self._unwritten is None, "only one set of rows is kept from being overwritten"
-        memory = self._memory
+        buffer = self._buffer
         rows = NewRows(
-            oldest(memory, self._saved_B), memory.ring.head + 1, stored_rows(memory, self._saved_B)
+            oldest(buffer, self._saved_B), buffer.ring.head + 1, stored_rows(buffer, self._saved_B)
         )
-        self._saved_B, self._unwritten = memory.ring.head.copy(), rows
-        return rows, state(memory)
+        self._saved_B, self._unwritten = buffer.ring.head.copy(), rows
+        return rows, state(buffer)
 
     def write(self, rows: NewRows) -> list[dict[str, Any]]:
         """Writes the captured rows; returns the records of all segments that the replay buffer then consists of."""
         if (rows.end_B > rows.first_B + 1).any():
             place = {"first": rows.first_B.tolist(), "end": rows.end_B.tolist()}
             self._segments = [*self._segments, self._store.write(rows.arrays) | place]
-        lost_B = rows.end_B - self._memory.ring.rows
+        lost_B = rows.end_B - self._buffer.ring.rows
         self._segments = [segment for segment in self._segments if (np.array(segment["end"]) > lost_B).any()]
         self._unwritten = None
         return self._segments
 
     def would_overwrite(self, steps: int) -> bool:
         """Whether appending a slot of `steps` steps might overwrite rows that are not written yet."""
-        rows, ring = self._unwritten, self._memory.ring
+        rows, ring = self._unwritten, self._buffer.ring
         if rows is None:
             return False
         most = (
@@ -73,18 +73,18 @@ class ReplayArchive:
     def restore(self, segments: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> None:
         """Restores the replay buffer. CheckpointError if a segment is missing or damaged."""
         try:
-            _check_covered(segments, arrays["head"] + 1, self._memory.ring.rows)
+            _check_covered(segments, arrays["head"] + 1, self._buffer.ring.rows)
             for segment in segments:
                 first_B = np.array(segment["first"])
-                self._store.read(segment, partial(restore_rows, self._memory, first_B))
-            restore_state(self._memory, arrays)
+                self._store.read(segment, partial(restore_rows, self._buffer, first_B))
+            restore_state(self._buffer, arrays)
         except (CheckpointError, KeyError, ValueError) as error:
             raise CheckpointError(
-                f"the checkpoint's replay buffer cannot be restored ({error}): put its files back, or go on with an "
+                f"the checkpoint's replay buffer cannot be restored ({error}): put its files back, or continue with an "
                 "empty one by --checkpoint-replay none, which fills it anew before learning"
             ) from None
         self._segments = [dict(segment) for segment in segments]
-        self._saved_B = self._memory.ring.head.copy()
+        self._saved_B = self._buffer.ring.head.copy()
 
 
 def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]]) -> None:

@@ -31,7 +31,7 @@ class TransitionObservations:
                 here[name], there[name] = store.rows(position_N), store.rows(next_N)
                 continue
             block = self._block(name, (2, len(position_N), *field.shape, field.stack))
-            store.stacks(_frames(self._ring.age, np.stack([position_N, next_N]), field.stack), block)
+            store.stacks(_frames(self._ring.episode_step, np.stack([position_N, next_N]), field.stack), block)
             here[name], there[name] = block.transpose(0, 1, 4, 2, 3)
         return here, there
 
@@ -43,10 +43,10 @@ class TransitionObservations:
 
 
 @numba.njit(nogil=True, cache=True)
-def _frames(age, position_SN, stack):  # type: ignore[no-untyped-def]
+def _frames(episode_step, position_SN, stack):  # type: ignore[no-untyped-def]
     """Returns the positions of the frames in each row's stack, oldest first; -1 before the episode's start."""
     sets, count = position_SN.shape
-    rows = age.shape[1]
+    rows = episode_step.shape[1]
     frame_SNK = np.empty((sets, count, stack), np.int64)
     for s in range(sets):
         for n in range(count):
@@ -54,5 +54,5 @@ def _frames(age, position_SN, stack):  # type: ignore[no-untyped-def]
             for k in range(stack):
                 back = stack - 1 - k
                 before = place - back if place >= back else place - back + rows
-                frame_SNK[s, n, k] = b * rows + before if back <= age[b, place] else -1
+                frame_SNK[s, n, k] = b * rows + before if back <= episode_step[b, place] else -1
     return frame_SNK

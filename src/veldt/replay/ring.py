@@ -27,7 +27,7 @@ _STEP_FIELDS = {
     "life_lost": "bool",
     "version": "int32",
 }
-_ROW_FIELDS = {"age": "int32", "valid": "bool"}
+_ROW_FIELDS = {"episode_step": "int32", "valid": "bool"}
 FIELDS = ("action", *_STEP_FIELDS, *_ROW_FIELDS)  # all fields of a row besides its observation
 
 
@@ -53,7 +53,7 @@ class Ring:
 
         observation  by name         see `frames.Store`
         action       [B, R, ...]     as in the slot, and so are
-        reward, terminated, truncated, life_lost, version, age [B, R]
+        reward, terminated, truncated, life_lost, version, episode_step [B, R]
         valid        [B, R] bool     a step, and not an episode's last observation
         head         [B] int64       rows written so far
         open         [B] bool        the newest episode continues
@@ -89,7 +89,9 @@ class Ring:
         self.terminated, self.truncated = fields["terminated"], fields["truncated"]
         self.life_lost = fields["life_lost"]
         self._step_fields = {name: _flat(array) for name, array in fields.items()}
-        self.age, self.valid = (np.zeros((width, self.rows), dtype) for dtype in _ROW_FIELDS.values())
+        self.episode_step, self.valid = (
+            np.zeros((width, self.rows), dtype) for dtype in _ROW_FIELDS.values()
+        )
         self.head, self.open = np.zeros(width, np.int64), np.zeros(width, bool)
         self._parted = np.zeros(width, bool)
         self.sampleable = 0
@@ -114,14 +116,14 @@ class Ring:
         """Writes a full slot of the envs from `first` on, which must follow the slot appended for them before."""
         part = slice(first, first + slot.width)
         first_B, end_B = self.first, self.end
-        position_M, source_M, age_M, slot_M = _place(
+        position_M, source_M, episode_step_M, slot_M = _place(
             slot.valid,
-            slot.ended,
-            slot.age,
+            slot.is_last,
+            slot.episode_step,
             self.head[part],
             self.open[part],
             self._parted[part],
-            self.age[part],
+            self.episode_step[part],
             self.history,
         )
         position_M += first * self.rows
@@ -130,7 +132,7 @@ class Ring:
         for name, store in self.observation.items():
             source = slot.observation[name]
             store.write(position_M[is_new_M], source.reshape(-1, *source.shape[2:]), source_M[is_new_M])
-        _flat(self.age)[position_M], _flat(self.valid)[position_M] = age_M, is_step_M
+        _flat(self.episode_step)[position_M], _flat(self.valid)[position_M] = episode_step_M, is_step_M
         step_M, slot_M = position_M[is_step_M], slot_M[is_step_M]
         for name, array in self._step_fields.items():
             array[step_M] = _flat(getattr(slot, name))[slot_M]
@@ -160,23 +162,23 @@ def _flat(array: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(nogil=True, cache=True)
-def _place(valid, ended, slot_age, head, open_, parted, age, history):  # type: ignore[no-untyped-def]
+def _place(valid, is_last, slot_episode_step, head, open_, parted, episode_step, history):  # type: ignore[no-untyped-def]
     """Computes where the rows of a slot go; advances `head` and `open_`, and clears `parted`.
 
     Returns:
         For each row, in order, int64 [M] each: its position; the index of its observation in the slot,
-        (history + t) B + b, or -1 if the previous slot's last row already stored it; its age; the index of its step,
-        t B + b, or -1 for an observation without a step.
+        (history + t) B + b, or -1 if the previous slot's last row already stored it; its episode step; the index of its
+        step, t B + b, or -1 for an observation without a step.
     """
     steps, width = valid.shape
-    rows = age.shape[1]
+    rows = episode_step.shape[1]
     most = width * (steps + 1 + history)
     position_M, source_M = np.empty(most, np.int64), np.empty(most, np.int64)
-    age_M, slot_M = np.empty(most, np.int64), np.empty(most, np.int64)
+    episode_step_M, slot_M = np.empty(most, np.int64), np.empty(most, np.int64)
     m = 0
     for b in range(width):
         row, goes_on = head[b], open_[b]
-        if goes_on and (parted[b] or slot_age[0, b] != age[b, row % rows]):
+        if goes_on and (parted[b] or slot_episode_step[0, b] != episode_step[b, row % rows]):
             row, goes_on = row + 1, False  # the episode was abandoned: keep its last observation
         parted[b] = False
         for t in range(steps + 1):
@@ -185,19 +187,19 @@ def _place(valid, ended, slot_age, head, open_, parted, age, history):  # type: 
                 continue
             # If the slot joins an episode after its start (after random steps, or a resume), the frames that the first
             # stacks need are stored as well.
-            before = 0 if goes_on else min(np.int64(slot_age[t, b]), history)
+            before = 0 if goes_on else min(np.int64(slot_episode_step[t, b]), history)
             for back in range(before, -1, -1):
                 position_M[m] = b * rows + row % rows
                 source_M[m] = -1 if goes_on and t == 0 else (history + t - back) * width + b
-                age_M[m] = slot_age[t, b] - back
+                episode_step_M[m] = slot_episode_step[t, b] - back
                 slot_M[m] = t * width + b if is_step and back == 0 else -1
                 row += 1
                 m += 1
             goes_on = is_step
-            if t == steps and not ended[t, b]:
+            if t == steps and not is_last[t, b]:
                 row, goes_on = row - 1, True  # not counted: the next step completes the row
         head[b], open_[b] = row, goes_on
-    return position_M[:m], source_M[:m], age_M[:m], slot_M[:m]
+    return position_M[:m], source_M[:m], episode_step_M[:m], slot_M[:m]
 
 
 @numba.njit(nogil=True, cache=True)

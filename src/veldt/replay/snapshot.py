@@ -14,15 +14,15 @@ from veldt.replay.ring import FIELDS
 from veldt.replay.sampling_strategy import Prioritised
 
 
-def stored_rows(memory: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
+def stored_rows(buffer: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
     """Returns each env's rows from `since_B` on, and its newest observation, as lists of arrays named `b/field`.
 
     Observations are views of the replay buffer, valid until the ring overwrites them (compressed ones are copies). All
     other arrays, and the newest observation, which the next step may replace, are copies.
     """
-    ring = memory.ring
+    ring = buffer.ring
     arrays: dict[str, list[np.ndarray]] = {}
-    first_B, head_B = oldest(memory, since_B).tolist(), ring.head.tolist()
+    first_B, head_B = oldest(buffer, since_B).tolist(), ring.head.tolist()
     for b, (first, head) in enumerate(zip(first_B, head_B, strict=True)):
         for field in FIELDS:
             pieces = _pieces(getattr(ring, field)[b], first, head + 1)
@@ -36,12 +36,12 @@ def stored_rows(memory: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.
     return arrays
 
 
-def restore_rows(memory: ReplayBuffer, first_B: np.ndarray, name: str, array: np.ndarray) -> None:
+def restore_rows(buffer: ReplayBuffer, first_B: np.ndarray, name: str, array: np.ndarray) -> None:
     """Restores one array of `stored_rows`, whose rows begin at `first_B`. Older rows must be restored before.
 
     KeyError or ValueError if it does not belong to this replay buffer.
     """
-    ring = memory.ring
+    ring = buffer.ring
     number, field, *rest = name.split("/", 2)
     b = int(number)
     first = int(first_B[b])
@@ -55,35 +55,35 @@ def restore_rows(memory: ReplayBuffer, first_B: np.ndarray, name: str, array: np
         _put(store.array[b], first, array)
 
 
-def oldest(memory: ReplayBuffer, since_B: np.ndarray) -> np.ndarray:
+def oldest(buffer: ReplayBuffer, since_B: np.ndarray) -> np.ndarray:
     """Returns the first rows from `since_B` on that the ring still has."""
-    return np.maximum(since_B, memory.ring.head + 1 - memory.ring.rows)
+    return np.maximum(since_B, buffer.ring.head + 1 - buffer.ring.rows)
 
 
-def state(memory: ReplayBuffer) -> dict[str, np.ndarray]:
+def state(buffer: ReplayBuffer) -> dict[str, np.ndarray]:
     """Returns a copy of the state that changes: counters and current priorities."""
-    arrays = {"head": memory.ring.head.copy(), "open": memory.ring.open.copy()}
-    arrays["dropped"] = np.array(memory.dropped)
-    if isinstance(memory.index, Prioritised):
-        arrays["leaves"] = memory.index.tree.leaves.copy()
-        arrays["largest"] = np.array(memory.index.largest)
-    if memory.priority is not None:
-        arrays["priority"] = memory.priority.copy()
+    arrays = {"head": buffer.ring.head.copy(), "open": buffer.ring.open.copy()}
+    arrays["dropped"] = np.array(buffer.dropped)
+    if isinstance(buffer.index, Prioritised):
+        arrays["leaves"] = buffer.index.tree.leaves.copy()
+        arrays["largest"] = np.array(buffer.index.largest)
+    if buffer.priority is not None:
+        arrays["priority"] = buffer.priority.copy()
     return arrays
 
 
-def restore_state(memory: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
+def restore_state(buffer: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
     """Restores what `state` returned, after all rows. KeyError or ValueError if it is not of this replay buffer."""
-    ring = memory.ring
+    ring = buffer.ring
     ring.head[:], ring.open[:] = arrays["head"], arrays["open"]
     ring.sampleable = len(ring.between(ring.first, ring.end))
-    memory.dropped = int(arrays["dropped"])
-    if isinstance(memory.index, Prioritised):
-        memory.index.tree.leaves[:] = arrays["leaves"]
-        memory.index.tree.rebuild()
-        memory.index.largest = float(arrays["largest"])
+    buffer.dropped = int(arrays["dropped"])
+    if isinstance(buffer.index, Prioritised):
+        buffer.index.tree.leaves[:] = arrays["leaves"]
+        buffer.index.tree.rebuild()
+        buffer.index.largest = float(arrays["largest"])
     if "priority" in arrays:
-        memory.priority = np.array(arrays["priority"])
+        buffer.priority = np.array(arrays["priority"])
 
 
 def _pieces(array_R: np.ndarray, first: int, last: int) -> list[np.ndarray]:
@@ -117,7 +117,7 @@ def _unpack(store: CompressedRows, b: int, rows: int, first: int, array: np.ndar
 def _put(array_R: np.ndarray, first: int, source: np.ndarray) -> None:
     """Writes rows into a ring, from row `first` on."""
     if source.shape[1:] != array_R.shape[1:] or len(source) > len(array_R):
-        raise ValueError(f"rows have the shape {source.shape}, and the memory's {array_R.shape}")
+        raise ValueError(f"rows have the shape {source.shape}, and the buffer's {array_R.shape}")
     begin = first % len(array_R)
     room = len(array_R) - begin
     array_R[begin : begin + len(source)] = source[:room]

@@ -12,53 +12,52 @@ from veldt.report.groups import Environment, Group
 
 # Title and unit; a loss or policy statistic that is missing here gets a title from its key.
 _TITLES = {
-    "length_mean": ("Episode length", "agent steps"),
-    "gradient_norm": ("Gradient norm", ""),
-    "learning_rate": ("Learning rate", ""),
-    "sps": ("Throughput", "agent steps per second"),
-    "policy_lag_mean": ("Policy lag", "updates behind"),
-    "tps": ("Training", "rollouts per second"),
-    "pps": ("Prediction", "requests per second"),
-    "batch/predictions": ("Inference", "requests in one"),
-    "batch/rollouts": ("Update", "rollouts in one"),
-    "queue/predictions": ("Prediction queue", "requests that wait"),
-    "queue/rollouts": ("Training queue", "rollouts that wait"),
-    "tuner/predictors": ("Predictors", "threads"),
-    "tuner/trainers": ("Trainers", "threads"),
-    "tuner/agents": ("Agents", "that act"),
-    "loss/total": ("Total loss", ""),
-    "loss/policy": ("Policy loss", ""),
-    "loss/value": ("Value loss", ""),
-    "policy/entropy": ("Entropy", "of the policy, nats"),
-    "policy/kl": ("KL divergence", "from the policy that acted"),
-    "policy/clip_fraction": ("Clip fraction", "of the ratios"),
-    "loss/critic": ("Critic's loss", ""),
-    "vtrace/rho_mean": ("Importance ratio", "ρ, clipped, of the actions taken"),
-    "vtrace/rho_clipped": ("Clipped ratios", "share of the steps"),
-    "q/mean": ("Q", "of the actions taken"),
-    "q/policy": ("Q", "of the policy's actions"),
-    "q/td_error": ("TD error", "absolute"),
-    "q/divergence": ("Divergence", "from the target, nats"),
-    "epsilon": ("ε", "probability of a random action"),
-    "training_intensity": ("Training intensity", "uses of each step"),
+    "rollout/interval_length_mean": ("Episode length", "agent steps"),
+    "train/grad_norm": ("Gradient norm", ""),
+    "train/learning_rate": ("Learning rate", ""),
+    "time/steps_per_second": ("Throughput", "agent steps per second"),
+    "train/policy_lag_mean": ("Policy lag", "updates behind"),
+    "time/rollouts_per_second": ("Training", "rollouts per second"),
+    "time/predictions_per_second": ("Prediction", "requests per second"),
+    "system/prediction_batch_size": ("Inference", "requests in one"),
+    "system/training_batch_size": ("Update", "rollouts in one"),
+    "system/prediction_queue_length": ("Prediction queue", "requests that wait"),
+    "system/training_queue_length": ("Training queue", "rollouts that wait"),
+    "system/predictors": ("Predictors", "threads"),
+    "system/trainers": ("Trainers", "threads"),
+    "system/agents": ("Agents", "that act"),
+    "train/loss": ("Total loss", ""),
+    "train/policy_loss": ("Policy loss", ""),
+    "train/value_loss": ("Value loss", ""),
+    "train/entropy": ("Entropy", "of the policy, nats"),
+    "train/approx_kl": ("KL divergence", "from the policy that acted"),
+    "train/clip_fraction": ("Clip fraction", "of the ratios"),
+    "train/critic_loss": ("Critic's loss", ""),
+    "train/actor_loss": ("Actor's loss", ""),
+    "train/rho_mean": ("Importance ratio", "ρ, clipped, of the actions taken"),
+    "train/rho_clip_fraction": ("Clipped ratios", "share of the steps"),
+    "train/q_mean": ("Q", "of the actions taken"),
+    "train/policy_q_mean": ("Q", "of the policy's actions"),
+    "train/td_error": ("TD error", "absolute"),
+    "train/kl_to_target": ("KL divergence", "of the distribution from its target, nats"),
+    "rollout/epsilon": ("ε", "probability of a random action"),
+    "replay/training_intensity": ("Training intensity", "uses of each step"),
     "replay/transitions": ("Replay buffer", "transitions"),
     "replay/beta": ("β", "of importance weights"),
     "replay/dropped_priorities": ("Priorities too late", "dropped so far"),
     "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),
-    "evaluation/return_mean": ("Evaluation", "raw return of whole games"),
+    "eval/ep_return_mean": ("Evaluation", "raw return of episodes"),
 }
 # Metrics in the section on learning: names, and prefixes of names.
 _LEARNING = (
-    "evaluation/return_mean",
-    "length_mean",
-    "loss/",
-    "policy/",
-    "vtrace/",
-    "q/",
-    "gradient_norm",
-    "learning_rate",
+    "eval/ep_return_mean",
+    "rollout/interval_length_mean",
+    "train/",
+    "rollout/epsilon",
+    "replay/",
 )
-_EXPLORATION = ("epsilon", "training_intensity", "replay/")
+# What begins with one of these is shown elsewhere, or no curve.
+_NOT_LEARNING = ("train/policy_lag", "train/updates")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ STEPS = Axis("step", 1, "agent steps")
 
 def time_axis(environment: Environment) -> Axis:
     """Minutes, or hours if a run took several."""
-    seconds = [run.figure("seconds") for run in environment.runs]
+    seconds = [run.metric("seconds") for run in environment.runs]
     longest = max((value for value in seconds if value > 0), default=0.0)
     return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
 
@@ -99,10 +98,10 @@ def return_section(environment: Environment) -> str:
         drawings = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
         charts.append(f"<figure><h3>{caption}</h3>{drawings}</figure>")
     if not charts:
-        return '<section><h2>Return</h2><p class="note">No game has been finished yet.</p></section>'
-    note = "Mean over the last 100 games; thin: mean over the games of each interval."
+        return '<section><h2>Return</h2><p class="note">No episode has been finished yet.</p></section>'
+    note = "Mean over the last 100 episodes; thin: mean over the episodes of each interval."
     if any(len(group.runs) > 1 for group in groups):
-        note = "Mean over the last 100 games; thin: each seed; thick: mean of the seeds, from lowest to highest shaded."
+        note = "Mean over the last 100 episodes; thin: each seed; thick: their mean, shaded from lowest to highest."
     parts = (f'<p class="note">{note}</p>', legend(groups), f'<div class="pair">{"".join(charts)}</div>')
     return f"<section><h2>Return</h2>{''.join(parts)}</section>"
 
@@ -112,8 +111,9 @@ def learning_section(environment: Environment) -> str:
     keys = dict.fromkeys(key for run in environment.runs for key in run.metric_names())
     wanted = [
         key
-        for name in (*_LEARNING, *_EXPLORATION)
+        for name in _LEARNING
         for key in ([key for key in keys if key.startswith(name)] if name.endswith("/") else [name])
+        if not key.startswith(_NOT_LEARNING)
     ]
     charts = "".join(small_chart(key, environment, STEPS) for key in wanted)
     return (
@@ -156,9 +156,9 @@ def legend(groups: list[Group]) -> str:
 
 
 def _return_line(colour: int, group: Group, axis: Axis) -> Line:
-    curves = [axis.curve(run, "return_mean_100") for run in group.runs]
+    curves = [axis.curve(run, "rollout/ep_return_mean") for run in group.runs]
     if len(curves) == 1:
-        return Line(colour, curves[0], [axis.curve(group.runs[0], "return_mean")])
+        return Line(colour, curves[0], [axis.curve(group.runs[0], "rollout/interval_return_mean")])
     x, mean, low, high = envelope(curves)
     return Line(colour, (x, mean), curves, (x, low, high) if len(x) else None)
 

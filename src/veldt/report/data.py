@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from veldt.tracking.metrics import read_metrics
 from veldt.tracking.stages import STAGES
 
 _POINTS = 400
-_STAGE = "seconds/"
+_STAGE = re.compile(r"time/(\w+)_seconds")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class RunData:
         """The state of the run."""
         reason = str(self.summary.get("reason") or "") if self.summary else None
         target = as_float(self.settings().get("run.steps"))
-        return state_of(self.running, reason, self.figure("steps", "step"), target)
+        return state_of(self.running, reason, self.metric("steps", "step"), target)
 
     def setting(self, key: str) -> str:
         """Returns `recipe`, `env`, `seed` or another setting as text, "" if unknown."""
@@ -55,7 +56,7 @@ class RunData:
                 return str(value)
         return ""
 
-    def figure(self, *keys: str) -> float:
+    def metric(self, *keys: str) -> float:
         """Returns the first known one of `keys`, from the summary, else from the latest row with one; NaN if none."""
         for source in (self.summary, *reversed(self.rows)):
             for key in keys:
@@ -86,16 +87,15 @@ class RunData:
         else:
             for row in self.rows:
                 for key, value in row.items():
-                    if key.startswith(_STAGE) and np.isfinite(as_float(value)):
-                        stage = key.removeprefix(_STAGE)
-                        seconds[stage] = seconds.get(stage, 0.0) + as_float(value)
+                    if (found := _STAGE.fullmatch(key)) and np.isfinite(as_float(value)):
+                        seconds[found[1]] = seconds.get(found[1], 0.0) + as_float(value)
         known = [stage for stage in STAGES if stage in seconds]
         ordered = [*known, *(stage for stage in seconds if stage not in STAGES)]
         return {stage: seconds[stage] for stage in ordered if seconds[stage] > 0}
 
     def actor_shares(self) -> dict[str, float]:
         """Shares of the actors' time per stage; empty if there are no actors."""
-        shares = {stage: self.figure(f"actors/{stage}_share") for stage in STAGES}
+        shares = {stage: self.metric(f"time/actor_{stage}_share") for stage in STAGES}
         return {stage: share for stage, share in shares.items() if share > 0}
 
     def settings(self) -> dict[str, Any]:

@@ -61,26 +61,34 @@ def _heading(runs: list[RunData]) -> str:
 
 
 def _figures(run: RunData) -> str:
-    steps, frames = run.figure("steps", "step"), run.figure("frames")
-    lag = run.figure("policy_lag_mean")
-    figures = [
-        ("Return, last 100 games", formatting.decimal(run.figure("return_mean_100")), ""),
+    steps, frames = run.metric("steps", "step"), run.metric("frames")
+    lag = run.metric("policy_lag_mean", "train/policy_lag_mean")
+    metrics = [
+        (
+            "Return, last 100 episodes",
+            formatting.decimal(run.metric("ep_return_mean", "rollout/ep_return_mean")),
+            "",
+        ),
         (
             "Agent steps",
             formatting.count(steps),
             f"{formatting.count(frames)} frames" if frames > steps else "",
         ),
-        ("Time", formatting.duration(run.figure("seconds")), _solved(run)),
-        ("Steps per second", formatting.whole(run.figure("sps")), _frames_per_second(run)),
-        ("Games", formatting.whole(run.figure("episodes")), ""),
+        ("Time", formatting.duration(run.metric("seconds")), _solved(run)),
+        (
+            "Steps per second",
+            formatting.whole(run.metric("steps_per_second", "time/steps_per_second")),
+            _frames_per_second(run),
+        ),
+        ("Episodes", formatting.whole(run.metric("episodes", "rollout/episodes")), ""),
     ]
     if math.isfinite(lag):
-        figures.append(("Policy lag", formatting.decimal(lag), "updates behind, mean"))
+        metrics.append(("Policy lag", formatting.decimal(lag), "updates behind, mean"))
     items = (
         f"<div><dt>{name}</dt><dd>{escape(value)}{f'<small>{escape(below)}</small>' if below else ''}</dd></div>"
-        for name, value, below in figures
+        for name, value, below in metrics
     )
-    return f'<dl class="figures">{"".join(items)}</dl>'
+    return f'<dl class="metrics">{"".join(items)}</dl>'
 
 
 def _solved(run: RunData) -> str:
@@ -89,7 +97,11 @@ def _solved(run: RunData) -> str:
 
 
 def _frames_per_second(run: RunData) -> str:
-    frames, steps, rate = run.figure("frames"), run.figure("steps", "step"), run.figure("sps")
+    frames, steps, rate = (
+        run.metric("frames"),
+        run.metric("steps", "step"),
+        run.metric("steps_per_second", "time/steps_per_second"),
+    )
     return f"{formatting.whole(rate * frames / steps)} frames/s" if frames > steps > 0 else ""
 
 
@@ -98,7 +110,15 @@ def _table(environments: list[Environment]) -> str:
     # Columns that are empty in every row are left out.
     several, target = len(environments) > 1, any(_has_target(run) for run in runs)
     texts = ("Run", *(("Environment",) if several else ()), "State")
-    numbers = ("Seed", "Return", *(("Solved after",) if target else ()), "Steps", "Games", "Time", "Steps/s")
+    numbers = (
+        "Seed",
+        "Return",
+        *(("Solved after",) if target else ()),
+        "Steps",
+        "Episodes",
+        "Time",
+        "Steps/s",
+    )
     head = "".join(f"<th>{name}</th>" for name in texts)
     head += "".join(f'<th class="number">{name}</th>' for name in numbers)
     rows = []
@@ -122,12 +142,12 @@ def _row(run: RunData, target: bool) -> list[str]:
     """The numbers of one run in the table."""
     return [
         escape(run.setting("seed") or formatting.MISSING),
-        formatting.decimal(run.figure("return_mean_100")),
+        formatting.decimal(run.metric("ep_return_mean", "rollout/ep_return_mean")),
         *([formatting.duration(run.summary.get("solved_at_seconds"))] if target else []),
-        formatting.count(run.figure("steps", "step")),
-        formatting.whole(run.figure("episodes")),
-        formatting.duration(run.figure("seconds")),
-        formatting.whole(run.figure("sps")),
+        formatting.count(run.metric("steps", "step")),
+        formatting.whole(run.metric("episodes", "rollout/episodes")),
+        formatting.duration(run.metric("seconds")),
+        formatting.whole(run.metric("steps_per_second", "time/steps_per_second")),
     ]
 
 

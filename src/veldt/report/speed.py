@@ -12,17 +12,17 @@ from veldt.tracking.stages import STAGES
 
 # All but the first two exist only in systems with inference requests.
 _CHARTS = (
-    "sps",
-    "policy_lag_mean",
-    "tps",
-    "pps",
-    "batch/predictions",
-    "batch/rollouts",
-    "queue/predictions",
-    "queue/rollouts",
-    "tuner/predictors",
-    "tuner/trainers",
-    "tuner/agents",
+    "time/steps_per_second",
+    "train/policy_lag_mean",
+    "time/rollouts_per_second",
+    "time/predictions_per_second",
+    "system/prediction_batch_size",
+    "system/training_batch_size",
+    "system/prediction_queue_length",
+    "system/training_queue_length",
+    "system/predictors",
+    "system/trainers",
+    "system/agents",
 )
 
 

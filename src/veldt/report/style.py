@@ -44,15 +44,15 @@ section { margin-top: 56px; }
 .state.interrupted::before { background: var(--warn); }
 .state.broken::before { background: var(--bad); }
 
-.figures {
+.metrics {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 28px 24px; margin: 40px 0 0;
 }
-.figures div { border-top: 1px solid var(--rule); padding-top: 12px; }
-.figures div:first-child { border-top: 2px solid var(--series-0); padding-top: 11px; }
+.metrics div { border-top: 1px solid var(--rule); padding-top: 12px; }
+.metrics div:first-child { border-top: 2px solid var(--series-0); padding-top: 11px; }
 dt { font-size: 13px; color: var(--muted); }
 dd { margin: 0; }
-.figures dd { font-size: 26px; line-height: 1.25; font-weight: 600; letter-spacing: -0.02em; }
-.figures dd small { display: block; font-size: 13px; font-weight: 400; letter-spacing: 0; color: var(--muted); }
+.metrics dd { font-size: 26px; line-height: 1.25; font-weight: 600; letter-spacing: -0.02em; }
+.metrics dd small { display: block; font-size: 13px; font-weight: 400; letter-spacing: 0; color: var(--muted); }
 
 .pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 36px; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 36px 30px; }
@@ -118,8 +118,8 @@ footer { margin-top: 64px; padding-top: 16px; border-top: 1px solid var(--rule);
   body { padding: 28px 16px 48px; }
   h1 { font-size: 27px; }
   section { margin-top: 44px; }
-  .figures { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 20px 20px; margin-top: 30px; }
-  .figures dd { font-size: 22px; }
+  .metrics { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 20px 20px; margin-top: 30px; }
+  .metrics dd { font-size: 22px; }
   .pair { grid-template-columns: minmax(0, 1fr); }
   .wide { display: none; }
   .narrow { display: block; }

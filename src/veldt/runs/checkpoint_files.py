@@ -15,7 +15,7 @@ import numpy as np
 
 from veldt.errors import CheckpointError
 from veldt.runs import strict_json
-from veldt.runs.files import sync_directory, write_all
+from veldt.runs.files import open_to_read, read_file, sync_directory, write_all
 from veldt.runs.own_names import GROUP, MANIFEST
 from veldt.runs.tensor_file import write_tensors
 
@@ -88,7 +88,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """Reads and verifies the manifest of the checkpoint in `directory`; CheckpointError if there is no valid one."""
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads(read_file(path))
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read ({error.strerror}): this is no whole checkpoint"
@@ -104,11 +104,31 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         )
     if manifest.pop("sha256", None) != _checksum(manifest):
         raise CheckpointError(f"{path} was altered: its checksum does not match its content")
+    if not _has_its_types(manifest):
+        raise CheckpointError(
+            f"{path} was not written by veldt: its step, score, meta or files are not of the types that veldt writes"
+        )
     if not all(GROUP.fullmatch(name) for name in manifest["files"]):
         raise CheckpointError(
             f"{path} names files that are no part of a checkpoint: {sorted(manifest['files'])}"
         )
     return manifest
+
+
+def _has_its_types(manifest: dict[str, Any]) -> bool:
+    """Whether the values have the types that `write_checkpoint` gives them: the step, for example, names a video."""
+    step, score, files = (manifest.get(name) for name in ("step", "score", "files"))
+    return (
+        type(step) is int
+        and step >= 0
+        and (score is None or type(score) in (int, float))
+        and isinstance(manifest.get("meta"), dict)
+        and isinstance(files, dict)
+        and all(
+            isinstance(file, dict) and type(file.get("size")) is int and isinstance(file.get("sha256"), str)
+            for file in files.values()
+        )
+    )
 
 
 def _checksum(manifest: dict[str, Any]) -> str:
@@ -122,7 +142,7 @@ def _verify(path: Path, expected: dict[str, Any]) -> None:
         if size != expected["size"]:
             how = "truncated" if size < expected["size"] else "altered"
             raise CheckpointError(f"{path} is {how}: it has {size:,} bytes instead of {expected['size']:,}")
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing from its checkpoint") from error

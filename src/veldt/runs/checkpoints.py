@@ -112,7 +112,7 @@ class CheckpointStore:
             try:
                 return self.load(path)
             except CheckpointError as error:
-                if not path.exists():  # a running training has pruned it, so there is a newer one
+                if not os.path.lexists(path):  # a running training has pruned it, so there is a newer one
                     return self._first_whole(listed, on_damaged)
                 problems.append(str(error))
                 on_damaged(problems[-1])

@@ -6,14 +6,15 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.runs import strict_json
-from veldt.runs.files import AppendFile, explained, read_json_lines, write_atomically
+from veldt.runs.files import AppendFile, explained, open_to_read, read_file, read_json_lines, write_atomically
 from veldt.runs.machine import describe_machine
 from veldt.runs.own_files import open_in_place
 from veldt.runs.own_names import CHECKPOINTS, CONFIG, EVENTS, LOCK, REPLAY, SUMMARY
@@ -77,11 +78,13 @@ class RunDirectory:
         versions: Mapping[str, str],
         hardware: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes config.json: the settings as given and as resolved, the command line, versions and hardware.
+        """Writes config.json: an id of the run, the settings as given and as resolved, the command line, versions and
+        hardware.
 
         `hardware` (cores, a GPU's name) is added to what is always written: processor, memory, operating system.
         """
         config = {
+            "id": secrets.token_hex(8),
             "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "command": list(command),
             "given": given,
@@ -92,7 +95,7 @@ class RunDirectory:
         self._write_json(CONFIG, config, "the settings")
 
     def read_config(self) -> dict[str, Any]:
-        """Reads config.json, with keys `created command given resolved versions hardware`; UsageError if damaged."""
+        """Reads config.json, with the keys of `write_config`; UsageError if damaged."""
         config = self._read_json(CONFIG)
         if config is None:
             raise UsageError(f"{self.path} has no {CONFIG}: it is not a veldt run")
@@ -156,7 +159,7 @@ class RunDirectory:
     def is_locked(self) -> bool:
         """Whether a process, this one included, holds the lock."""
         try:
-            with (self.path / LOCK).open() as file:
+            with open_to_read(self.path / LOCK) as file:
                 return not _acquire(file)
         except OSError:
             return False
@@ -166,7 +169,7 @@ class RunDirectory:
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
-            value = strict_json.loads((self.path / name).read_bytes())
+            value = strict_json.loads(read_file(self.path / name))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -180,7 +183,7 @@ def _runs_in(directory: Path) -> list[Path]:
     return sorted(path.parent for path in directory.glob(f"*/{CONFIG}"))
 
 
-def _acquire(file: IO[str]) -> bool:
+def _acquire(file: IO[str] | BinaryIO) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

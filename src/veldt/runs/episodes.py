@@ -16,7 +16,7 @@ import numpy as np
 from veldt import formatting
 from veldt.errors import VeldtError
 from veldt.runs import strict_json
-from veldt.runs.files import AppendFile, read_json_lines
+from veldt.runs.files import AppendFile, open_to_read, read_json_lines
 from veldt.runs.own_names import ACTIONS, EPISODES
 
 _BUFFERED_BYTES = 1 << 20
@@ -75,7 +75,7 @@ class EpisodeLog:
             self._new_actions += stored.tobytes()
         elif self._on_warning is not None:
             self._on_warning(
-                f"the actions of {formatting.size(offset)} of games are kept; those of later games are not, and these "
+                f"{formatting.size(offset)} of actions are kept; those of later episodes are not, and these "
                 "cannot be replayed"
             )
             self._on_warning = None
@@ -136,7 +136,7 @@ class EpisodeRecord:
         dtype = np.dtype(self._dtype).newbyteorder("<")
         wanted = int(np.prod(self._shape)) * dtype.itemsize
         try:
-            with self._path.open("rb") as file:
+            with open_to_read(self._path) as file:
                 file.seek(self._offset)
                 data = file.read(wanted)
         except OSError as error:

@@ -9,12 +9,14 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from veldt import formatting
-from veldt.errors import VeldtError
+from veldt.errors import UsageError, VeldtError
 from veldt.runs import strict_json
 from veldt.runs.own_files import open_in_place, open_new, refuse_other
 
@@ -138,16 +140,36 @@ class AppendFile:
             self._descriptor = -1
 
 
+def open_to_read(path: Path) -> BufferedReader:
+    """Opens a regular file, which may be reached through a link. OSError for anything else.
+
+    A pipe would be waited for without end, and a device may have no end.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
+
+
+def read_file(path: Path) -> bytes:
+    """Returns the content of a regular file; OSError as for `open_to_read`."""
+    with open_to_read(path) as file:
+        return file.read()
+
+
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Returns the objects of a JSON-lines file; none if the file does not exist.
+    """Returns the objects of a JSON-lines file; none if the file does not exist. UsageError if it cannot be read.
 
     Skips lines that are not a JSON object: the last line is torn if its writer was killed, and a power cut can leave a
     block of zeros.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     rows = []
     for line in data.split(b"\n"):
         with contextlib.suppress(ValueError):

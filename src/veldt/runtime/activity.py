@@ -104,6 +104,10 @@ class Record:
         """For an env without rows: records that its steps begin; `progress[2]` counts from `before`."""
         self.episodes[1, 0], self.progress[2] = before - 1, before
 
+    def closes(self) -> None:
+        """For an env without rows: records that it is closed."""
+        self.episodes[1, 0] = CLOSING
+
     def close(self) -> None:
         """Removes the record: its code is not run any more."""
         if self in _open:
@@ -163,10 +167,10 @@ def last(memory: mmap.mmap) -> Doing | None:
     words = _words(memory)[begin:]
     if not begin or not words[_BUSY]:
         return None
-    b, _, steps, _ = words[:_BUSY]
+    b, _, steps, resets = words[:_BUSY]
     seed, began = words[_EPISODES + b], words[_EPISODES + words[_WIDTH] + b]
     number = f", env {words[_FIRST] + b}" if words[_FIRST] >= 0 else ""
-    seeded = f" (seed {seed})" if words[_FIRST] >= 0 or began != MAKING else ""
+    seeded = f" (seed {seed})" if words[_FIRST] >= 0 or (began != MAKING and resets) else ""
     when = _text(memory, begin + _WHEN)
     where = _OUTSIDE_OF_STEPS.get(began, f"in step {steps - began - 1}")
     how = when if when and began == MAKING else f"{where} {when}".rstrip()

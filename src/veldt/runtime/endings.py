@@ -15,22 +15,22 @@ def how_it_ended(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         return f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
-    why = " (by hand, or by the system for want of memory)" if -code == signal.SIGKILL else ""
+    why = " (by hand, or by the system for lack of memory)" if -code == signal.SIGKILL else ""
     return f"was killed by {name}{why}"
 
 
-def end_with(life: int) -> None:
-    """Makes this process die when the other end of the pipe `life` closes; nothing is ever sent on the pipe.
+def end_with(parent_pipe: int) -> None:
+    """Makes this process die when the other end of the pipe `parent_pipe` closes; nothing is ever sent on the pipe.
 
     On Linux the kernel sends the signal (for any event on the pipe), so that an environment stuck in native code that
     holds the interpreter lock dies too.
     """
     closes = select.poll()
-    closes.register(life, select.POLLIN)
+    closes.register(parent_pipe, select.POLLIN)
     if hasattr(fcntl, "F_SETSIG"):
-        fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+        fcntl.fcntl(parent_pipe, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent_pipe, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(parent_pipe, fcntl.F_SETFL, fcntl.fcntl(parent_pipe, fcntl.F_GETFL) | os.O_ASYNC)
         if closes.poll(0):  # it closed before the kernel was asked to signal
             os._exit(1)
     else:

@@ -79,14 +79,14 @@ def main_module_hidden() -> Iterator[None]:
         main.__dict__.update(saved)
 
 
-def _run_until_parent_ends(life: Connection, target: Callable[..., None], *args: Any) -> None:
+def _run_until_parent_ends(parent_pipe: Connection, target: Callable[..., None], *args: Any) -> None:
     """Runs `target` in a child that ends with its parent.
 
-    The other end of `life` closes when the parent dies, even by SIGKILL (see `end_with`). `multiprocessing`'s own pipe
-    to its children cannot be used: a parent that loses its core while it writes the last of the child's arguments would
-    kill the child.
+    The other end of `parent_pipe` closes when the parent dies, even by SIGKILL (see `end_with`). `multiprocessing`'s
+    own pipe to its children cannot be used: a parent that loses its core while it writes the last of the child's
+    arguments would kill the child.
     """
-    end_with(life.fileno())
+    end_with(parent_pipe.fileno())
     target(*args)
 
 
@@ -153,18 +153,18 @@ class Child:
     ) -> None:
         self.name = name
         self.pipe, theirs = context.Pipe()
-        life, self._life = context.Pipe(duplex=False)
+        parent_pipe, self._parent_end = context.Pipe(duplex=False)
         self._process = context.Process(
-            target=_run_until_parent_ends, args=(life, target, theirs, *args), name=name, daemon=True
+            target=_run_until_parent_ends, args=(parent_pipe, target, theirs, *args), name=name, daemon=True
         )
         with main_module_hidden():
             self._process.start()
         theirs.close()
-        life.close()
+        parent_pipe.close()
 
-    def stack(self, memory: int) -> str:
+    def stack(self, descriptor: int) -> str:
         """Returns the process's Python stack; see `stack_of`."""
-        return stack_of(self._process.pid, memory) if self._process.pid else ""
+        return stack_of(self._process.pid, descriptor) if self._process.pid else ""
 
     def alive(self) -> bool:
         return self._process.is_alive()
@@ -202,7 +202,7 @@ class Child:
             self._process.kill()
         self._process.join(5.0)
         self.pipe.close()
-        self._life.close()
+        self._parent_end.close()
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, n
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.stack_dump import enable_stack_dump
-from veldt.runtime.watchdog import last_words_to
+from veldt.runtime.watchdog import report_hang_to
 
 # Errors that would occur again: those that veldt explains itself, and a lack of memory. Others may be accidents.
 _FINAL = (VeldtError, MemoryError)
@@ -155,7 +155,7 @@ def run_role(
     os.environ.setdefault(*GLOO_ON_LOOPBACK)
     os.nice(who.niceness)
     control = LocalControl(pipe, board, who)
-    last_words_to(control.send_failure)
+    report_hang_to(control.send_failure)
     control.send(Started(trace=enable_stack_dump(), pid=os.getpid()))
     try:
         role(control, *arguments, **edges)

@@ -16,17 +16,17 @@ def enable_stack_dump() -> int:
     """Called in a child: makes a signal write the child's stack. Returns the descriptor that `stack_of` needs."""
     if not hasattr(os, "memfd_create"):
         return -1
-    memory = os.memfd_create("stack")
-    faulthandler.register(_SIGNAL, file=memory, all_threads=False)
-    return memory
+    descriptor = os.memfd_create("stack")
+    faulthandler.register(_SIGNAL, file=descriptor, all_threads=False)
+    return descriptor
 
 
-def stack_of(pid: int, memory: int) -> str:
+def stack_of(pid: int, descriptor: int) -> str:
     """Returns the stack of a child, the innermost call first; "" if it is not available."""
-    if memory < 0:
+    if descriptor < 0:
         return ""
     with contextlib.suppress(OSError):
-        with open(f"/proc/{pid}/fd/{memory}") as file:
+        with open(f"/proc/{pid}/fd/{descriptor}") as file:
             os.kill(pid, _SIGNAL)
             end, text = time.monotonic() + _DEADLINE, ""
             while not text.endswith("\n") and time.monotonic() < end:

@@ -48,13 +48,13 @@ class RolePlan:
     startup_timeout_s: float = 0.0
     edges: Mapping[str, Any] = field(default_factory=dict)
 
-    def patience_s(self, has_beaten: bool) -> float:
+    def patience_s(self, has_sent_heartbeat: bool) -> float:
         """Returns the seconds without a heartbeat after which the role counts as hung."""
-        return self.deadline_s if has_beaten else max(self.deadline_s, self.startup_timeout_s)
+        return self.deadline_s if has_sent_heartbeat else max(self.deadline_s, self.startup_timeout_s)
 
 
 class RunningRoles(Protocol):
-    """What a driver needs of whoever runs the roles: `Supervision`, or `inline.InlineSupervisor`."""
+    """The interface of the supervision of roles, as a driver uses it: `Supervision`, or `inline.InlineSupervisor`."""
 
     @property
     def is_inline(self) -> bool:
@@ -93,7 +93,7 @@ class ProcessHandle(Protocol):
     def heartbeats(self) -> int:
         """Number of heartbeats of the role, over all incarnations."""
 
-    def heard(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         """Returns the packed messages received since the last call."""
 
     def alive(self) -> bool: ...
@@ -130,17 +130,17 @@ class Supervision(ABC):
     is_inline = False
 
     def __init__(self, plans: Sequence[RolePlan]) -> None:
-        self.places = [SupervisedRole(plan, number) for number, plan in enumerate(plans)]
+        self.roles = [SupervisedRole(plan, number) for number, plan in enumerate(plans)]
         self.stopping, self._snapshots = False, 0
-        self._looked_at = time.monotonic()
+        self._polled_at = time.monotonic()
         self._undelivered: list[Received] = []  # messages received in a poll that raised
         self._unreadable: RoleError | None = None
 
     @abstractmethod
-    def begun(self, place: SupervisedRole) -> ProcessHandle:
+    def start_incarnation(self, role: SupervisedRole) -> ProcessHandle:
         """Starts the role's next incarnation."""
 
-    def can_begin(self, place: SupervisedRole) -> bool:
+    def can_begin(self, role: SupervisedRole) -> bool:
         """Whether there is room for its next incarnation."""
         return True
 
@@ -149,29 +149,29 @@ class Supervision(ABC):
         """Sleeps until a role may have sent a message, or for `patience_s` seconds."""
 
     @abstractmethod
-    def tell(self, *, stopping: bool, snapshot: int) -> None:
+    def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         """Sets the state that all roles see, including roles that start later."""
 
     def start(self) -> None:
-        for place in self.places:
-            self._begin(place)
+        for role in self.roles:
+            self._begin(role)
 
     def poll(self, patience_s: float) -> list[Received]:
         """Waits up to `patience_s` for messages; handles dead and hung roles. RoleError if the run must end."""
         self.wait(patience_s)
         messages, self._undelivered = self._undelivered, []
         now = time.monotonic()
-        stalled = max(0.0, now - self._looked_at - patience_s - _STALLED)
-        self._looked_at = now
+        stalled = max(0.0, now - self._polled_at - patience_s - _STALLED)
+        self._polled_at = now
         try:
-            for place in self.places:
-                place.heartbeat_at += stalled
-                messages += self._hear(place)
+            for role in self.roles:
+                role.heartbeat_at += stalled
+                messages += self._receive(role)
             if (error := self._unreadable) is not None:
                 self._unreadable = None
                 raise error
-            for place in self.places:
-                messages += self._see_to(place, now)
+            for role in self.roles:
+                messages += self._check(role, now)
         except BaseException:
             self._undelivered = messages + self._undelivered
             raise
@@ -180,33 +180,33 @@ class Supervision(ABC):
     def request_snapshot(self) -> int:
         """Requests the state of all roles, including roles that start later; returns the snapshot's number."""
         self._snapshots += 1
-        self.tell(stopping=self.stopping, snapshot=self._snapshots)
+        self.broadcast(stopping=self.stopping, snapshot=self._snapshots)
         return self._snapshots
 
     def snapshot_done(self) -> None:
         """Withdraws the request for a snapshot."""
-        self.tell(stopping=self.stopping, snapshot=0)
+        self.broadcast(stopping=self.stopping, snapshot=0)
 
     def flush(self, *, writing: bool = False, weights: bool = False) -> list[Received]:
         return []
 
     def has_ended(self, role: int) -> bool:
         """Whether this role has ended and will not be restarted."""
-        return self.places[role].has_ended
+        return self.roles[role].has_ended
 
     def alike(self, number: int) -> list[int]:
         """Returns the numbers of the roles of the same kind as this one, itself included."""
-        role = self.places[number].plan.role
-        return [place.number for place in self.places if place.plan.role is role]
+        function = self.roles[number].plan.role
+        return [role.number for role in self.roles if role.plan.role is function]
 
     @property
     def all_ended(self) -> bool:
-        return all(place.has_ended for place in self.places)
+        return all(role.has_ended for role in self.roles)
 
     def stop(self, patience_s: float) -> list[Received]:
         """Asks all roles to end, returns their last messages, and kills roles that do not end in time."""
         self.stopping = True
-        self.tell(stopping=True, snapshot=0)
+        self.broadcast(stopping=True, snapshot=0)
         end, messages = time.monotonic() + patience_s, []
         while not self.all_ended and time.monotonic() < end:
             messages += self.poll(0.05)
@@ -215,105 +215,105 @@ class Supervision(ABC):
 
     def kill(self) -> None:
         """Kills all roles at once."""
-        for place in self.places:
-            if place.process is not None:
-                place.process.kill()
-                place.process = None
+        for role in self.roles:
+            if role.process is not None:
+                role.process.kill()
+                role.process = None
 
-    def _begin(self, place: SupervisedRole) -> None:
-        place.process = self.begun(place)
-        place.failure, place.trace, place.died_at = None, -1, math.inf
-        place.began = place.heartbeat_at = time.monotonic()
-        place.heartbeats, place.has_sent_heartbeat = place.process.heartbeats, False
+    def _begin(self, role: SupervisedRole) -> None:
+        role.process = self.start_incarnation(role)
+        role.failure, role.trace, role.died_at = None, -1, math.inf
+        role.began = role.heartbeat_at = time.monotonic()
+        role.heartbeats, role.has_sent_heartbeat = role.process.heartbeats, False
 
-    def _hear(self, place: SupervisedRole) -> list[Received]:
-        heard = []
-        for packed in place.process.heard() if place.process is not None else ():
+    def _receive(self, role: SupervisedRole) -> list[Received]:
+        messages = []
+        for packed in role.process.received() if role.process is not None else ():
             try:
                 message = RoleMessage.from_bytes(packed)
             except VeldtError as error:
-                self._unreadable = RoleError(f"the {place.plan.name} sent {error}", is_final=True)
+                self._unreadable = RoleError(f"the {role.plan.name} sent {error}", is_final=True)
                 continue
             match message:
                 case Started():
-                    place.trace, place.startup_failures = message.trace, -1
+                    role.trace, role.startup_failures = message.trace, -1
                 case Failed():
-                    place.failure = message
+                    role.failure = message
                 case Ended():
-                    place.has_ended = True
-            heard.append(Received(place.number, message))
-        return heard
+                    role.has_ended = True
+            messages.append(Received(role.number, message))
+        return messages
 
-    def _see_to(self, place: SupervisedRole, now: float) -> list[Received]:
-        if place.has_ended:
+    def _check(self, role: SupervisedRole, now: float) -> list[Received]:
+        if role.has_ended:
             return []
-        process = place.process
+        process = role.process
         if process is None:
-            if now >= place.due and not self.stopping and self.can_begin(place):
-                place.restart_count += 1
-                self._begin(place)
+            if now >= role.due and not self.stopping and self.can_begin(role):
+                role.restart_count += 1
+                self._begin(role)
             elif self.stopping:
-                place.has_ended = True
+                role.has_ended = True
             return []
         if not process.alive():
-            heard = self._hear(place)
-            place.died_at = min(place.died_at, now)
-            if place.has_ended or (self._only_misses_another(place) and now - place.died_at < _ECHO_S):
-                return heard
-            return heard + self._lost(place, now, process.cause_of_death())
-        beats, patience_s = process.heartbeats, place.plan.patience_s(place.has_sent_heartbeat)
-        if beats != place.heartbeats or process.waits:
-            place.has_sent_heartbeat |= beats != place.heartbeats
-            place.heartbeats, place.heartbeat_at = beats, now
-        elif now - place.heartbeat_at > patience_s:
-            cause = f"gave no sign of life for {patience_s:g} s"
-            return self._lost(place, now, cause, process.stack(place.trace))
+            messages = self._receive(role)
+            role.died_at = min(role.died_at, now)
+            if role.has_ended or (self._only_misses_another(role) and now - role.died_at < _ECHO_S):
+                return messages
+            return messages + self._lost(role, now, process.cause_of_death())
+        heartbeats, patience_s = process.heartbeats, role.plan.patience_s(role.has_sent_heartbeat)
+        if heartbeats != role.heartbeats or process.waits:
+            role.has_sent_heartbeat |= heartbeats != role.heartbeats
+            role.heartbeats, role.heartbeat_at = heartbeats, now
+        elif now - role.heartbeat_at > patience_s:
+            cause = f"sent no heartbeat for {patience_s:g} s"
+            return self._lost(role, now, cause, process.stack(role.trace))
         return []
 
-    def _lost(self, place: SupervisedRole, now: float, cause: str, stack: str = "") -> list[Received]:
+    def _lost(self, role: SupervisedRole, now: float, cause: str, stack: str = "") -> list[Received]:
         """Handles a dead or hung role: restarts it, or raises RoleError."""
-        heard = []
-        for other in self._group(place):
-            heard += self._hear(other)
+        messages = []
+        for other in self._group(role):
+            messages += self._receive(other)
             if other.process is not None and other.failure is not None and other.failure.is_final:
-                place = other  # the others failed only because of this one
-        plan, failure = place.plan, place.failure
-        assert place.process is not None
-        place.process.kill()
-        place.process = None
+                role = other  # the others failed only because of this one
+        plan, failure = role.plan, role.failure
+        assert role.process is not None
+        role.process.kill()
+        role.process = None
         why = f"failed ({failure.error})" if failure else cause
-        place.startup_failures += 1
+        role.startup_failures += 1
         is_final = (
             failure is not None and failure.is_final
-        ) or place.startup_failures == _MAX_STARTUP_FAILURES
+        ) or role.startup_failures == _MAX_STARTUP_FAILURES
         if self.stopping:
-            place.has_ended = True
-            return heard
-        if place.restart_count >= plan.max_restarts or is_final:
-            place.has_ended, self._undelivered = True, heard
-            used_up = f" once more, after {place.restart_count} restarts" if place.restart_count else ""
+            role.has_ended = True
+            return messages
+        if role.restart_count >= plan.max_restarts or is_final:
+            role.has_ended, self._undelivered = True, messages
+            used_up = f" once more, after {role.restart_count} restarts" if role.restart_count else ""
             details = failure.details if failure else stack
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
-        if now - place.began > _CALM:
-            place.pause = _FIRST_PAUSE
-        place.due, place.pause = now + place.pause, min(2 * place.pause, _LONGEST_PAUSE)
-        self._end_group(place)
+        if now - role.began > _CALM:
+            role.pause = _FIRST_PAUSE
+        role.due, role.pause = now + role.pause, min(2 * role.pause, _LONGEST_PAUSE)
+        self._end_group(role)
         restarted = Restarted(plan.name, why, failure.details if failure else stack)
-        return [*heard, Received(place.number, restarted)]
+        return [*messages, Received(role.number, restarted)]
 
-    def _only_misses_another(self, place: SupervisedRole) -> bool:
+    def _only_misses_another(self, role: SupervisedRole) -> bool:
         """Whether it failed because of another role of its group whose failure is not known yet."""
-        return place.failure is not None and place.failure.is_echo and bool(self._group(place))
+        return role.failure is not None and role.failure.is_echo and bool(self._group(role))
 
     def _group(self, one: SupervisedRole) -> list[SupervisedRole]:
         """Returns the other roles that are restarted together with it."""
         group = one.plan.group
-        return [place for place in self.places if group and place is not one and place.plan.group == group]
+        return [role for role in self.roles if group and role is not one and role.plan.group == group]
 
     def _end_group(self, lost: SupervisedRole) -> None:
         """Kills the other roles of its group; they restart together with it, with the same restart count."""
-        for place in self._group(lost):
-            if place.process is not None:
-                place.process.kill()
-                place.process = None
-            place.restart_count, place.due, place.pause = lost.restart_count, lost.due, lost.pause
+        for role in self._group(lost):
+            if role.process is not None:
+                role.process.kill()
+                role.process = None
+            role.restart_count, role.due, role.pause = lost.restart_count, lost.due, lost.pause

@@ -19,22 +19,22 @@ class Supervisor(Supervision):
         super().__init__(plans)
         self._context, self._board = context, ControlBlock(len(plans), context)
 
-    def begun(self, place: SupervisedRole) -> LocalProcessHandle:
-        plan = place.plan
-        peers = Peers.among(place.number, self.alike(place.number))
-        who = RoleIdentity(plan.name, place.number, place.restart_count, plan.niceness, peers)
+    def start_incarnation(self, role: SupervisedRole) -> LocalProcessHandle:
+        plan = role.plan
+        peers = Peers.among(role.number, self.alike(role.number))
+        who = RoleIdentity(plan.name, role.number, role.restart_count, plan.niceness, peers)
         arguments = (self._board, who, plan.role, plan.arguments, plan.edges)
         return LocalProcessHandle(
-            Child(self._context, plan.name, run_role, *arguments), self._board, place.number
+            Child(self._context, plan.name, run_role, *arguments), self._board, role.number
         )
 
     def wait(self, patience_s: float) -> None:
-        handles = [place.process for place in self.places if not place.has_ended]
+        handles = [role.process for role in self.roles if not role.has_ended]
         pipes = [handle.child.pipe for handle in handles if isinstance(handle, LocalProcessHandle)]
         if pipes:
             wait(pipes, patience_s)
 
-    def tell(self, *, stopping: bool, snapshot: int) -> None:
+    def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         self._board.requested_snapshot[0] = snapshot
         self._board.stopping[0] = stopping
 
@@ -54,7 +54,7 @@ class LocalProcessHandle:
     def heartbeats(self) -> int:
         return int(self._board.heartbeats[self._number])
 
-    def heard(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         return self._inbox.messages()
 
     def alive(self) -> bool:

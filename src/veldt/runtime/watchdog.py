@@ -27,26 +27,26 @@ def _to_standard_error(sentence: str, where: str, is_final: bool) -> None:
         sys.stderr.flush()
 
 
-_say_last: Callable[[str, str, bool], None] = _to_standard_error
+_report_hang: Callable[[str, str, bool], None] = _to_standard_error
 
 
-def last_words_to(hear: Callable[[str, str, bool], None]) -> None:
+def report_hang_to(report: Callable[[str, str, bool], None]) -> None:
     """Sets the function that gets a sentence, a traceback and `is_final` before a watchdog ends the process."""
-    global _say_last
-    _say_last = hear
+    global _report_hang
+    _report_hang = report
 
 
 class Watchdog:
     """While `watching` is set, the thread that made this must change `progress` every `deadline_s` seconds.
 
     Else TimeoutError is raised in that thread, whether it sleeps or loops. If the code still goes on (it caught the
-    error, or is deep in a native library), the watchdog ends the process with `last_words` and a traceback; it also
+    error, or is deep in a native library), the watchdog ends the process with `describe_hang` and a traceback; it also
     does so for every hang in a thread other than the main one, which no signal reaches. Native code that holds the
     interpreter's lock cannot be detected from inside this process: this needs worker processes.
 
     Args:
         progress: returns a value that stays equal if and only if nothing has happened.
-        last_words: returns one sentence for standard error, or for the function set by `last_words_to`.
+        describe_hang: returns one sentence for standard error, or for the function set by `report_hang_to`.
         setting: the setting of the deadline, appended to it in a message.
         is_final: whether the same would happen again in a new process.
     """
@@ -55,12 +55,12 @@ class Watchdog:
         self,
         deadline_s: float,
         progress: Callable[[], Any],
-        last_words: Callable[[], str],
+        describe_hang: Callable[[], str],
         setting: str = "",
         is_final: bool = True,
     ) -> None:
         self.watching, self._is_final = False, is_final
-        self._deadline_s, self._progress, self._last_words = deadline_s, progress, last_words
+        self._deadline_s, self._progress, self._last_words = deadline_s, progress, describe_hang
         self._overdue = f"no answer within {deadline_s:g} s{setting}, it counts as hung"
         self._watched = threading.get_ident()
         self._by_signal = threading.current_thread() is threading.main_thread()
@@ -99,17 +99,17 @@ class Watchdog:
     def _give_up(self) -> None:
         frame = sys._current_frames().get(self._watched)
         where = "".join(traceback.format_stack(frame)) if frame else ""
-        _say_last(self._last_words(), where, self._is_final)
+        _report_hang(self._last_words(), where, self._is_final)
         ends_itself(1)
         os._exit(1)
 
 
 @contextlib.contextmanager
 def within(
-    deadline_s: float, progress: Callable[[], Any], last_words: str, setting: str = ""
+    deadline_s: float, progress: Callable[[], Any], describe_hang: str, setting: str = ""
 ) -> Iterator[None]:
     """Runs the block under a `Watchdog`."""
-    watchdog = Watchdog(deadline_s, progress, lambda: last_words, setting)
+    watchdog = Watchdog(deadline_s, progress, lambda: describe_hang, setting)
     watchdog.watching = True
     try:
         yield

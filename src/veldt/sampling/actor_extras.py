@@ -52,6 +52,9 @@ class FirstPriorities:
         returns = slot_returns(slot, self._algorithm.returns)
         outputs = sampler.actor_outputs()
         priority_TB = np.zeros((slot.steps, slot.width))
+        if not outputs:  # the algorithm computes no initial priorities
+            priority_TB.reshape(-1)[returns.row_N] = 1.0
+            return {"priority": priority_TB}
         priority_N = self._algorithm.first_priorities(
             outputs["taken"][returns.row_N],
             torch.from_numpy(returns.reward_N),
@@ -63,8 +66,8 @@ class FirstPriorities:
 
 
 class BehaviourPolicy:
-    """ "policy" float32 [T, B, P]: the parameters of each step's distribution. With an LSTM also "memory" float32
-    [B, M]: the recurrent state before the first row."""
+    """ "policy" float32 [T, B, P]: the parameters of each step's distribution. With an LSTM also
+    "initial_recurrent_state" float32 [B, M]: the recurrent state before the first row."""
 
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm = algorithm
@@ -80,6 +83,6 @@ class BehaviourPolicy:
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
         rollout = sampler.rollout()
         arrays = {"policy": rollout.extras["policy"].numpy()}
-        if rollout.memory is not None:
-            arrays["memory"] = rollout.memory.first_BM.numpy()
+        if rollout.recurrent is not None:
+            arrays["initial_recurrent_state"] = rollout.recurrent.first_BM.numpy()
         return arrays

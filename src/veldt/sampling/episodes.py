@@ -17,7 +17,7 @@ _WINDOW = 100  # episodes in the mean return
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished episode: raw return of the whole game, and stored actions [length, ...]."""
+    """A finished episode: raw return (in Atari of the whole game, not of a life), and stored actions [length, ...]."""
 
     env_index: int
     episode: int
@@ -37,10 +37,10 @@ class ReturnTracker:
         self.num_episodes = 0
         self.recent: deque[float] = deque(maxlen=_WINDOW)
 
-    def record(self, games: Sequence[Episode]) -> None:
+    def record(self, episodes: Sequence[Episode]) -> None:
         """Adds finished episodes, in the order of their ends."""
-        self.num_episodes += len(games)
-        self.recent.extend(episode.episode_return for episode in games)
+        self.num_episodes += len(episodes)
+        self.recent.extend(episode.episode_return for episode in episodes)
 
     @property
     def mean_return(self) -> float | None:
@@ -81,8 +81,8 @@ class EpisodeTracker:
         finished: list[tuple[int, Episode]] = []
         done_TB = (slot.terminated | slot.truncated) & slot.valid
         # Includes the last row: an episode that begins there must not include the reset step before it.
-        begins_SB = slot.age == 0
-        eventful_B = done_TB.any(0) | begins_SB.any(0) | slot.ended[slot.steps]
+        begins_SB = slot.episode_step == 0
+        eventful_B = done_TB.any(0) | begins_SB.any(0) | slot.is_last[slot.steps]
         for b in range(slot.width):
             if not eventful_B[b]:
                 self._extend(slot, b, 0, slot.steps)
@@ -100,7 +100,7 @@ class EpisodeTracker:
                     # After a decorrelated start the first row has a step above 0, so the prefix is not dropped here.
                     self._clear(b)
                     begin = t
-            if not slot.ended[slot.steps, b]:
+            if not slot.is_last[slot.steps, b]:
                 self._extend(slot, b, begin, slot.steps)
         return [episode for _, episode in sorted(finished, key=lambda item: (item[0], item[1].env_index))]
 
@@ -110,9 +110,9 @@ class EpisodeTracker:
 
     def actions_until(self, slot: Rows, b: int, t: int) -> np.ndarray | None:
         """Returns the actions before row `t`, of that row's episode, in a trajectory buffer not yet added."""
-        age = int(slot.age[t, b])
-        inside = slot.action[max(0, t - age) : t, b]
-        if age <= t:
+        episode_step = int(slot.episode_step[t, b])
+        inside = slot.action[max(0, t - episode_step) : t, b]
+        if episode_step <= t:
             return inside.copy()
         before = self.actions(b)
         return None if before is None else np.concatenate([before, inside])

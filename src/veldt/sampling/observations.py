@@ -91,7 +91,7 @@ class OnCPU(SlotObservations):
         frames = trajectory.observation[name][self._first(field) :].reshape(-1, *field.shape)
         row_N = np.arange(trajectory.steps * trajectory.width) if index_N is None else index_N.numpy()
         out = torch.empty((len(row_N), *field.shape, field.stack), dtype=torch.uint8)
-        frame_NK = slot_frames(trajectory.age, row_N, field.stack)
+        frame_NK = slot_frames(trajectory.episode_step, row_N, field.stack)
         write_stacks(frames, frame_NK[None], out.numpy()[None], torch.get_num_threads())
         return out.permute(0, 3, 1, 2)
 
@@ -102,27 +102,29 @@ class OnAccelerator(SlotObservations):
     def __init__(self, trajectory: Trajectory, device: torch.device) -> None:
         super().__init__(trajectory)
         self._host = {name: torch.from_numpy(array) for name, array in trajectory.observation.items()}
-        self._host_age = torch.from_numpy(trajectory.age)
+        self._host_episode_step = torch.from_numpy(trajectory.episode_step)
         self._frames = {name: torch.empty_like(array, device=device) for name, array in self._host.items()}
-        self._age = torch.empty_like(self._host_age, device=device)
+        self._episode_step = torch.empty_like(self._host_episode_step, device=device)
 
     def row(self, t: int, part: slice) -> Observation:
         history = self._trajectory.history
         fresh = slice(0 if t == 0 else history + t, history + t + 1)
-        self._age[t, part] = self._host_age[t, part].to(self._age.device)
+        self._episode_step[t, part] = self._host_episode_step[t, part].to(self._episode_step.device)
         for name, frames in self._frames.items():
             frames[fresh, part] = self._host[name][fresh, part].to(frames.device)
         return self._observation({name: self._row(name, t, part) for name in self._fields})
 
     def rows(self, index_N: Tensor | None) -> Observation:
         steps, width = self._trajectory.steps, self._trajectory.width
-        row_N = torch.arange(steps * width, device=self._age.device) if index_N is None else index_N
+        row_N = torch.arange(steps * width, device=self._episode_step.device) if index_N is None else index_N
         t_N, b_N = torch.div(row_N, width, rounding_mode="floor"), row_N % width
         return self._observation(
             {
                 name: self._single(name, index_N)
                 if field.stack == 1
-                else stack_frames(self._frames[name][self._first(field) :], self._age, field.stack, t_N, b_N)
+                else stack_frames(
+                    self._frames[name][self._first(field) :], self._episode_step, field.stack, t_N, b_N
+                )
                 for name, field in self._fields.items()
             }
         )
@@ -133,7 +135,7 @@ class OnAccelerator(SlotObservations):
             return frames[self._trajectory.history + t, part]
         b_N = torch.arange(part.start, part.stop, device=frames.device)
         return stack_frames(
-            frames[self._first(field) :], self._age, field.stack, torch.full_like(b_N, t), b_N
+            frames[self._first(field) :], self._episode_step, field.stack, torch.full_like(b_N, t), b_N
         )
 
 

@@ -36,7 +36,7 @@ class Sampler:
     Args:
         forward: the network's forward pass.
         noise: number of uniform values that an action needs.
-        memory: size of each env's recurrent state; see `recurrent_size_of`.
+        recurrent_size: size of each env's recurrent state; see `recurrent_size_of`.
         act: the algorithm's `act`, or another of its functions that chooses actions and returns more extras.
         phase: rollouts done before this process started (the noise sequence continues there).
         inference: called before each rollout; sets the number of inference threads.
@@ -59,7 +59,7 @@ class Sampler:
         inference: Callable[[], None] = lambda: None,
         cores: Sequence[int] = (),
         act: Act | None = None,
-        memory: int = 0,
+        recurrent_size: int = 0,
         first: int = 0,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
@@ -70,8 +70,8 @@ class Sampler:
         self._device, self._run_seed, self._clock = device, run_seed, clock
         self._inference, self._cores, self._noise_width = inference, cores, noise
         self._extras: dict[str, Tensor] = {}
-        self._recurrent_state = RecurrentState(forward, memory, self.trajectory.width, device)
-        self.memory_BM = self._recurrent_state.state_BM.clone()  # before the buffer's first row
+        self._recurrent_state = RecurrentState(forward, recurrent_size, self.trajectory.width, device)
+        self.initial_state_BM = self._recurrent_state.state_BM.clone()  # before the buffer's first row
         self.phase = phase
         self.version = 0
 
@@ -87,7 +87,7 @@ class Sampler:
             self._inference()
             noise_TBK = self._noise(steps)
             self._last_noise = noise_TBK[-1]
-            self._recurrent_state.state_BM.copy_(self.memory_BM)
+            self._recurrent_state.state_BM.copy_(self.initial_state_BM)
         with rotating_cores(self._cores) as next_core:
             for group in groups:
                 next_core()
@@ -103,8 +103,8 @@ class Sampler:
 
     def start_next_rollout(self) -> None:
         """Copies the last row to the first, with its recurrent state: the next rollout begins there."""
-        self._envs.carry_over()
-        self.memory_BM = self._recurrent_state.state_BM.clone()
+        self._envs.start_next_rollout()
+        self.initial_state_BM = self._recurrent_state.state_BM.clone()
 
     def _noise(self, steps: int | None) -> Tensor:
         rows, width = self.trajectory.steps, self.trajectory.width
@@ -118,7 +118,7 @@ class Sampler:
         self._heartbeat()
         with self._clock("infer"):
             observation = self._observations.row(t, part)
-            forward = self._recurrent_state.at(part, self.trajectory.age[t, part])
+            forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
             action, extras = self._policy(forward, observation, noise_TBK[t, part])
             self.trajectory.action[t, part] = check_actions(action)
             self.trajectory.version[t, part] = self.version
@@ -139,7 +139,7 @@ class Sampler:
     @torch.no_grad()
     def actor_outputs(self) -> dict[str, Tensor]:
         """Returns the policy's extras of the last rollout's rows and of the row after it: [(T + 1) B, ...]."""
-        forward = bootstrap_forward(self._forward, self._memory())
+        forward = bootstrap_forward(self._forward, self._recurrent_rollout())
         _, last = self._policy(forward, self._observations.last(), self._last_noise)
         return {name: torch.cat([rows.flatten(0, 1), last[name]]) for name, rows in self._extras.items()}
 
@@ -152,15 +152,15 @@ class Sampler:
             action=self._tensor(trajectory.action),
             reward=self._tensor(trajectory.reward),
             extras=self._extras,
-            memory=self._memory(),
+            recurrent=self._recurrent_rollout(),
             **flags,
         )
 
-    def _memory(self) -> RecurrentRollout | None:
-        if not self.memory_BM.numel():
+    def _recurrent_rollout(self) -> RecurrentRollout | None:
+        if not self.initial_state_BM.numel():
             return None
-        begins_SB = self._tensor(self.trajectory.age == 0)
-        return RecurrentRollout(self.memory_BM, begins_SB, last_BM=self._recurrent_state.state_BM)
+        begins_SB = self._tensor(self.trajectory.episode_step == 0)
+        return RecurrentRollout(self.initial_state_BM, begins_SB, last_BM=self._recurrent_state.state_BM)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)

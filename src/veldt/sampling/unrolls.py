@@ -23,16 +23,20 @@ from veldt.runtime.shared import Layout
 Arrays = Mapping[str, np.ndarray]
 
 
-def unroll_layouts(spec: EnvSpec, steps: int, width: int, parameters: int, memory: int) -> dict[str, Layout]:
+def unroll_layouts(
+    spec: EnvSpec, steps: int, width: int, parameters: int, recurrent_size: int
+) -> dict[str, Layout]:
     """The arrays of an unroll: those of `Rows`, the actor's policy parameters [T, B, P] and, if the network is
-    recurrent, its state "memory" [B, M] before the first row."""
+    recurrent, its state "initial_recurrent_state" [B, M] before the first row."""
     layouts = row_layouts(spec, steps, width) | {"policy": Layout((steps, width, parameters), "float32")}
-    return layouts | ({"memory": Layout((width, memory), "float32")} if memory else {})
+    return layouts | (
+        {"initial_recurrent_state": Layout((width, recurrent_size), "float32")} if recurrent_size else {}
+    )
 
 
 def env_axis(name: str) -> int:
     """The env axis of an unroll's array."""
-    return {"flags": 2, "memory": 0, "last_memory": 0}.get(name, 1)
+    return {"flags": 2, "initial_recurrent_state": 0, "final_recurrent_state": 0}.get(name, 1)
 
 
 class Unrolls:
@@ -40,7 +44,7 @@ class Unrolls:
 
     Args:
         arrays: the arrays of the whole batch, by the names of `unroll_layouts`. They may include other extras of `act`,
-            [T, B, ...] each, and "last_memory", the recurrent state [B, M] after the last row.
+            [T, B, ...] each, and "final_recurrent_state", the recurrent state [B, M] after the last row.
     """
 
     def __init__(self, spec: EnvSpec, arrays: Arrays, device: torch.device) -> None:
@@ -48,7 +52,7 @@ class Unrolls:
         self.rows = Rows(spec, arrays)
         self._device = device
         self._observations = _Observations(self.rows, device)
-        others = row_layouts(spec, 0, 0).keys() | {"memory", "last_memory"}
+        others = row_layouts(spec, 0, 0).keys() | {"initial_recurrent_state", "final_recurrent_state"}
         self._extra_names = [name for name in arrays if name not in others]
 
     @classmethod
@@ -78,12 +82,12 @@ class Unrolls:
         rows = self.rows
         self._observations.renew()
         flags: dict[str, Any] = {name: self._tensor(getattr(rows, name)) for name in STEP_FLAGS}
-        memory = None
-        if "memory" in self._arrays:
-            last = self._arrays.get("last_memory")
-            memory = RecurrentRollout(
-                self._tensor(self._arrays["memory"]),
-                self._tensor(rows.age == 0),
+        recurrent = None
+        if "initial_recurrent_state" in self._arrays:
+            last = self._arrays.get("final_recurrent_state")
+            recurrent = RecurrentRollout(
+                self._tensor(self._arrays["initial_recurrent_state"]),
+                self._tensor(rows.episode_step == 0),
                 None if last is None else self._tensor(last),
             )
         return Rollout(
@@ -91,7 +95,7 @@ class Unrolls:
             action=self._tensor(rows.action),
             reward=self._tensor(rows.reward),
             extras={name: self._tensor(self._arrays[name]) for name in self._extra_names},
-            memory=memory,
+            recurrent=recurrent,
             **flags,
         )
 
@@ -105,14 +109,14 @@ class _Observations:
     def __init__(self, rows: Rows, device: torch.device) -> None:
         self._rows, self._device = rows, device
         self._frames: dict[str, Tensor] = {}
-        self._age = torch.from_numpy(rows.age)
+        self._episode_step = torch.from_numpy(rows.episode_step)
 
     def renew(self) -> None:
         """Reads the present content of the rows."""
         self._frames = {
             name: torch.from_numpy(array).to(self._device) for name, array in self._rows.observation.items()
         }
-        self._age = torch.from_numpy(self._rows.age).to(self._device)
+        self._episode_step = torch.from_numpy(self._rows.episode_step).to(self._device)
 
     def rows(self, index_N: Tensor | None) -> Observation:
         return self._at(range(self._rows.steps * self._rows.width) if index_N is None else index_N)
@@ -140,10 +144,10 @@ class _Observations:
             from veldt.envs.stacks import slot_frames, write_stacks
 
             out = torch.empty((len(row_N), *field.shape, field.stack), dtype=torch.uint8)
-            frame_NK = slot_frames(rows.age, row_N.numpy(), field.stack)
+            frame_NK = slot_frames(rows.episode_step, row_N.numpy(), field.stack)
             flat_frames = frames.numpy().reshape(-1, *field.shape)
             write_stacks(flat_frames, frame_NK[None], out.numpy()[None], torch.get_num_threads())
             return out.permute(0, 3, 1, 2)
         row_N = row_N.to(self._device)
         t_N, b_N = torch.div(row_N, rows.width, rounding_mode="floor"), row_N % rows.width
-        return stack_frames(frames, self._age, field.stack, t_N, b_N)
+        return stack_frames(frames, self._episode_step, field.stack, t_N, b_N)

@@ -23,7 +23,7 @@ from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
 from veldt.systems.driver.training_run import RestartHistory, StartRoles, TrainingRun
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
 
 
 def graph_of(run_plan: RunPlan) -> Graph:
@@ -63,7 +63,7 @@ def runtime(config: TrainConfig, cluster: str | None) -> Iterator[StartRoles]:
 def run_system(
     run_plan: RunPlan,
     directory: RunDirectory,
-    progress: Progress,
+    recording: Recording,
     checkpoint: Checkpoint | None,
     start_roles: StartRoles,
 ) -> Outcome:
@@ -72,7 +72,7 @@ def run_system(
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
         make_graph = SYSTEMS[config.system].load_graph()
-        return TrainingRun(make_graph, run_plan, directory, progress, checkpoint, start_roles, lost)
+        return TrainingRun(make_graph, run_plan, directory, recording, checkpoint, start_roles, lost)
 
     try:
         with training_in(str(directory.path)):

@@ -27,8 +27,8 @@ class Progress:
     """Shows rows of metrics.
 
     `total_steps` is the planned number of agent steps, `until` the return at which training stops early (None: never).
-    Rows have the keys `step frames seconds sps fps return_mean_100 episodes share_simulate share_infer share_train
-    share_wait eta_seconds`; shares are fractions of wall time, 0..1; missing or None values are shown as unknown.
+    A row has the run's metrics (`metric_names.py`) and, of the whole run so far, the shares of wall time by stage,
+    `share_simulate` to `share_wait`, 0..1, and the estimated `eta_seconds`. Missing or None values are unknown.
     """
 
     def __init__(

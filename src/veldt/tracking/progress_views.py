@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 _BAR = 26
 _WIDTH = 80
 _FAINT = "#5a606b"
+# The panel's columns: where each begins, its caption and its metric.
+_COLUMNS = (
+    (24, "SPS", "time/steps_per_second"),
+    (38, "FPS", "time/frames_per_second"),
+    (54, "episodes", "rollout/episodes"),
+)
 
 
 def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) -> str:
@@ -23,11 +29,15 @@ def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) ->
     step = formatting.as_float(row.get("step"))
     done = formatting.percent(_done(row, total_steps))
     parts = [f"step {formatting.whole(step)}/{formatting.whole(total_steps)} ({done})"]
-    if row.get("return_mean_100") is not None:
+    if row.get("rollout/ep_return_mean") is not None:
         target = "" if until is None else f" (until {formatting.decimal(until)})"
-        parts.append(f"return {formatting.decimal(row['return_mean_100'])}{target}")
-    named = (("episodes", formatting.whole), ("sps", formatting.whole), ("fps", formatting.whole))
-    parts += [f"{key} {form(row[key])}" for key, form in named if row.get(key) is not None]
+        parts.append(f"return {formatting.decimal(row['rollout/ep_return_mean'])}{target}")
+    named = (
+        ("episodes", "rollout/episodes"),
+        ("sps", "time/steps_per_second"),
+        ("fps", "time/frames_per_second"),
+    )
+    parts += [f"{name} {formatting.whole(row[key])}" for name, key in named if row.get(key) is not None]
     shares = [f"{stage} {formatting.percent(share)}" for stage, share in _shares(row).items()]
     if shares:
         parts.append(" ".join(shares))
@@ -75,11 +85,13 @@ def _steps(row: Mapping[str, Any], total_steps: int) -> Text:
 def _metrics(row: Mapping[str, Any], until: float | None) -> Text:
     from rich.text import Text
 
-    text = Text.assemble(("return ", "dim"), (formatting.decimal(row.get("return_mean_100")), "bold green"))
+    text = Text.assemble(
+        ("return ", "dim"), (formatting.decimal(row.get("rollout/ep_return_mean")), "bold green")
+    )
     if until is not None:
         text.append(f" of {formatting.decimal(until)}", "dim")
     # Fixed columns, so that a number that gains a digit does not move the others.
-    for column, name, key in ((24, "SPS", "sps"), (38, "FPS", "fps"), (54, "episodes", "episodes")):
+    for column, name, key in _COLUMNS:
         text.append(" " * max(2, column - len(text)))
         text.append(f"{name} ", "dim")
         text.append(formatting.whole(row.get(key)))

@@ -12,19 +12,20 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from veldt.user_code.import_path import split_name
 from veldt.user_code.module_files import find_module
 
-Kind = Literal["env", "network", "plugin"]
-
 
 @dataclass(frozen=True)
 class Code:
-    """A function, or a plug-in's module, that is imported by name; `files` as in `ModuleFiles`."""
+    """A function, or a plug-in's module, that is imported by name; `files` as in `ModuleFiles`.
 
-    kind: Kind
+    `kind` is what it is for: "env", "plugin", or a part of a network, as in `networks.own`.
+    """
+
+    kind: str
     name: str
     kwargs: str
     files: tuple[str, ...]
@@ -33,7 +34,7 @@ class Code:
 _of_this_process: set[Code] = set()
 
 
-def find_code(kind: Kind, name: str, kwargs: Mapping[str, Any], module: str | None = None) -> Code | None:
+def find_code(kind: str, name: str, kwargs: Mapping[str, Any], module: str | None = None) -> Code | None:
     """Returns what would be imported now, without importing it; None if there is no such module.
 
     Args:
@@ -68,7 +69,7 @@ def remember(codes: Iterable[Code]) -> str | None:
         names = " and ".join(sorted(code.name for code in codes))
         return (
             f"cannot write down that {names} is your own code ({error}): veldt resume, evaluate, watch and "
-            "record-starts will ask for --trust"
+            "record-starts needs --trust"
         )
     return None
 

@@ -33,17 +33,17 @@ class EdgeFor:
     index: int
     others: tuple[str, ...]
 
-    def open(self, mail: Transport) -> Any:
+    def open(self, transport: Transport) -> Any:
         """Opens the role's end, which its entry point gets as an argument."""
         match self.edge.spec:
             case WeightsSpec(layouts):
                 if self.is_source:
-                    return RayWeightsPublisher(mail, self.name, layouts, self.others)
-                return RayWeightsReader(mail, self.name, layouts, self.others[0])
+                    return RayWeightsPublisher(transport, self.name, layouts, self.others)
+                return RayWeightsReader(transport, self.name, layouts, self.others[0])
             case SlotsSpec():
-                return SlotsFor(self.name, self.edge.spec, self.others, mail)
+                return SlotsFor(self.name, self.edge.spec, self.others, transport)
             case ReplaySpec():
-                return ReplayFor(self.name, self.edge.spec, self.others, mail)
+                return ReplayFor(self.name, self.edge.spec, self.others, transport)
             case RateLimiterSpec():
                 learner, actor = (
                     self.index if at_side else -1 for at_side in (self.is_source, self.is_target)
@@ -60,13 +60,15 @@ class SlotsFor:
     name: str
     spec: SlotsSpec
     others: tuple[str, ...]
-    mail: Transport
+    transport: Transport
 
     def producer(self, ring: int) -> RaySlotProducer:
-        return RaySlotProducer(self.mail, self.name, self.spec.layouts, self.spec.depth, ring, self.others[0])
+        return RaySlotProducer(
+            self.transport, self.name, self.spec.layouts, self.spec.depth, ring, self.others[0]
+        )
 
     def consumer(self) -> RaySlotConsumer:
-        return RaySlotConsumer(self.mail, self.name, self.spec.layouts, self.spec.rings)
+        return RaySlotConsumer(self.transport, self.name, self.spec.layouts, self.spec.rings)
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,14 @@ class ReplayFor:
     name: str
     spec: ReplaySpec
     others: tuple[str, ...]
-    mail: Transport
+    transport: Transport
 
     def server(self, shard: int) -> RayReplayServer:
-        return RayReplayServer(self.mail, self.name, self.spec.layouts, self.others[0])
+        return RayReplayServer(self.transport, self.name, self.spec.layouts, self.others[0])
 
     def client(self) -> RayReplayClient:
         spec = self.spec
-        return RayReplayClient(self.mail, self.name, spec.layouts, spec.rows, spec.ahead, self.others)
+        return RayReplayClient(self.transport, self.name, spec.layouts, spec.rows, spec.ahead, self.others)
 
 
 def store_bytes(edges: Mapping[str, Edge]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 
 
-class RateNews(NamedTuple):
+class RateCounts(NamedTuple):
     """All counts, int64 [A], [L], [L]; and `allowance`, the own steps up to which this actor may start to act."""
 
     steps_A: np.ndarray
@@ -52,7 +52,7 @@ class RateLimiterClient(RateLimiter):
         own = self.intensity == 0 or self.steps_A[self._actor] <= self._allowance
         return bool(own and self.steps < self.max_steps)
 
-    def told(self, value: RateNews) -> None:
+    def receive_counts(self, value: RateCounts) -> None:
         """Stores the counts of others from the server; at first also its own, from its former incarnation."""
         others_A = np.arange(len(self.steps_A)) != self._actor
         others_L = np.arange(len(self.updates_L)) != self._learner
@@ -66,8 +66,8 @@ class RateLimiterClient(RateLimiter):
     def report(self) -> RateReport:
         steps = int(self.steps_A[self._actor]) if self._actor >= 0 else 0
         updates = int(self.updates_L[self._learner]) if self._learner >= 0 else 0
-        excused = int(self.waived_L[self._learner]) if self._learner >= 0 else 0
-        return RateReport(steps, updates, excused, self._has_asked)
+        waived = int(self.waived_L[self._learner]) if self._learner >= 0 else 0
+        return RateReport(steps, updates, waived, self._has_asked)
 
 
 class RateLimiterServer:
@@ -94,7 +94,7 @@ class RateLimiterServer:
                 self._acting.discard(actor)
                 self._allotted_A[actor] = -1.0
 
-    def heard(self, role: int, report: RateReport) -> None:
+    def receive_report(self, role: int, report: RateReport) -> None:
         """Stores the counts of a role."""
         with self._lock:
             if (actor := self._actors.get(role)) is not None:
@@ -105,14 +105,14 @@ class RateLimiterServer:
                 self._rate_limiter.updates_L[learner] = report.updates
                 self._rate_limiter.waived_L[learner] = report.waived
 
-    def told(self, role: int) -> RateNews:
+    def counts_for(self, role: int) -> RateCounts:
         """Returns the message for a role; an actor is allotted its share of the remaining steps."""
         rate_limiter = self._rate_limiter
         with self._lock:
             actor = self._actors.get(role, -1)
             allowance = self._allot(actor) if actor in self._acting else -1.0
             counts = rate_limiter.steps_A.copy(), rate_limiter.updates_L.copy(), rate_limiter.waived_L.copy()
-            return RateNews(*counts, rate_limiter.starts, rate_limiter.max_steps, allowance)
+            return RateCounts(*counts, rate_limiter.starts, rate_limiter.max_steps, allowance)
 
     def _allot(self, actor: int) -> float:
         """Returns the steps up to which the actor may start to act; all allotments together keep to the slack."""

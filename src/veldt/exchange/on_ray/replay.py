@@ -1,6 +1,6 @@
 """The replay edge over the transport: requests to shards, their rows back into the learner's memory.
 
-    learner --priorities by key; request n: count, seed--> shard --rows of request n--> learner's place for that batch
+    learner --priorities by key; request n: count, seed--> shard --rows of request n--> learner's batch
     shard --sampling weight, rows, dropped priorities--> learner's ledger
 
 A message costs both sides as much as a small batch, so requests, priorities and rows of several batches are sent
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from veldt.exchange.replay import SampleRequest, ShardedBatch
-from veldt.exchange.sample_requests import ORDERS_PER_LIFE, PendingBatch, RequestBatcher
+from veldt.exchange.sample_requests import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher
 from veldt.exchange.slots import awaited
 from veldt.runtime.on_ray.transport import Message, Transport
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in, rows_of
@@ -28,61 +28,64 @@ _AGAIN_S = 10.0  # until a request whose rows have not arrived is sent again
 _STATE_S = 0.1  # between two messages of a shard with its state
 _MESSAGE_BYTES = 2**20
 
-_Entry = tuple[int, int, int, int, int]  # number, place, rows, seed, and incarnation of the shard
+_Entry = tuple[
+    int, int, int, int, int
+]  # number, index of the batch, rows, seed, and incarnation of the shard
 
 
 class RayReplayServer:
     """A shard's end; see `replay.ReplayOut`."""
 
-    def __init__(self, mail: Transport, edge: str, layouts: Mapping[str, Layout], to: str) -> None:
-        self._transport, self._edge, self._layouts, self._to = mail, edge, layouts, to
-        self._orders = deque[tuple[SampleRequest, int]]()
+    def __init__(self, transport: Transport, edge: str, layouts: Mapping[str, Layout], to: str) -> None:
+        self._transport, self._edge, self._layouts, self._to = transport, edge, layouts, to
+        self._requests = deque[tuple[SampleRequest, int]]()
         self._blocks: dict[int, np.ndarray] = {}  # of requests that are not carried out yet
         self._done: list[tuple[int, int, np.ndarray]] = []
         self._state = 0.0, 0, 0
         self._sent_to, self._sent_at = -1, 0.0
-        mail.listen(edge, self._hear)
+        transport.listen(edge, self._receive)
 
     def state(self, mass: float, rows: int, dropped: int) -> None:
-        self._state, now, to = (mass, rows, dropped), time.monotonic(), self._transport.life_of(self._to)
+        self._state = mass, rows, dropped
+        now, to = time.monotonic(), self._transport.incarnation_of(self._to)
         # The state is also sent with rows, if any are requested.
         if to != self._sent_to or now - self._sent_at > _STATE_S:
             self._sent_to, self._sent_at = to, now
             self._transport.send(self._to, self._edge, "rows", self._state, [])
 
     def take(self) -> tuple[SampleRequest, int] | None:
-        return self._orders.popleft() if self._orders else None
+        return self._requests.popleft() if self._requests else None
 
-    def done(self, order: SampleRequest, place: int) -> None:
-        if order.out is not None:
-            self._done.append((order.number, place, self._blocks.pop(order.number)))
-        if not self._orders or sum(block.nbytes for *_, block in self._done) > _MESSAGE_BYTES:
+    def done(self, request: SampleRequest, batch_index: int) -> None:
+        if request.out is not None:
+            self._done.append((request.number, batch_index, self._blocks.pop(request.number)))
+        if not self._requests or sum(block.nbytes for *_, block in self._done) > _MESSAGE_BYTES:
             done, self._done = self._done, []
             if done:
                 self._sent_at = time.monotonic()
                 self._transport.send(self._to, self._edge, "rows", self._state, done)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         none = np.empty(0)
-        counts, keys, priorities, orders = message.content
+        counts, keys, priorities, requests = message.content
         ends = np.cumsum(counts)[:-1]
         for key_N, priority_N in zip(np.split(keys, ends), np.split(priorities, ends), strict=True):
             if len(key_N):
-                self._orders.append((SampleRequest(0, 0, None, key_N, priority_N), 0))
-        for number, place, count, seed, life in orders:
-            if life == self._transport.life and number not in self._blocks:
+                self._requests.append((SampleRequest(0, 0, None, key_N, priority_N), 0))
+        for number, batch_index, count, seed, incarnation in requests:
+            if incarnation == self._transport.incarnation and number not in self._blocks:
                 layouts = rows_of(self._layouts, count)
                 rows = SharedArrays(layouts, None)
                 self._blocks[number] = rows.block
                 out = {name: rows[name] for name in layouts}
-                self._orders.append((SampleRequest(number, seed % 2**64, out, none, none), place))
+                self._requests.append((SampleRequest(number, seed % 2**64, out, none, none), batch_index))
 
 
 class _ShardRequests:
     """The contents of the next message to a shard: new priorities, which come first, and requests."""
 
     def __init__(self) -> None:
-        self.orders: list[_Entry] = []
+        self.requests: list[_Entry] = []
         self.keys: list[np.ndarray] = []
         self.priorities: list[np.ndarray] = []
 
@@ -93,7 +96,7 @@ class _ShardRequests:
     def content(self) -> tuple[Any, ...]:
         counts = [len(key_N) for key_N in self.keys]
         keys = np.concatenate([np.empty(0, np.int64), *self.keys])
-        return counts, keys, np.concatenate([np.empty(0), *self.priorities]), self.orders
+        return counts, keys, np.concatenate([np.empty(0), *self.priorities]), self.requests
 
 
 class RayReplayClient:
@@ -101,33 +104,33 @@ class RayReplayClient:
 
     def __init__(
         self,
-        mail: Transport,
+        transport: Transport,
         edge: str,
         layouts: Mapping[str, Layout],
         rows: int,
         ahead: int,
         shards: Sequence[str],
     ) -> None:
-        self._transport, self._edge, self._batch, self._shards = mail, edge, rows, list(shards)
+        self._transport, self._edge, self._batch, self._shards = transport, edge, rows, list(shards)
         self._layouts = layouts
-        self._places = [
+        self._batches = [
             {name: np.empty(layout.shape, layout.dtype) for name, layout in layouts.items()}
             for _ in range(ahead + 1)
         ]
         self._free, self._pending = deque(range(ahead + 1)), deque[PendingBatch]()
         self._by_number: dict[int, PendingBatch] = {}
         self._written_SP = np.full((len(shards), ahead + 1), -1, np.int64)
-        self._number = (mail.life + 1) * ORDERS_PER_LIFE
+        self._number = (transport.incarnation + 1) * REQUESTS_PER_INCARNATION
         self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
-        self._dropped_S, self._life_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
+        self._dropped_S, self._incarnation_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
         self._in_use: PendingBatch | None = None
         self._num_lost = 0  # priorities that were never sent
         self._group = RequestBatcher(ahead + 1)
         self._messages = [_ShardRequests() for _ in shards]
         self._updates = 0  # updates whose priorities are not sent yet
         self._requested_at = time.monotonic()
-        self._lock = threading.Lock()  # a place must not be reused while rows are written to it
-        mail.listen(edge, self._hear)
+        self._lock = threading.Lock()  # a batch must not be reused while rows are written to it
+        transport.listen(edge, self._receive)
 
     @property
     def rows(self) -> int:
@@ -141,21 +144,22 @@ class RayReplayClient:
     def dropped(self) -> int:
         return int(self._dropped_S.sum()) + self._num_lost
 
-    def order(self, seed: int, deadline_s: float) -> bool:
-        life_S = self._life_S.copy()  # read first: a shard that restarts meanwhile skips this request
+    def request(self, seed: int, deadline_s: float) -> bool:
+        # Incarnations are read first: a shard that restarts meanwhile skips this request.
+        incarnation_S = self._incarnation_S.copy()
         mass_S = self._mass_S * self._is_there_S()
-        if not self._group.may_order(len(self._free)) or not mass_S.any():
-            if self._updates >= self._group.at_once or any(message.orders for message in self._messages):
+        if not self._group.may_request(len(self._free)) or not mass_S.any():
+            if self._updates >= self._group.at_once or any(message.requests for message in self._messages):
                 self._send_all()
             return False
         self._number += 1
         pending = PendingBatch.shared_out(
-            self._free.popleft(), self._number, seed, mass_S, self._batch, life_S
+            self._free.popleft(), self._number, seed, mass_S, self._batch, incarnation_S
         )
         with self._lock:
             self._by_number[pending.number] = pending
         for shard in pending.asked:
-            self._messages[shard].orders.append(self._entry(pending, shard))
+            self._messages[shard].requests.append(self._entry(pending, shard))
         if not self._pending:
             self._requested_at = time.monotonic()
         self._pending.append(pending)
@@ -163,13 +167,13 @@ class RayReplayClient:
 
     def take(self, deadline_s: float) -> ShardedBatch | None:
         if self._in_use is not None:
-            self._free.append(self._in_use.place)
+            self._free.append(self._in_use.batch_index)
             self._in_use = None
         if not self._pending:
             return None
         oldest = self._pending[0]
         if not awaited(
-            lambda: oldest.is_settled(self._written_SP, self._now_S()), self._transport.bell, deadline_s
+            lambda: oldest.is_settled(self._written_SP, self._now_S()), self._transport.arrived, deadline_s
         ):
             self._request_again(oldest)
             return None
@@ -178,15 +182,15 @@ class RayReplayClient:
         with self._lock:
             del self._by_number[oldest.number]
         if not oldest.written_S(self._written_SP).all():
-            self._free.append(oldest.place)
+            self._free.append(oldest.batch_index)
             return None
         self._in_use = oldest
-        return ShardedBatch(self._places[oldest.place], oldest.part_S, oldest.life_S)
+        return ShardedBatch(self._batches[oldest.batch_index], oldest.part_S, oldest.incarnation_S)
 
     def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
         for shard, name in enumerate(self._shards):
             part = slice(*batch.part_S[shard : shard + 2].tolist())
-            if self._transport.life_of(name) != batch.life_S[shard]:
+            if self._transport.incarnation_of(name) != batch.incarnation_S[shard]:
                 self._num_lost += part.stop - part.start
             elif part.stop > part.start:
                 self._messages[shard].add(batch.arrays["key"][part].copy(), priority_N[part])
@@ -194,43 +198,43 @@ class RayReplayClient:
 
     @staticmethod
     def _entry(pending: PendingBatch, shard: int) -> _Entry:
-        life = int(pending.life_S[shard])
-        return pending.number, pending.place, pending.count(shard), pending.seed_of(shard), life
+        incarnation = int(pending.incarnation_S[shard])
+        return pending.number, pending.batch_index, pending.count(shard), pending.seed_of(shard), incarnation
 
     def _send_all(self) -> None:
         self._updates = 0
         for shard, message in enumerate(self._messages):
-            if message.orders or message.keys:
+            if message.requests or message.keys:
                 self._transport.send(self._shards[shard], self._edge, "work", *message.content())
                 self._messages[shard] = _ShardRequests()
 
     def _request_again(self, pending: PendingBatch) -> None:
         if time.monotonic() - self._requested_at > _AGAIN_S:
             self._requested_at = time.monotonic()
-            missing_S = ~pending.written_S(self._written_SP) & (self._now_S() == pending.life_S)
+            missing_S = ~pending.written_S(self._written_SP) & (self._now_S() == pending.incarnation_S)
             for shard in np.flatnonzero(missing_S).tolist():
                 again = _ShardRequests()
-                again.orders.append(self._entry(pending, shard))
+                again.requests.append(self._entry(pending, shard))
                 self._transport.send(self._shards[shard], self._edge, "work", *again.content())
 
     def _now_S(self) -> np.ndarray:
         """Current incarnations of the shards, int64 [S]; -1 for a shard that is down."""
-        return np.array([self._transport.life_of(name) for name in self._shards])
+        return np.array([self._transport.incarnation_of(name) for name in self._shards])
 
     def _is_there_S(self) -> np.ndarray:
         """Whether the ledger's entry is from the shard's current incarnation, bool [S]."""
-        return (self._life_S >= 0) & (self._now_S() == self._life_S)
+        return (self._incarnation_S >= 0) & (self._now_S() == self._incarnation_S)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         shard = self._shards.index(message.sender)
         state, done = message.content
         self._mass_S[shard] = 0.0  # a concurrent reader must see no rows rather than another incarnation's
-        self._life_S[shard] = message.life
+        self._incarnation_S[shard] = message.incarnation
         self._mass_S[shard], self._rows_S[shard], self._dropped_S[shard] = state
-        for number, place, block in done:
-            self._put(shard, number, place, block)
+        for number, batch_index, block in done:
+            self._put(shard, number, batch_index, block)
 
-    def _put(self, shard: int, number: int, place: int, block: np.ndarray) -> None:
+    def _put(self, shard: int, number: int, batch_index: int, block: np.ndarray) -> None:
         with self._lock:
             pending = self._by_number.get(number)
             if pending is None:
@@ -238,5 +242,5 @@ class RayReplayClient:
             part = slice(*pending.part_S[shard : shard + 2].tolist())
             layouts = rows_of(self._layouts, part.stop - part.start)
             for name, array in arrays_in(block, layouts).items():
-                self._places[place][name][part] = array
-            self._written_SP[shard, place] = number
+                self._batches[batch_index][name][part] = array
+            self._written_SP[shard, batch_index] = number

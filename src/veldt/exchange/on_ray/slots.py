@@ -27,17 +27,17 @@ class RaySlotProducer:
     """See `slots.SlotOut`."""
 
     def __init__(
-        self, mail: Transport, edge: str, layouts: Mapping[str, Layout], depth: int, ring: int, to: str
+        self, transport: Transport, edge: str, layouts: Mapping[str, Layout], depth: int, ring: int, to: str
     ) -> None:
-        self._transport, self._edge, self._ring, self._to = mail, edge, ring, to
+        self._transport, self._edge, self._ring, self._to = transport, edge, ring, to
         self._slots = [SharedArrays(layouts, None) for _ in range(depth)]
         self._names = tuple(layouts)
         self._written = self._released = self._sent = 0
-        self._sent_to, self._received_at = mail.life_of(to), time.monotonic()
-        mail.listen(edge, self._hear)
+        self._sent_to, self._received_at = transport.incarnation_of(to), time.monotonic()
+        transport.listen(edge, self._receive)
 
     def slot(self, deadline_s: float) -> Arrays | None:
-        if not awaited(self._has_room, self._transport.bell, deadline_s):
+        if not awaited(self._has_room, self._transport.arrived, deadline_s):
             return None
         arrays = self._slots[self._written % len(self._slots)]
         return {name: arrays[name] for name in self._names}
@@ -52,12 +52,12 @@ class RaySlotProducer:
 
     def _send(self) -> None:
         """Sends slots that are not sent yet to the consumer's current incarnation."""
-        life, now = self._transport.life_of(self._to), time.monotonic()
+        incarnation, now = self._transport.incarnation_of(self._to), time.monotonic()
         if self._released == self._written:
             self._received_at = now
-        if life != self._sent_to or now - self._received_at > _AGAIN_S:
-            self._sent_to, self._received_at, self._sent = life, now, self._released
-        if life < 0:
+        if incarnation != self._sent_to or now - self._received_at > _AGAIN_S:
+            self._sent_to, self._received_at, self._sent = incarnation, now, self._released
+        if incarnation < 0:
             return
         self._sent = max(self._sent, self._released)
         while self._sent < self._written:
@@ -65,14 +65,14 @@ class RaySlotProducer:
             self._transport.send(self._to, self._edge, "slot", self._ring, self._sent, self._released, block)
             self._sent += 1
 
-    def _hear(self, message: Message) -> None:
-        life, released = message.content
-        if life == self._transport.life:
+    def _receive(self, message: Message) -> None:
+        incarnation, released = message.content
+        if incarnation == self._transport.incarnation:
             self._released, self._received_at = max(self._released, released), time.monotonic()
 
 
 class _Received(NamedTuple):
-    life: int
+    incarnation: int
     number: int
     block: np.ndarray
 
@@ -81,21 +81,21 @@ class _Ring:
     """A consumer's state of one producer."""
 
     def __init__(self) -> None:
-        self.sender, self.life, self.next, self.released = "", -1, 0, 0
+        self.sender, self.incarnation, self.next, self.released = "", -1, 0, 0
         self.full, self.taken = deque[_Received](), deque[tuple[_Received, SharedArrays]]()
 
 
 class RaySlotConsumer:
     """See `slots.SlotIn`. Producers are served in turn."""
 
-    def __init__(self, mail: Transport, edge: str, layouts: Mapping[str, Layout], rings: int) -> None:
-        self._transport, self._edge, self._layouts = mail, edge, layouts
+    def __init__(self, transport: Transport, edge: str, layouts: Mapping[str, Layout], rings: int) -> None:
+        self._transport, self._edge, self._layouts = transport, edge, layouts
         self._rings, self._next = [_Ring() for _ in range(rings)], 0
         self._free: list[SharedArrays] = []
-        mail.listen(edge, self._hear)
+        transport.listen(edge, self._receive)
 
     def take(self, deadline_s: float) -> ReceivedSlot | None:
-        if not awaited(lambda: any(ring.full for ring in self._rings), self._transport.bell, deadline_s):
+        if not awaited(lambda: any(ring.full for ring in self._rings), self._transport.arrived, deadline_s):
             return None
         while not self._rings[self._next % len(self._rings)].full:
             self._next += 1
@@ -113,29 +113,29 @@ class RaySlotConsumer:
         state = self._rings[ring]
         received, arrays = state.taken.popleft()
         self._free.append(arrays)
-        if received.life == state.life:
+        if received.incarnation == state.incarnation:
             state.released = received.number + 1
             self._send_released(state)
 
     def wait(self, seconds: float) -> None:
-        bell = self._transport.bell
-        if bell.acquire(True, seconds):
-            while bell.acquire(False):  # releases from before the wait
+        arrived = self._transport.arrived
+        if arrived.acquire(True, seconds):
+            while arrived.acquire(False):  # releases from before the wait
                 pass
 
     def _send_released(self, ring: _Ring) -> None:
-        self._transport.send(ring.sender, self._edge, "released", ring.life, ring.released)
+        self._transport.send(ring.sender, self._edge, "released", ring.incarnation, ring.released)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         number, first = message.content[1], message.content[2]
         ring = self._rings[message.content[0]]
-        if message.life < ring.life:
+        if message.incarnation < ring.incarnation:
             return
-        if message.life > ring.life:
-            ring.sender, ring.life = message.sender, message.life
+        if message.incarnation > ring.incarnation:
+            ring.sender, ring.incarnation = message.sender, message.incarnation
             ring.next = ring.released = first
         if number < ring.next:
             self._send_released(ring)
         elif number == ring.next:  # else an earlier slot is still to arrive
-            ring.full.append(_Received(message.life, number, message.content[3]))
+            ring.full.append(_Received(message.incarnation, number, message.content[3]))
             ring.next += 1

@@ -33,15 +33,15 @@ class RayWeightsPublisher:
     """The publisher's end, of a learner or a parameter shard; see `weights.Weights`."""
 
     def __init__(
-        self, mail: Transport, edge: str, layouts: Mapping[str, Layout], readers: Sequence[str]
+        self, transport: Transport, edge: str, layouts: Mapping[str, Layout], readers: Sequence[str]
     ) -> None:
-        self._transport, self._edge, self._layouts, self._readers = mail, edge, layouts, readers
+        self._transport, self._edge, self._layouts, self._readers = transport, edge, layouts, readers
         self._copy = SharedArrays(layouts, None)
         self._version: int | None = None
         self._has_published, self._recall_at, self._recalled_at = False, 0.0, 0.0
         self._requests: dict[str, int] = {}  # version that each reader with an open request has
         self._changed = threading.Condition()
-        mail.listen(edge, self._hear)
+        transport.listen(edge, self._receive)
         threading.Thread(target=self._answer, daemon=True, name="weights").start()
 
     def check(self, arrays: Arrays) -> None:
@@ -67,7 +67,7 @@ class RayWeightsPublisher:
 
     def _recall(self) -> bool:
         """Asks readers for former weights, when that is due; returns whether a newer answer may still arrive."""
-        if self._has_published or not self._transport.life:
+        if self._has_published or not self._transport.incarnation:
             return False
         now = time.monotonic()
         if self._version is None and now > self._recall_at:
@@ -76,7 +76,7 @@ class RayWeightsPublisher:
                 self._transport.send(reader, self._edge, "lost")
         return self._version is None or now - self._recalled_at < _RECALL_S
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         with self._changed:
             if message.kind == "had":
                 version, block = message.content
@@ -109,12 +109,12 @@ class RayWeightsPublisher:
 class RayWeightsReader:
     """The reader's end; see `weights.Weights`."""
 
-    def __init__(self, mail: Transport, edge: str, layouts: Mapping[str, Layout], source: str) -> None:
-        self._transport, self._edge, self._layouts, self._source = mail, edge, layouts, source
+    def __init__(self, transport: Transport, edge: str, layouts: Mapping[str, Layout], source: str) -> None:
+        self._transport, self._edge, self._layouts, self._source = transport, edge, layouts, source
         self._newest: tuple[int, np.ndarray] | None = None
         self._last: tuple[int, np.ndarray] | None = None  # the same, kept after it was pulled
-        self._requested_at, self._requested_life, self._has_request = 0.0, -1, False
-        mail.listen(edge, self._hear)
+        self._requested_at, self._requested_incarnation, self._has_request = 0.0, -1, False
+        transport.listen(edge, self._receive)
 
     def check(self, arrays: Arrays) -> None:
         check_layouts(self._layouts, arrays)
@@ -134,13 +134,14 @@ class RayWeightsReader:
         return than
 
     def _ask(self, has: int) -> None:
-        now, life = time.monotonic(), self._transport.life_of(self._source)
-        if self._has_request and life == self._requested_life and now - self._requested_at < _AGAIN_S:
+        now, incarnation = time.monotonic(), self._transport.incarnation_of(self._source)
+        is_current = incarnation == self._requested_incarnation
+        if self._has_request and is_current and now - self._requested_at < _AGAIN_S:
             return
-        self._requested_at, self._requested_life, self._has_request = now, life, True
+        self._requested_at, self._requested_incarnation, self._has_request = now, incarnation, True
         self._transport.send(self._source, self._edge, "has", has)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         if message.kind == "lost":
             if self._last is not None:
                 self._transport.send(self._source, self._edge, "had", *self._last)

@@ -20,7 +20,7 @@ from veldt.runtime.on_ray.transport import Envelope, HostTransport, Transport, o
 from veldt.runtime.processes import name_process
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
 from veldt.runtime.roles import RoleIdentity, failure_of
-from veldt.runtime.watchdog import last_words_to
+from veldt.runtime.watchdog import report_hang_to
 
 # Python's thread switch interval in seconds: messages must not wait long for a role that computes.
 _SWITCH_S = 0.001
@@ -33,7 +33,7 @@ PeerAddresses = Mapping[str, tuple[int, Any]]  # by name: its incarnation, and i
 class EdgeMaker(Protocol):
     """An edge of a role, whose end is opened in the role's process."""
 
-    def open(self, mail: Transport) -> Any: ...
+    def open(self, transport: Transport) -> Any: ...
 
 
 class CounterSync(Protocol):
@@ -41,7 +41,7 @@ class CounterSync(Protocol):
 
     def report(self) -> Any: ...
 
-    def told(self, value: Any) -> None: ...
+    def receive_counts(self, value: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class RoleStart:
     role: Callable[..., None]
     arguments: tuple[Any, ...]
     edges: Mapping[str, Any]  # each an `EdgeMaker`, or a list of them
-    gauges: Mapping[str, Any]  # by parameter of each `CounterSync`: its first value
+    counters: Mapping[str, Any]  # by parameter of each `CounterSync`: its first value
 
 
 @dataclass(frozen=True)
 class HostNews:
-    """From the supervisor. `heard` counts the messages received so far; `peers` and `gauges` contain changes only."""
+    """From the supervisor. `num_received` counts messages received so far; `peers` and `counters` have changes only."""
 
-    heard: int = 0
+    num_received: int = 0
     stopping: bool = False
     snapshot: int = 0
     peers: PeerAddresses | None = None
-    gauges: Mapping[str, Any] = field(default_factory=dict)
+    counters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class HostReport:
     has_ended: bool
     first: int
     messages: list[bytes]
-    gauges: Mapping[str, Any]
+    counters: Mapping[str, Any]
 
 
 def installed() -> str:
@@ -104,12 +104,12 @@ class HostControl:
         with self._lock:
             self._messages.append(packed)
 
-    def unheard(self, heard: int) -> tuple[int, list[bytes]]:
-        """Returns the messages from number `heard` on; earlier ones are deleted."""
+    def messages_from(self, first: int) -> tuple[int, list[bytes]]:
+        """Returns the messages from number `first` on; earlier ones are deleted."""
         with self._lock:
-            del self._messages[: heard - self._first]
-            self._first = heard
-            return heard, list(self._messages)
+            del self._messages[: first - self._first]
+            self._first = first
+            return first, list(self._messages)
 
     def send_failure(self, sentence: str, where: str, is_final: bool) -> None:
         """Sends the role's failure, and waits until the supervisor has received it."""
@@ -125,7 +125,7 @@ class Host:
     def __init__(self) -> None:
         sys.setswitchinterval(_SWITCH_S)
         self._thread: threading.Thread | None = None
-        self._gauges: dict[str, CounterSync] = {}
+        self._counters: dict[str, CounterSync] = {}
 
     @ray.method(concurrency_group="control")
     def here(self, paths: Sequence[str], directory: str) -> dict[str, Any]:
@@ -142,17 +142,17 @@ class Host:
         if self._thread is not None:
             return
         self._control = HostControl(start.who)
-        self._mail = HostTransport(start.who.name, start.who.restart_count, ray.put)
-        self._meet(peers)
+        self._transport = HostTransport(start.who.name, start.who.restart_count, ray.put)
+        self._set_peers(peers)
         edges: dict[str, Any] = {
-            parameter: [one.open(self._mail) for one in edge]
+            parameter: [one.open(self._transport) for one in edge]
             if isinstance(edge, list)
-            else edge.open(self._mail)
+            else edge.open(self._transport)
             for parameter, edge in start.edges.items()
         }
-        for parameter, value in start.gauges.items():
-            self._gauges[parameter] = edges[parameter]
-            edges[parameter].told(value)
+        for parameter, value in start.counters.items():
+            self._counters[parameter] = edges[parameter]
+            edges[parameter].receive_counts(value)
         self._thread = threading.Thread(target=self._run, args=(start, edges), daemon=True, name="role")
         self._thread.start()
 
@@ -161,14 +161,16 @@ class Host:
         """Takes the supervisor's news and returns a report."""
         self._control.stopping, self._control.requested_snapshot = news.stopping, news.snapshot
         if news.peers is not None:
-            self._meet(news.peers)
-        for place, value in news.gauges.items():
-            self._gauges[place].told(value)
+            self._set_peers(news.peers)
+        for parameter, value in news.counters.items():
+            self._counters[parameter].receive_counts(value)
         has_ended = (
             self._thread is not None and not self._thread.is_alive()
         )  # checked before the messages are taken
-        gauges = {place: gauge.report() for place, gauge in self._gauges.items()}
-        return HostReport(self._control.heartbeats, has_ended, *self._control.unheard(news.heard), gauges)
+        counters = {parameter: counter.report() for parameter, counter in self._counters.items()}
+        return HostReport(
+            self._control.heartbeats, has_ended, *self._control.messages_from(news.num_received), counters
+        )
 
     @ray.method(concurrency_group="control")
     def stack(self) -> str:
@@ -177,21 +179,24 @@ class Host:
         frame = sys._current_frames().get(ident) if ident is not None else None
         return "".join(traceback.format_stack(frame)) if frame else ""
 
-    @ray.method(concurrency_group="mail")
-    def mail(self, envelope: Envelope, kept: Any = None) -> None:
+    @ray.method(concurrency_group="transport")
+    def receive(self, envelope: Envelope, kept: Any = None) -> None:
         """Receives a message."""
-        self._mail.deliver(*opened(envelope, kept))
+        self._transport.deliver(*opened(envelope, kept))
 
-    def _meet(self, peers: PeerAddresses) -> None:
-        self._mail.meet(
-            {name: (life, host.mail.options(num_returns=0).remote) for name, (life, host) in peers.items()}
+    def _set_peers(self, peers: PeerAddresses) -> None:
+        self._transport.set_peers(
+            {
+                name: (incarnation, host.receive.options(num_returns=0).remote)
+                for name, (incarnation, host) in peers.items()
+            }
         )
 
     def _run(self, start: RoleStart, edges: Mapping[str, Any]) -> None:
         control, who = self._control, start.who
         name_process(who.name)
         os.nice(who.niceness)  # of this thread, and of threads that it starts
-        last_words_to(control.send_failure)
+        report_hang_to(control.send_failure)
         control.send(Started(trace=-1, pid=os.getpid()))
         try:
             start.role(control, *start.arguments, **edges)

@@ -12,13 +12,13 @@ from veldt.runtime.supervision import RolePlan
 class CounterServer(Protocol):
     """The supervisor's side of a `CounterSync`."""
 
-    def told(self, role: int) -> Any:
+    def counts_for(self, role: int) -> Any:
         """Returns the value to send to the role of this number."""
 
     def begins(self, role: int) -> None:
         """Called before the first value is sent to the role's next incarnation."""
 
-    def heard(self, role: int, report: Any) -> None: ...
+    def receive_report(self, role: int, report: Any) -> None: ...
 
     def lost(self, role: int) -> None: ...
 
@@ -31,10 +31,10 @@ class HostedPlan(RolePlan):
         gpus: number of GPUs that the role needs.
         is_needed: whether the other roles wait for it; else it joins them when there is room.
         peers: names of the roles to which it sends.
-        gauges: by the parameter that gets a `CounterSync` edge, the supervisor's side of it.
+        counters: by the parameter that gets a `CounterSync` edge, the supervisor's side of it.
     """
 
     gpus: int = 0
     is_needed: bool = True
     peers: tuple[str, ...] = ()
-    gauges: Mapping[str, CounterServer] = field(default_factory=dict)
+    counters: Mapping[str, CounterServer] = field(default_factory=dict)

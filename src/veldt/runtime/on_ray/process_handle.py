@@ -23,7 +23,7 @@ _STACK_S = 1.0
 _BEGIN_S = 120.0  # seconds for a host to load the role's modules, even from a slow disk
 
 # Messages have a thread of their own, so that they are received in the order in which each peer sent them.
-_RemoteHost = ray.remote(concurrency_groups={"mail": 1, "control": 1}, max_restarts=0)(Host)
+_RemoteHost = ray.remote(concurrency_groups={"transport": 1, "control": 1}, max_restarts=0)(Host)
 
 
 class RayProcessHandle:
@@ -35,29 +35,29 @@ class RayProcessHandle:
 
     def __init__(self, number: int, restart_count: int, start: Callable[[], RoleStart], gpus: int) -> None:
         self.number, self.attempt, self._start = number, restart_count, start
-        self.handle: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()
+        self.actor: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()
         self.asked: Any = None  # the reference of the pending answer
         self.where: dict[str, Any] | None = None
         self.has_begun = self.is_over = False
         self._placed_at = 0.0
         self.refused: VeldtError | None = None
-        self.met = -1  # the version of the list of peers that was sent last
+        self.peers_version = -1  # the version of the list of peers that was sent last
         self._news, self._report = HostNews(), HostReport(0, False, 0, [], {})
         self._messages: list[bytes] = []
-        self._heard = 0
+        self._num_received = 0
         self._died = ""
         self._lock = threading.Lock()
 
-    # ------------------------------------------------------------------------ called by the thread that talks to hosts
+    # ------------------------------------------------------------------------ called by the thread that polls hosts
 
     def ask(self, news: HostNews, peers: PeerAddresses) -> None:
         """Sends the next request: where the host is, the role to begin, or an exchange."""
         if self.where is None:
-            self.asked = self.handle.here.remote([path for path in sys.path if path], os.getcwd())
+            self.asked = self.actor.here.remote([path for path in sys.path if path], os.getcwd())
         elif not self.has_begun:
-            self.asked = self.handle.begin.remote(self._start(), peers)
+            self.asked = self.actor.begin.remote(self._start(), peers)
         else:
-            self.asked = self.handle.exchange.remote(replace(news, heard=self._heard))
+            self.asked = self.actor.exchange.remote(replace(news, num_received=self._num_received))
 
     def answered(self) -> HostReport | None:
         """Takes the answer that has arrived."""
@@ -87,8 +87,8 @@ class RayProcessHandle:
                 )
         elif isinstance(answer, HostReport):
             with self._lock:
-                self._messages += answer.messages[self._heard - answer.first :]
-                self._heard = answer.first + len(answer.messages)
+                self._messages += answer.messages[self._num_received - answer.first :]
+                self._num_received = answer.first + len(answer.messages)
                 self._report = answer
             return answer
         else:
@@ -116,7 +116,7 @@ class RayProcessHandle:
     def heartbeats(self) -> int:
         return self._report.heartbeats
 
-    def heard(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         with self._lock:
             messages, self._messages = self._messages, []
         return messages
@@ -125,17 +125,17 @@ class RayProcessHandle:
         return not self._died and not self._report.has_ended
 
     def cause_of_death(self) -> str:
-        return self._died or "ended without a word"
+        return self._died or "ended without a report"
 
     def stack(self, trace: int) -> str:
         with contextlib.suppress(RayError, GetTimeoutError):
-            return str(ray.get(self.handle.stack.remote(), timeout=_STACK_S))
+            return str(ray.get(self.actor.stack.remote(), timeout=_STACK_S))
         return ""
 
     def kill(self) -> None:
         self.is_over = True
         with contextlib.suppress(RayError, ValueError):
-            ray.kill(self.handle, no_restart=True)
+            ray.kill(self.actor, no_restart=True)
         # Ray only sends a request, which a stopped process (SIGSTOP) does not receive.
         here = ray.get_runtime_context().get_node_id()
         if self.where is not None and self.where["node"] == here:
@@ -150,7 +150,7 @@ def _cause(text: str) -> str:
     if "node has died" in text or "node was terminated" in text or "node died" in text:
         return "was lost with its node"
     if "low on memory" in text:
-        return "was killed for want of memory on its node"
+        return "was killed for lack of memory on its node"
     if "creation task" in text:
         return f"could not be started ({text[-300:]})"
-    return "died (killed by hand, or by the system for want of memory, or failed in native code)"
+    return "died (killed by hand, or by the system for lack of memory, or failed in native code)"

@@ -17,15 +17,15 @@ _KEPT = 1000  # messages buffered for an edge that its role has not opened yet
 
 @dataclass(frozen=True)
 class Message:
-    """A message to an edge from a peer; `life` is the number of the peer's incarnation."""
+    """A message to an edge from a peer; `incarnation` is the number of the peer's incarnation."""
 
     sender: str
-    life: int
+    incarnation: int
     kind: str
     content: tuple[Any, ...]
 
 
-Hear = Callable[[Message], None]
+Receive = Callable[[Message], None]
 # One plain tuple: each argument of a remote call costs as much as a whole message.
 Envelope = tuple[str, int, str, str, tuple[Any, ...]]
 Send = Callable[..., None]
@@ -33,15 +33,15 @@ Send = Callable[..., None]
 
 def opened(envelope: Envelope, kept: Any = None) -> tuple[str, Message]:
     """Unpacks a message; returns the name of its edge and the message."""
-    sender, life, edge, kind, content = envelope
-    return edge, Message(sender, life, kind, content if kept is None else (*content, kept))
+    sender, incarnation, edge, kind, content = envelope
+    return edge, Message(sender, incarnation, kind, content if kept is None else (*content, kept))
 
 
 class Transport(Protocol):
-    """The interface of a host to the ends of edges. `bell` is released whenever a message has arrived."""
+    """The interface of a host to the ends of edges. `arrived` is released whenever a message has arrived."""
 
-    life: int
-    bell: threading.Semaphore
+    incarnation: int
+    arrived: threading.Semaphore
 
     def send(self, to: str, edge: str, kind: str, *content: Any, kept: Any = None) -> None:
         """Sends arrays as they are. `kept` is a reference from `put`; its value becomes the content's last item."""
@@ -49,52 +49,52 @@ class Transport(Protocol):
     def put(self, value: Any) -> Any:
         """Stores a value that many peers can fetch; returns its reference."""
 
-    def life_of(self, peer: str) -> int:
+    def incarnation_of(self, peer: str) -> int:
         """Returns the newest known incarnation of a peer, from 0 on; -1 if it has none yet."""
 
-    def listen(self, edge: str, hear: Hear) -> None:
-        """Registers `hear`, which is called with each message to this edge, in the host's own thread."""
+    def listen(self, edge: str, receive: Receive) -> None:
+        """Registers `receive`, which is called with each message to this edge, in the host's own thread."""
 
 
 class HostTransport:
-    """See `Transport`. `meet` sets the peers' send functions, which take an envelope (see `opened`) and a reference."""
+    """See `Transport`. A peer's send function takes an envelope (see `opened`) and a reference."""
 
-    def __init__(self, me: str, life: int, put: Callable[[Any], Any]) -> None:
-        self._me, self.life, self.put = me, life, put
-        self.bell = threading.Semaphore(0)
+    def __init__(self, me: str, incarnation: int, put: Callable[[Any], Any]) -> None:
+        self._me, self.incarnation, self.put = me, incarnation, put
+        self.arrived = threading.Semaphore(0)
         self._peers: dict[str, tuple[int, Send]] = {}
-        self._hear: dict[str, Hear] = {}
+        self._receivers: dict[str, Receive] = {}
         self._undelivered: dict[str, deque[Message]] = {}
         self._lock = threading.Lock()
 
-    def meet(self, peers: Mapping[str, tuple[int, Send]]) -> None:
+    def set_peers(self, peers: Mapping[str, tuple[int, Send]]) -> None:
         """Sets the peers by name: the incarnation of each, and the function that sends to it."""
         self._peers = dict(peers)
-        self.bell.release()
+        self.arrived.release()
 
-    def life_of(self, peer: str) -> int:
+    def incarnation_of(self, peer: str) -> int:
         found = self._peers.get(peer)
         return -1 if found is None else found[0]
 
     def send(self, to: str, edge: str, kind: str, *content: Any, kept: Any = None) -> None:
         if (peer := self._peers.get(to)) is not None:
-            envelope = (self._me, self.life, edge, kind, content)
+            envelope = (self._me, self.incarnation, edge, kind, content)
             peer[1](envelope, *(() if kept is None else (kept,)))
 
-    def listen(self, edge: str, hear: Hear) -> None:
+    def listen(self, edge: str, receive: Receive) -> None:
         with self._lock:
-            for letter in self._undelivered.pop(edge, ()):
-                hear(letter)
-            self._hear[edge] = hear
+            for message in self._undelivered.pop(edge, ()):
+                receive(message)
+            self._receivers[edge] = receive
 
-    def deliver(self, edge: str, letter: Message) -> None:
+    def deliver(self, edge: str, message: Message) -> None:
         """Delivers a message; drops it if an earlier incarnation of the peer sent it."""
-        if letter.life < self.life_of(letter.sender):
+        if message.incarnation < self.incarnation_of(message.sender):
             return
         with self._lock:
-            hear = self._hear.get(edge)
-            if hear is None:
-                self._undelivered.setdefault(edge, deque(maxlen=_KEPT)).append(letter)
+            receive = self._receivers.get(edge)
+            if receive is None:
+                self._undelivered.setdefault(edge, deque(maxlen=_KEPT)).append(message)
             else:
-                hear(letter)
-        self.bell.release()
+                receive(message)
+        self.arrived.release()

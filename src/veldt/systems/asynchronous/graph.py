@@ -22,6 +22,7 @@ from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreS
 from veldt.exchange.graph import Edge, Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import by_parameter_name, load_state, load_weights, state_by_parameter_name
 from veldt.learning.optimiser import CentralOptimiser
 from veldt.learning.snapshot import Groups
@@ -86,11 +87,11 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
 def _initial(run_plan: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, np.ndarray]:
     """Returns the store's initial values: parameters and the rule's state, from the checkpoint if there is one."""
     parameters = run_plan.shared_parameters()
-    state = run_plan.algorithm().rule.state(parameters.master)
+    state = GroupedRule(run_plan.algorithm().groups, parameters).state(parameters.fp32_params)
     if checkpoint is not None:
         load_weights(parameters, checkpoint.groups["weights"])
         load_state(parameters, state, checkpoint.groups["optimiser"])
-    values = {PARAMETERS: parameters.master, **state}
+    values = {PARAMETERS: parameters.fp32_params, **state}
     return {name: value.numpy() for name, value in values.items()}
 
 
@@ -145,25 +146,30 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         """Called before each step of a group of envs."""
         self._control.heartbeat()
         self._rows += 1
-        if self._sync_interval and self._rows % (self._sync_interval * len(self._unit.envs.groups)) == 0:
+        if (
+            self._sync_interval
+            and self._rows % (self._sync_interval * len(self._sampler_learner.envs.groups)) == 0
+        ):
             self._optimiser.catch_up()
-            self._unit.acts_by_newest()
+            self._sampler_learner.acts_by_newest()
 
     def after_phase(self) -> None:
         if self._weights is not None and self._rank == 0:
-            self._weights.publish(self._unit.learner.version, self._unit.parameters.arrays())
+            self._weights.publish(
+                self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays()
+            )
 
     def before_snapshot(self) -> None:
         self._optimiser.exchange()
 
     def shared_groups(self, groups: Groups) -> Groups:
         values = {name: torch.from_numpy(array) for name, array in self._store_client.copied().items()}
-        parameters = self._unit.parameters
+        parameters = self._sampler_learner.parameters
         weights = groups["weights"] | by_parameter_name(parameters, values.pop(PARAMETERS))
         return {"weights": weights, "optimiser": state_by_parameter_name(parameters, values)}
 
     def exchange_metrics(self) -> dict[str, float]:
         return {
-            "store/blocked_seconds": self._store_client.blocked_s,
-            "store/updating_seconds": self._store_client.updating_s,
+            "system/store_blocked_seconds": self._store_client.blocked_s,
+            "system/store_updating_seconds": self._store_client.updating_s,
         }

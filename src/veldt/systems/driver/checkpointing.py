@@ -38,6 +38,7 @@ class Checkpointing:
         join: joins groups of arrays that are parts of the same thing (`Graph.whole`).
         state: returns the driver's state that belongs to these parts.
         saved_step: step of the newest checkpoint on disk; None if there is none.
+        on_saved: called in the writing thread with the step of a checkpoint that is on disk.
     """
 
     def __init__(
@@ -49,12 +50,13 @@ class Checkpointing:
         keep: int,
         state: Callable[[Parts], RunState],
         saved_step: int | None,
+        on_saved: Callable[[int], None],
     ) -> None:
         self._roles, self._join, self._state = roles, join, state
         self._parts, self._writer = SnapshotAssembler(senders), BackgroundWriter()
         self._replay, self._store = directory.replay, CheckpointStore(directory.checkpoints, keep)
         self._captured: tuple[RunState, Groups] | None = None
-        self.saved_step = saved_step
+        self.saved_step, self._on_saved = saved_step, on_saved
 
     def request(self) -> None:
         """Requests a snapshot. One that is not captured yet is dropped."""
@@ -134,5 +136,6 @@ class Checkpointing:
             check_finite(step, groups)
             self._store.save(step, groups, meta, score=score)
             self.saved_step = step
+            self._on_saved(step)
         finally:  # also removes the files of a checkpoint that did not fit on the disk
             remove_unneeded(self._replay, self._store.newest_meta())

@@ -120,11 +120,11 @@ class MessageHandler:
     def _record_episodes(self, message: FinishedEpisodes) -> None:
         counted = []
         envs = self._config.envs.num_envs
-        for game, seed in zip(message.episodes, message.seeds, strict=True):
-            self._monitor.record_episode(game, seed)
-            is_evaluators = game.env_index >= envs
-            if is_evaluators or (not self._has_evaluator and game.env_index in self._scored_envs):
-                counted.append(game)
+        for episode, seed in zip(message.episodes, message.seeds, strict=True):
+            self._monitor.record_episode(episode, seed)
+            is_evaluators = episode.env_index >= envs
+            if is_evaluators or (not self._has_evaluator and episode.env_index in self._scored_envs):
+                counted.append(episode)
         self._scores.record(counted)
 
 

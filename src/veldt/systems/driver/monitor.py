@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,8 @@ from veldt.evaluation.evaluator import Evaluation
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
-from veldt.tracking.metrics import MetricsLog
-from veldt.tracking.progress import Progress
+from veldt.tracking.metric_names import with_prefix
+from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 from veldt.tracking.stages import STAGES
 
@@ -32,12 +33,13 @@ class Monitor:
         directory: RunDirectory,
         scores: ReturnTracker,
         clock: StageClock,
-        progress: Progress,
+        recording: Recording,
         frames_per_step: int,
         counters: Mapping[str, Any] | None,
     ) -> None:
         self._config, self._directory, self._scores, self._clock = config, directory, scores, clock
-        self._progress, self._frames_per_step = progress, frames_per_step
+        self._progress, self._loggers = recording.progress, recording.loggers
+        self._frames_per_step = frames_per_step
         counters = counters or {}
         self.steps = int(counters.get("steps", 0))
         self._seconds_before = float(counters.get("seconds", 0.0))
@@ -45,12 +47,13 @@ class Monitor:
         self._restarts = int(counters.get("env_restarts", 0))
         self.solved_at_seconds: float | None = counters.get("solved_at_seconds")
         clock.seconds.update(counters.get("stages", {}))
-        resume_step = self.steps if counters else None
-        self._metrics_log = MetricsLog(directory.path, resume_step, on_warning=self.note)
+        if counters:
+            self._loggers.rewind(self.steps)
         position = tuple(counters["episode_log"]) if counters else None
         self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
+        self._interval_updates = 0 if counters == {} else None
         self._interval_episodes: list[Episode] = []
         self._stages_logged = self._stage_seconds()
         self._metrics: dict[str, float] = {}
@@ -62,6 +65,14 @@ class Monitor:
         )
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
+        self._saved: deque[int] = deque()  # steps of checkpoints that no callback knows yet
+        self._callbacks = recording.callbacks
+        self._callbacks.start(self.steps)
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why a callback has asked to stop the run, or None."""
+        return self._callbacks.context.stop_reason
 
     @property
     def seconds(self) -> float:
@@ -76,24 +87,26 @@ class Monitor:
     def count_steps(self, steps: int) -> None:
         """Adds steps."""
         self.steps += steps
+        if steps:
+            self._callbacks.call("on_rollout", self.steps)
 
     def count_resets(self, reset_steps: int, restarts: int) -> None:
         """Adds reset steps, and sets the number of env restarts since this process started."""
         self._reset_steps += reset_steps
         self._restarts_here = restarts
 
-    def record_episode(self, game: Episode, seed: int) -> None:
+    def record_episode(self, episode: Episode, seed: int) -> None:
         """Records a finished episode; `seed` is the one its reset was given."""
-        self._interval_episodes.append(game)
+        self._interval_episodes.append(episode)
         self._episodes.append(
-            env=game.env_index,
-            episode=game.episode,
+            env=episode.env_index,
+            episode=episode.episode,
             seed=seed,
             step=self.steps,
-            length=game.length,
-            score=game.episode_return,
-            actions=game.actions,
-            prefix=game.prefix,
+            length=episode.length,
+            score=episode.episode_return,
+            actions=episode.actions,
+            prefix=episode.prefix,
         )
 
     def record_updates(
@@ -110,43 +123,66 @@ class Monitor:
         self._interval_lags += lag_range
         for name, value in sums.items():
             self._metrics[name] = self._metrics.get(name, 0.0) + value
+        if count:
+            self._callbacks.call("on_update", self.steps)
+
+    def checkpoint_saved(self, step: int) -> None:
+        """Notes that the checkpoint of `step` is on disk; may be called in the thread that has written it."""
+        self._saved.append(step)
+
+    def _announce_checkpoints(self) -> None:
+        while self._saved:
+            self._saved.popleft()
+            self._callbacks.call("on_checkpoint", self.steps)
 
     def log(self, learning_rate: float, updates: int, experience: Mapping[str, float]) -> None:
         """Writes a row, and refreshes the display. `experience` are further metrics."""
+        self._announce_checkpoints()
         now = time.perf_counter()
-        row = self._row(now) | {"learning_rate": learning_rate, "updates": updates, "policy_version": updates}
+        row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}
         count = max(1, self._update_count)
         row |= {name: value / count for name, value in self._metrics.items()}
-        row |= {**experience, **self._evaluation}
-        self._metrics_log.append(row)
+        row |= {with_prefix(name): value for name, value in experience.items()} | self._evaluation
+        self._log_row(row)
         self.check_finite(row)
-        self._progress.update(row | self._shares() | {"eta_seconds": self._eta(float(row["sps"] or 0))})
+        self._progress.update(row | self._shares() | {"eta_seconds": self._eta(row["time/steps_per_second"])})
         self._logged_at = self._interval_began = now
-        self._interval_steps, self._interval_episodes = self.steps, []
+        self._interval_steps, self._interval_episodes, self._interval_updates = self.steps, [], updates
         self._metrics, self._update_count = {}, 0
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
 
+    def _log_row(self, row: Mapping[str, float | None]) -> None:
+        """Hands the measured metrics of a row to the loggers, and shows what these report."""
+        metrics = {name: value for name, value in row.items() if value is not None and name != "step"}
+        self._callbacks.call("on_log", self.steps, metrics)
+        self._loggers.log(self.steps, metrics | self._callbacks.context.take_added())
+        for text in self._loggers.take_problems():
+            self.note(text, "logger")
+
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
         """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
         if not result.scores:
-            self.note(f"evaluation at step {self.steps:,}: no game ended in {steps:,} steps", "evaluation")
+            self.note(f"evaluation at step {self.steps:,}: no episode ended in {steps:,} steps", "evaluation")
             return
         scores = np.array(result.scores)
         self.note(
-            f"evaluation at step {self.steps:,}: {len(scores)} whole games, raw return {scores.mean():,.1f} "
+            f"evaluation at step {self.steps:,}: {len(scores)} episodes, raw return {scores.mean():,.1f} "
             f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
             kind="evaluation",
         )
         self._evaluation = {
-            "evaluation/return_mean": float(scores.mean()),
-            "evaluation/return_std": float(scores.std()),
-            "evaluation/games": float(len(scores)),
+            "eval/ep_return_mean": float(scores.mean()),
+            "eval/ep_return_std": float(scores.std()),
+            "eval/ep_length_mean": float(np.mean(result.lengths)),
+            "eval/episodes": float(len(scores)),
         }
+        known = self._callbacks.context.metrics
+        self._callbacks.call("on_evaluation", self.steps, {**known, **self._evaluation})
 
     def check_finite(self, metrics: Mapping[str, Any] | None = None) -> None:
         """Raises VeldtError if training has diverged: neither further training nor a checkpoint would be of use."""
-        loss = float((metrics or self._metrics).get("loss/total", 0.0))
+        loss = float((metrics or self._metrics).get("train/loss", 0.0))
         if not math.isfinite(loss):
             raise diverged(f"the loss is {loss} at step {self.steps:,}")
 
@@ -183,6 +219,8 @@ class Monitor:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """Writes and returns the run's headline metrics; `reason` is why it stopped (see `Outcome`)."""
+        self._announce_checkpoints()
+        self._callbacks.context.reason = reason
         config, seconds = self._config, self.seconds
         summary = {
             "recipe": config.recipe,
@@ -196,9 +234,9 @@ class Monitor:
             "steps": self.steps,
             "frames": self.steps * self._frames_per_step,
             "seconds": seconds,
-            "sps": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
+            "steps_per_second": self.steps / max(seconds - self._clock.seconds["evaluate"], 1e-9),
             "episodes": self._scores.num_episodes,
-            "return_mean_100": self._scores.mean_return,
+            "ep_return_mean": self._scores.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
             "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
             "seconds_per_stage": self._stage_seconds(),
@@ -207,30 +245,35 @@ class Monitor:
         return summary
 
     def close(self) -> None:
-        self._metrics_log.close()
         self._episodes.close()
         self._progress.close()
 
-    def _row(self, now: float) -> dict[str, Any]:
+    def _row(self, now: float, updates: int) -> dict[str, Any]:
         stages = self._interval_stages()
-        training = now - self._interval_began - stages["seconds/evaluate"]
-        sps = (self.steps - self._interval_steps) / max(training, 1e-9)
-        episodes = self._interval_episodes
+        training = max(now - self._interval_began - stages["time/evaluate_seconds"], 1e-9)
+        sps = (self.steps - self._interval_steps) / training
+        # The first row after a resume has no earlier count of updates.
+        before, episodes = self._interval_updates, self._interval_episodes
         return {
             "step": self.steps,
             "frames": self.steps * self._frames_per_step,
             "seconds": self.seconds,
-            "sps": sps,
-            "fps": sps * self._frames_per_step,
-            "episodes": self._scores.num_episodes,
-            "return_mean_100": self._scores.mean_return,
-            "return_mean": float(np.mean([game.episode_return for game in episodes])) if episodes else None,
-            "length_mean": float(np.mean([game.length for game in episodes])) if episodes else None,
-            "policy_lag_mean": self._interval_lag / max(self._update_count, 1),
-            "policy_lag_min": min(self._interval_lags, default=None),
-            "policy_lag_max": max(self._interval_lags, default=None),
-            "reset_steps": self._reset_steps,
-            "env_restarts": self._restarts + self._restarts_here,
+            "time/steps_per_second": sps,
+            "time/frames_per_second": sps * self._frames_per_step,
+            "time/updates_per_second": None if before is None else (updates - before) / training,
+            "rollout/episodes": self._scores.num_episodes,
+            "rollout/ep_return_mean": self._scores.mean_return,
+            "rollout/interval_return_mean": float(np.mean([episode.episode_return for episode in episodes]))
+            if episodes
+            else None,
+            "rollout/interval_length_mean": float(np.mean([episode.length for episode in episodes]))
+            if episodes
+            else None,
+            "train/policy_lag_mean": self._interval_lag / max(self._update_count, 1),
+            "train/policy_lag_min": min(self._interval_lags, default=None),
+            "train/policy_lag_max": max(self._interval_lags, default=None),
+            "rollout/reset_steps": self._reset_steps,
+            "system/env_restarts": self._restarts + self._restarts_here,
             **stages,
         }
 
@@ -247,7 +290,7 @@ class Monitor:
         now, before = self._stage_seconds(), self._stages_logged
         self._stages_logged = now
         # (Another process may report its time late and in large amounts.)
-        return {f"seconds/{stage}": max(0.0, now[stage] - before[stage]) for stage in STAGES}
+        return {f"time/{stage}_seconds": max(0.0, now[stage] - before[stage]) for stage in STAGES}
 
     def _shares(self) -> dict[str, float]:
         seconds = self._stage_seconds()

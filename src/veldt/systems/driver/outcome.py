@@ -20,7 +20,7 @@ _AT_ONCE_AFTER = 1.0  # seconds after the first request to stop from which anoth
 
 @dataclass(frozen=True)
 class Outcome:
-    """Why a run stopped ("steps", "until" or "interrupted"), and its summary."""
+    """Why a run stopped ("steps", "until", "callback" or "interrupted"), and its summary."""
 
     reason: str
     summary: dict[str, Any]
@@ -36,6 +36,9 @@ def reason_to_stop(
         return "until"
     if monitor.steps >= config.steps:
         return "steps"
+    if monitor.stop_reason is not None:
+        monitor.note(f"stopped by a callback: {monitor.stop_reason}", "callback")
+        return "callback"
     return "interrupted" if stop.is_set() else None
 
 

@@ -25,15 +25,15 @@ def _use_replay() -> None:
     spec = EnvSpec({"": ArraySpec((4,), "float32")}, ActionSpec("discrete", sizes=(2,), start=(0,)))
     returns = NStep(3, 0.99, False, True)
     slot = Trajectory(spec, _ROWS, _WIDTH, None)
-    slot.age[:] = np.arange(_ROWS + 1)[:, None]
+    slot.episode_step[:] = np.arange(_ROWS + 1)[:, None]
     slot.valid[:] = True
     slot_returns(slot, returns)
     settings = ReplayConfig(buffer_size=_ROWS * _WIDTH, replay="prioritised")
     for config in (settings, dataclasses.replace(settings, replay="uniform")):
-        memory = ReplayBuffer(spec, _WIDTH, config, returns)
-        memory.append(slot, np.ones((_ROWS, _WIDTH)))
-        sample = memory.draw(4, 0)
-        memory.update(sample.key_N, np.ones(4))
+        buffer = ReplayBuffer(spec, _WIDTH, config, returns)
+        buffer.append(slot, np.ones((_ROWS, _WIDTH)))
+        sample = buffer.draw(4, 0)
+        buffer.update(sample.key_N, np.ones(4))
 
 
 # What the graphs and the simplest envs import.

@@ -49,7 +49,7 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
                     gpus=role.gpus,
                     is_needed=role.least is None or index < role.least,
                     peers=tuple({other for end in endpoints.values() for other in end.others}),
-                    gauges={
+                    counters={
                         parameter: servers[name]
                         for parameter, name in wiring.items()
                         if isinstance(name, str) and name in servers

@@ -11,7 +11,7 @@ from veldt.systems.roles.messages import ActorMetrics, LearnerMetrics
 from veldt.tracking.stage_clock import StageClock
 
 _ACTOR_STAGES = ("simulate", "infer", "replay", "wait")
-_ADD_UP = frozenset({"gorila/outliers"})  # counted by each learner, from zero in every incarnation
+_ADD_UP = frozenset({"system/outlier_gradients"})  # counted by each learner, from zero in every incarnation
 
 
 class RoleMetrics:
@@ -72,9 +72,9 @@ class RoleMetrics:
 
     def row(self) -> dict[str, float]:
         """Returns metrics to log besides those that every system has."""
-        row = {"role_restarts": float(self.role_restarts)}
+        row = {"system/role_restarts": float(self.role_restarts)}
         if self._rate_limiter.batch_size:
-            row["training_intensity"] = self._rate_limiter.achieved
+            row["replay/training_intensity"] = self._rate_limiter.achieved
         for name in sorted(set().union(*self._experience.values())):
             reported = [one[name] for one in self._experience.values() if name in one]
             row[name] = (
@@ -84,5 +84,5 @@ class RoleMetrics:
         if seconds:
             total = max(1e-9, sum(sum(one.values()) for one in seconds))
             for stage in _ACTOR_STAGES:
-                row[f"actors/{stage}_share"] = float(np.sum([one[stage] for one in seconds]) / total)
+                row[f"time/actor_{stage}_share"] = float(np.sum([one[stage] for one in seconds]) / total)
         return row

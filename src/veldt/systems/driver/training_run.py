@@ -34,7 +34,7 @@ from veldt.systems.driver.monitor import Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
 from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
 _POLL_S = 0.1
@@ -70,7 +70,7 @@ class TrainingRun:
         make_graph: MakeGraph,
         run_plan: RunPlan,
         directory: RunDirectory,
-        progress: Progress,
+        recording: Recording,
         checkpoint: Checkpoint | None,
         start_roles: StartRoles,
         lost: RestartHistory | None = None,
@@ -94,7 +94,7 @@ class TrainingRun:
                 directory,
                 self._scores,
                 self._clock,
-                progress,
+                recording,
                 run_plan.spec.frames_per_step,
                 meta.get("monitor"),
             )
@@ -109,6 +109,7 @@ class TrainingRun:
                 config.run.keep_checkpoints,
                 self._state,
                 checkpoint.step if checkpoint else None,
+                self._monitor.checkpoint_saved,
             )
             self._messages = MessageHandler(
                 run_plan.config,
@@ -162,7 +163,7 @@ class TrainingRun:
             rate_limiter.starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
             rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
             self._monitor.note(
-                f"the replay buffer is empty ({why}): the policy goes on, and learns again when {waits:,} steps have "
+                f"the replay buffer is empty ({why}): acting continues, and learning when {waits:,} steps have "
                 "filled it anew",
                 kind="resume",
             )

@@ -64,7 +64,7 @@ class AgentsPlan:
     incarnations: int = 0
 
 
-def run_agent_host(
+def run_agent_process(
     control: Control, plan: AgentsPlan, inference: InferenceEdge, slots: Slots, rate_limiter: RateLimiter
 ) -> None:
     """Entry point of the role: plays until it is asked to stop."""
@@ -176,8 +176,8 @@ class AgentHost:
             self._make_noise(agent_R[noise_R == 0])
         requests["noise"][agent_R] = self._noise_RWK[noise_R, agent_R]
         if self._plan.recurrent:
-            requests["memory"][agent_R] = self._recurrent_WM[agent_R]
-            requests["begins"][agent_R] = slot.age[row_R, agent_R] == 0
+            requests["recurrent_state"][agent_R] = self._recurrent_WM[agent_R]
+            requests["begins"][agent_R] = slot.episode_step[row_R, agent_R] == 0
         self._inference.request(agent_R)
 
     def _make_noise(self, agent_R: np.ndarray) -> None:
@@ -198,7 +198,7 @@ class AgentHost:
         for name, array in self._said.items():
             array[row_R, agent_R] = answers[name][agent_R]
         if self._plan.recurrent:
-            self._recurrent_WM[agent_R] = answers["memory"][agent_R]
+            self._recurrent_WM[agent_R] = answers["recurrent_state"][agent_R]
         with self._clock("simulate"):
             begin = time.perf_counter()
             for b, row in zip(agent_R.tolist(), row_R.tolist(), strict=True):
@@ -227,16 +227,16 @@ class AgentHost:
                 for name, array in self._said.items():
                     np.copyto(arrays[name], array[:, part])
                 if self._plan.recurrent:
-                    np.copyto(arrays["memory"], self._first_recurrent_WM[part])
-                    np.copyto(arrays["last_memory"], self._recurrent_WM[part])
+                    np.copyto(arrays["initial_recurrent_state"], self._first_recurrent_WM[part])
+                    np.copyto(arrays["final_recurrent_state"], self._recurrent_WM[part])
                 self._out.commit()
                 steps = int(column.valid.sum())
                 self._rate_limiter.steps_A[self._plan.number] += steps
                 self._reset_steps += column.valid.size - steps
                 self._finished += [
-                    dataclasses.replace(game, env_index=b) for game in self._episodes[b].add(column)
+                    dataclasses.replace(episode, env_index=b) for episode in self._episodes[b].add(column)
                 ]
-                self._slot.carry_over(part)
+                self._slot.start_next_rollout(part)
                 self._row_W[b] = 0
                 self._idle.append(b)
 

@@ -24,7 +24,7 @@ from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.sampling.observations import blank_observation
-from veldt.systems.ga3c.agents import AgentsPlan, run_agent_host
+from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
 from veldt.systems.planning.run_plan import RunPlan, counted
 from veldt.systems.roles.graph_parts import (
@@ -50,7 +50,10 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
     slot = row_layouts(spec, steps, 1)
     slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in actor_outputs.items()}
     if recurrent_size:
-        slot |= {name: Layout((1, recurrent_size), "float32") for name in ("memory", "last_memory")}
+        slot |= {
+            name: Layout((1, recurrent_size), "float32")
+            for name in ("initial_recurrent_state", "final_recurrent_state")
+        }
     least = -(-settings.training_rows // steps) or 1
     queue = settings.training_queue or max(agents, least)
     if queue < least:
@@ -75,7 +78,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         "rollouts": Edge(
             "agents",
             "model",
-            f"rollouts of {steps} steps with what the policy said, {depth} for each host, full ones block",
+            f"rollouts of {steps} steps with the policy's outputs, {depth} for each agent process, full ones block",
             SlotsSpec(slot, settings.agent_processes, depth),
         ),
         "rate_limiter": Edge(
@@ -109,25 +112,25 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         resumes_from="the checkpoint of step {step:,}",
         gpus=int(run_plan.device.type == "cuda"),
     )
-    hosts = Role(
+    agent_role = Role(
         "agents",
         f"{width} agents, each in an env of its own" if width > 1 else "an agent in an env of its own",
-        run_agent_host,
+        run_agent_process,
         [
             AgentsPlan(
                 config,
                 run_plan.source,
                 spec,
-                number=host,
-                first=host * width,
+                number=process,
+                first=process * width,
                 width=width,
                 steps=steps,
                 actor_outputs=actor_outputs,
                 noise_width=noise,
                 recurrent=recurrent_size,
-                incarnations=incarnations.get(role_name("agents", host, settings.agent_processes), 0),
+                incarnations=incarnations.get(role_name("agents", process, settings.agent_processes), 0),
             )
-            for host in range(settings.agent_processes)
+            for process in range(settings.agent_processes)
         ],
         [{"inference": "inference", "slots": "rollouts", "rate_limiter": "rate_limiter"}]
         * settings.agent_processes,
@@ -135,7 +138,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         max(30.0, config.envs.env_timeout),
         niceness=_NICENESS,
     )
-    return Graph((model, hosts, *evaluator_roles), edges)
+    return Graph((model, agent_role, *evaluator_roles), edges)
 
 
 def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, Layout]:
@@ -146,7 +149,7 @@ def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, L
         layouts[f"observation/{name}"] = Layout(shape, field.dtype)
     layouts["noise"] = Layout((noise,), "float32")
     return layouts | (
-        {"memory": Layout((recurrent_size,), "float32"), "begins": Layout((), "bool")}
+        {"recurrent_state": Layout((recurrent_size,), "float32"), "begins": Layout((), "bool")}
         if recurrent_size
         else {}
     )
@@ -155,7 +158,7 @@ def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, L
 def _answers(run_plan: RunPlan, actor_outputs: dict[str, Layout], recurrent_size: int) -> dict[str, Layout]:
     action = run_plan.spec.action
     layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **actor_outputs}
-    return layouts | ({"memory": Layout((recurrent_size,), "float32")} if recurrent_size else {})
+    return layouts | ({"recurrent_state": Layout((recurrent_size,), "float32")} if recurrent_size else {})
 
 
 @torch.no_grad()

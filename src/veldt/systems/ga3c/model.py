@@ -143,9 +143,9 @@ class Model(LearnerRole):
         agent_R, version = requests.agent_R, self._learner.updates
         inputs = {name: self._tensor(array[agent_R]) for name, array in self._server.requests.items()}
         forward, recurrent = self._forward, None
-        if "memory" in inputs:
+        if "recurrent_state" in inputs:
             forward = recurrent = RecurrentForward(
-                self._forward, inputs["memory"], inputs["begins"].unsqueeze(0)
+                self._forward, inputs["recurrent_state"], inputs["begins"].unsqueeze(0)
             )
         action, outputs = self._algorithm.act(forward, self._observation(inputs), inputs["noise"])
         answers = self._server.answers
@@ -153,7 +153,7 @@ class Model(LearnerRole):
         for name in answers.keys() & outputs.keys():
             answers[name][agent_R] = outputs[name].cpu().numpy()
         if recurrent is not None:
-            answers["memory"][agent_R] = recurrent.memory_BM.cpu().numpy()
+            answers["recurrent_state"][agent_R] = recurrent.state_BM.cpu().numpy()
         self._server.reply(requests)
 
     def _observation(self, inputs: Mapping[str, Tensor]) -> Observation:

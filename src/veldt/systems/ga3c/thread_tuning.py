@@ -83,13 +83,15 @@ class ThreadTuning:
         served, taken = counts.served - before.served, counts.taken - before.taken
         setting = self._tuner.setting
         return {
-            "tps": _rate(counts.taken.rollouts, before.taken.rollouts, before, counts),
-            "pps": _rate(counts.served.requests, before.served.requests, before, counts),
-            "queue/predictions": served.waiting / max(1, served.batches),
-            "queue/rollouts": taken.waiting / max(1, taken.batches),
-            "batch/predictions": served.requests / max(1, served.batches),
-            "batch/rollouts": taken.rollouts / max(1, taken.batches),
-            **{f"tuner/{name}": float(number) for name, number in setting.items()},
+            "time/rollouts_per_second": _rate(counts.taken.rollouts, before.taken.rollouts, before, counts),
+            "time/predictions_per_second": _rate(
+                counts.served.requests, before.served.requests, before, counts
+            ),
+            "system/prediction_queue_length": served.waiting / max(1, served.batches),
+            "system/training_queue_length": taken.waiting / max(1, taken.batches),
+            "system/prediction_batch_size": served.requests / max(1, served.batches),
+            "system/training_batch_size": taken.rollouts / max(1, taken.batches),
+            **{f"system/{name}": float(number) for name, number in setting.items()},
         }
 
     def state(self) -> dict[str, int]:

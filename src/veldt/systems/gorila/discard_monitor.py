@@ -13,11 +13,11 @@ class DiscardMonitor:
     """Computes shares from two counts that only grow; the first counts may include earlier parts of the run.
 
     Args:
-        say: called once with the share, when most gradients have been discarded for long.
+        warn: called once with the share, when most gradients have been discarded for long.
     """
 
-    def __init__(self, say: Callable[[float], None]) -> None:
-        self._warn, self._has_warned = say, False
+    def __init__(self, warn: Callable[[float], None]) -> None:
+        self._warn, self._has_warned = warn, False
         self._before: tuple[int, int] | None = None
         self._in_a_row = 0
         self.share: float | None = None  # of the newest window; None before there is one

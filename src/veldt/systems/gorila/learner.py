@@ -17,7 +17,6 @@ from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import Learner
-from veldt.networks.flat import FlatParameters
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.server_optimiser import ServerOptimiser
@@ -56,7 +55,7 @@ class _GorilaLearner(ReplayLearner):
         self._optimiser.begin()
         self._learner.updates = int(rate_limiter.updates_L[plan.rank])
         if control.restart_count:  # after a restart it has only the server's parameters
-            self._learner.renew_target()
+            self._learner.renew_targets()
 
     def source_metrics(self) -> dict[str, float]:
         settings, steps = self._plan.config.roles, self._rate_limiter.steps
@@ -65,18 +64,24 @@ class _GorilaLearner(ReplayLearner):
             steps = self._off_policy.annealing_steps(steps, self._learner.version)
         return super().source_metrics() | self._off_policy.exploration(steps) | self._optimiser.metrics()
 
-    def _make_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
+    def _make_learner(self, edge: GradientEdge) -> Learner:
         plan, settings = self._plan, self._plan.config.roles
         assert isinstance(settings, GorilaConfig)
         self._optimiser = optimiser = ServerOptimiser(
-            self._parameters, self._gradients, self._parts, settings, self._control, plan.rank
+            self._parameters,
+            self._algorithm.groups,
+            self._gradients,
+            self._parts,
+            settings,
+            self._control,
+            plan.rank,
         )
         return Learner(
             self._algorithm,
             self._forward,
             self._parameters,
             edge,
-            target,
+            self._targets,
             optimiser,
             version_of=lambda own: optimiser.version,
         )

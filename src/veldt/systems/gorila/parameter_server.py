@@ -21,6 +21,7 @@ from veldt.exchange.parameter_partition import (
     gradient_layouts,
     part_layouts,
 )
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import by_parameter_name, state_by_parameter_name
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.shared import Layout
@@ -53,12 +54,13 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
     """
     settings, parameters = run_plan.config.roles, run_plan.shared_parameters()
     assert isinstance(settings, GorilaConfig)
-    total, shards = len(parameters.master), settings.parameter_shards
+    total, shards = len(parameters.fp32_params), settings.parameter_shards
     if shards > total:
         raise UsageError(
             f"--parameter-shards is {shards:,}, and the network has {total:,} parameters: take fewer shards"
         )
-    state = run_plan.algorithm().rule.state(parameters.master)
+    groups = run_plan.algorithm().groups
+    state = GroupedRule(groups, parameters).state(parameters.fp32_params)
     bounds, edges = cut(total, shards), {}
     for shard, (first, end) in enumerate(bounds):
         rule = {
@@ -68,7 +70,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
             "learner",
             "server",
             f"gradients of a part with the version they are of, {_DEPTH} for each learner, full ones block",
-            SlotsSpec(gradient_layouts(end - first), settings.learners, _DEPTH),
+            SlotsSpec(gradient_layouts(end - first, len(groups)), settings.learners, _DEPTH),
         )
         edges[f"part {shard}"] = Edge(
             "server",
@@ -79,7 +81,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         edges[f"state {shard}"] = Edge(
             "server",
             "server",
-            "the rule's state of a part, kept for who comes after",
+            "the rule's state of a part, kept for the next incarnation",
             PersistentStateSpec(rule),
         )
     role = Role(
@@ -121,9 +123,9 @@ def joined_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -
         # Step counts of the rule differ between shards by the gradients that each has discarded.
         joined = np.concatenate(arrays) if arrays[0].ndim else np.max(arrays)
         state[name] = torch.from_numpy(np.asarray(joined, np.float32))
-    master = torch.from_numpy(np.concatenate([part[PARAMETERS] for part in parts]))
+    fp32_params = torch.from_numpy(np.concatenate([part[PARAMETERS] for part in parts]))
     return rest | {
-        "weights": by_parameter_name(parameters, master),
+        "weights": by_parameter_name(parameters, fp32_params),
         "optimiser": state_by_parameter_name(parameters, state),
         "server": {
             VERSION: np.concatenate([part[VERSION] for part in parts]),

@@ -13,8 +13,9 @@ At most the gradients between two publications are lost, or are in the rule's st
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +31,9 @@ from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, VERSION, Shar
 from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
+from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import load_state, load_weights
-from veldt.learning.optimiser import ScaledRule
-from veldt.networks.build import TorsoFactory
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
@@ -53,7 +54,7 @@ class ParameterShardPlan:
 
     config: TrainConfig
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     number: int
     first: int
     end: int
@@ -86,8 +87,8 @@ def run_parameter_shard(
         if received is not None:
             arrays = received.arrays
             gradient_N = torch.from_numpy(arrays["gradient"])
-            base, learning_rate = int(arrays["base"][0]), float(arrays["learning_rate"][0])
-            any_stale |= not shard.take(gradient_N, base, learning_rate)
+            base, rate_G = int(arrays["base"][0]), arrays["learning_rate"].tolist()
+            any_stale |= not shard.take(gradient_N, base, rate_G)
             incoming.release(received.ring)
         if is_due and (received is None or any_stale or ahead >= settings.publish_every + settings.learners):
             part.publish(shard.version, shard.published())
@@ -108,7 +109,7 @@ class ParameterShard:
 
     def __init__(
         self,
-        rule: ScaledRule,
+        rule: GroupedRule,
         first: int,
         parameters_N: Tensor,
         state: dict[str, Tensor],
@@ -121,10 +122,10 @@ class ParameterShard:
         self._no_bf16_copy = torch.empty(0, dtype=torch.bfloat16)
         self.version, self.counts = version, counts
 
-    def take(self, gradient_N: Tensor, base: int, learning_rate: float) -> bool:
+    def take(self, gradient_N: Tensor, base: int, rate_G: Sequence[float]) -> bool:
         """Makes one update by a gradient of version `base`; returns False if it is too old, and is discarded.
 
-        The gradient may be overwritten.
+        The gradient may be overwritten. `rate_G` are the groups' learning rates, NaN for a group that does not move.
         """
         # An incarnation that started from a checkpoint may be behind its learners.
         staleness = max(0, self.version - base)
@@ -133,9 +134,9 @@ class ParameterShard:
         self.counts = ShardCounts(gradients + 1, stale + is_stale, total + staleness)
         if is_stale:
             return False
-        self._rule.apply(
-            self._first, self._parameters_N, gradient_N, self._state, learning_rate, self._no_bf16_copy
-        )
+        names = (group.name for group in self._rule.groups)
+        rates = {name: rate for name, rate in zip(names, rate_G, strict=True) if not math.isnan(rate)}
+        self._rule.apply(self._first, self._parameters_N, gradient_N, self._state, rates, self._no_bf16_copy)
         self.version += 1
         return True
 
@@ -159,7 +160,8 @@ def _initial_state(
     algorithm = config.make_algorithm(plan.spec.action)
     network = make_network(config, plan.spec, plan.network)
     whole = apply_precision(network, config.run.precision, torch.device("cpu"))
-    state, saved = algorithm.rule.state(whole.master), {}
+    rule = GroupedRule(algorithm.groups, whole)
+    state, saved = rule.state(whole.fp32_params), {}
     checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
     if checkpoint is not None:
         load_weights(whole, checkpoint.groups["weights"])
@@ -169,7 +171,7 @@ def _initial_state(
         (int(saved[VERSION][plan.number]), saved[COUNTS][plan.number]) if saved else (0, (0, 0, 0))
     )
     published = {
-        PARAMETERS: whole.master[plan.first : plan.end].numpy().copy(),
+        PARAMETERS: whole.fp32_params[plan.first : plan.end].numpy().copy(),
         COUNTS: np.array(counts, np.int64),
     }
     recovered = {name: array.copy() for name, array in published.items()}
@@ -180,7 +182,7 @@ def _initial_state(
         own = {name: value[plan.first : plan.end] if value.ndim else value for name, value in state.items()}
         kept.fill({name: value.numpy() for name, value in own.items()})
     return ParameterShard(
-        ScaledRule(algorithm, whole),
+        rule,
         plan.first,
         torch.from_numpy(published[PARAMETERS]),
         {name: torch.from_numpy(array) for name, array in kept.arrays.items()},

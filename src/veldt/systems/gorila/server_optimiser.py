@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Loss
+from veldt.algorithms.groups import ParameterGroup
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.errors import VeldtError, diverged
 from veldt.exchange.parameter_partition import ShardedParameters
@@ -37,6 +38,7 @@ class ServerOptimiser:
     """See `Optimiser`.
 
     Args:
+        groups: the algorithm's.
         gradients, parts: the edges to each shard, and those from each, in order.
         rank: of the learner.
     """
@@ -44,6 +46,7 @@ class ServerOptimiser:
     def __init__(
         self,
         parameters: FlatParameters,
+        groups: Sequence[ParameterGroup],
         gradients: Sequence[Slots],
         parts: Sequence[Weights],
         settings: GorilaConfig,
@@ -52,10 +55,14 @@ class ServerOptimiser:
     ) -> None:
         self.state: dict[str, Tensor] = {}  # the shards hold it
         self._parameters, self._control, self._rank = parameters, control, rank
+        self._groups = [group.name for group in groups]
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
-        self._pulled_P, self._pushed_P = _on_host(parameters.master), _on_host(parameters.gradient)
+        self._pulled_P, self._pushed_P = (
+            _in_host_memory(parameters.fp32_params),
+            _in_host_memory(parameters.gradient),
+        )
         self._sharded = ShardedParameters(parts, self._pulled_P.numpy())
         self._outliers = Outliers(settings.outlier_deviations)
         self._stale_monitor, self._outlier_monitor = (
@@ -69,16 +76,16 @@ class ServerOptimiser:
         """Version of its parameters: the number of updates that all of their parts include."""
         return self._sharded.version
 
-    def apply(self, gradient_P: Tensor, learning_rate: float, loss: Loss) -> None:
+    def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss) -> None:
         """Sends the gradient to the shards, unless its loss is an outlier, and pulls new parameters when that is due.
 
         Raises VeldtError for a loss or a gradient that is not finite: it would spoil all learners' parameters.
         """
-        value, norm = float(loss.total.detach()), float(loss.metrics["gradient_norm"])
+        value, norm = float(loss.total.detach()), float(loss.metrics["train/grad_norm"])
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
-            self._push(gradient_P, learning_rate)
+            self._push(gradient_P, rates)
         self._outlier_monitor.add(self._outliers.num_found, self._outliers.seen)
         self._since_fetch += 1
         if self._since_fetch >= self._fetch_every:
@@ -89,8 +96,8 @@ class ServerOptimiser:
         """Pulls the newest parts of the parameters."""
         if not self._sharded.pull():
             return
-        if self._pulled_P is not self._parameters.master:
-            self._parameters.master.copy_(self._pulled_P)
+        if self._pulled_P is not self._parameters.fp32_params:
+            self._parameters.fp32_params.copy_(self._pulled_P)
         self._parameters.refresh()
         if self._rank == 0:
             self._stale_monitor.add(self._sharded.counts.stale, self._sharded.counts.gradients)
@@ -99,19 +106,19 @@ class ServerOptimiser:
         """Returns metrics to log."""
         counts = self._sharded.counts
         metrics = {
-            "gorila/outlier_share": self._outlier_monitor.share,
-            "gorila/outliers": float(self._outliers.num_found),
-            "gorila/blocked_seconds": self._blocked_s,
+            "system/outlier_gradient_share": self._outlier_monitor.share,
+            "system/outlier_gradients": float(self._outliers.num_found),
+            "system/server_blocked_seconds": self._blocked_s,
         }
         if self._rank == 0:
             metrics |= {
-                "gorila/stale_share": self._stale_monitor.share,
-                "gorila/stale": float(counts.stale),
-                "gorila/staleness_mean": counts.staleness / max(1, counts.gradients),
+                "system/stale_gradient_share": self._stale_monitor.share,
+                "system/stale_gradients": float(counts.stale),
+                "system/gradient_staleness_mean": counts.staleness / max(1, counts.gradients),
             }
         return {name: value for name, value in metrics.items() if value is not None}
 
-    def _push(self, gradient_P: Tensor, learning_rate: float) -> None:
+    def _push(self, gradient_P: Tensor, rates: Mapping[str, float]) -> None:
         if gradient_P is not self._pushed_P:
             self._pushed_P.copy_(gradient_P)
         gradient = self._pushed_P.numpy()
@@ -123,7 +130,8 @@ class ServerOptimiser:
                 return
             first, end = self._sharded.bounds[shard]
             np.copyto(slot["gradient"], gradient[first:end])
-            slot["base"][0], slot["learning_rate"][0] = self._sharded.version_S[shard], learning_rate
+            slot["base"][0] = self._sharded.version_S[shard]
+            slot["learning_rate"][:] = [rates.get(name, math.nan) for name in self._groups]
             self._out[shard].commit()
 
     def _free_slot(self, shard: int) -> Arrays | None:
@@ -176,7 +184,7 @@ class ServerOptimiser:
         self._control.send(Note(text))
 
 
-def _on_host(vector_P: Tensor) -> Tensor:
+def _in_host_memory(vector_P: Tensor) -> Tensor:
     """Returns the vector itself if it is in host memory, else an uninitialised one of its size there."""
     if vector_P.device.type == "cpu":
         return vector_P

@@ -63,12 +63,18 @@ class _GorilaWorker(IndependentSamplerLearner):
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> ServerOptimiser:
         self._optimiser = ServerOptimiser(
-            parameters, self._gradients, self._parts, self._settings, self._control, self._rank
+            parameters,
+            algorithm.groups,
+            self._gradients,
+            self._parts,
+            self._settings,
+            self._control,
+            self._rank,
         )
         return self._optimiser
 
     def _annealing_steps(self, steps: int) -> int:
-        algorithm = self._unit.algorithm
+        algorithm = self._sampler_learner.algorithm
         if self._settings.anneal_by == "updates" and isinstance(algorithm, OffPolicy):
             return algorithm.annealing_steps(steps, self._optimiser.version)
         return steps
@@ -76,12 +82,12 @@ class _GorilaWorker(IndependentSamplerLearner):
     def _before_step(self) -> None:
         """Called before each step of a group of envs."""
         self._control.heartbeat()
-        slot, groups = self._unit.slot, len(self._unit.envs.groups)
+        slot, groups = self._sampler_learner.slot, len(self._sampler_learner.envs.groups)
         self._acted += slot.width
         if self._acted >= self._settings.actor_sync_interval * groups:
             self._acted = 0
             self._optimiser.pull()
-            self._unit.acts_by_newest()
+            self._sampler_learner.acts_by_newest()
 
     def after_phase(self) -> None:
         """There is nothing to publish: the shards have its gradients."""

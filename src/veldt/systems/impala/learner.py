@@ -110,7 +110,7 @@ class UnrollReplay:
         return min(self._num_stored, self._size)
 
     def keep(self, slot: Arrays) -> None:
-        """Stores a slot in the place of the oldest."""
+        """Stores a slot in the oldest one's stead."""
         for name, array in self._arrays.items():
             np.copyto(array[self._num_stored % self._size], slot[name])
         self._num_stored += 1
@@ -121,4 +121,4 @@ class UnrollReplay:
             return []
         back = np.random.default_rng(seed).integers(0, len(self) - fresh, count)
         indices = ((self._num_stored - 1 - fresh - back) % self._size).tolist()
-        return [{name: array[place] for name, array in self._arrays.items()} for place in indices]
+        return [{name: array[index] for name, array in self._arrays.items()} for index in indices]

@@ -12,7 +12,7 @@ import torch
 
 from veldt.algorithms.rollout import Observation
 from veldt.networks.build import UserTorso
-from veldt.networks.precision import Network, apply_precision
+from veldt.networks.precision import Network, apply_precision, low_precision_parts
 from veldt.runtime.devices import training_threads
 
 # Up to this many parameters, waking a second thread costs more time than the thread saves.
@@ -50,7 +50,7 @@ def choose_arithmetic(
     """
     network = make_network()
     small = sum(p.numel() for p in network.parameters()) < _SMALL_NETWORK
-    own = isinstance(network.torso, UserTorso)
+    own = not low_precision_parts(network) or any(isinstance(part, UserTorso) for part in network.modules())
     many = threads or training_threads(0)
     few = threads or 1
     reasons = []

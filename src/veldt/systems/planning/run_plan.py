@@ -26,8 +26,8 @@ from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
-from veldt.networks.build import TorsoFactory
 from veldt.networks.flat import FlatParameters
+from veldt.networks.own import NO_PARTS, Factory, OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.replay.size import transitions_each
 from veldt.runtime.cores import allowed_cores
@@ -39,11 +39,11 @@ from veldt.systems.planning.autotune import choose_arithmetic
 class _ByValue:
     """Pickles a function by value, so that this run's processes get it even if a script defines it."""
 
-    def __init__(self, function: TorsoFactory) -> None:
+    def __init__(self, function: Factory) -> None:
         self._function = function
 
-    def __call__(self, shape: tuple[int, ...]) -> nn.Module:
-        return self._function(shape)
+    def __call__(self, argument: Any) -> nn.Module:
+        return self._function(argument)
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         return cloudpickle.loads, (cloudpickle.dumps(self._function),)
@@ -51,25 +51,28 @@ class _ByValue:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user."""
+    """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user.
+
+    `own` are the user's own parts of the network that are callables.
+    """
 
     config: TrainConfig
     source: EnvSource
     spec: EnvSpec
     plan: Plan
     device: torch.device
-    network_factory: TorsoFactory | None
+    own: OwnParts
     decisions: tuple[str, ...]
 
     @property
     def portable(self) -> RunPlan:
-        """This run plan with a network factory that can be pickled, for roles."""
-        return dataclasses.replace(self, network_factory=self.portable_network)
+        """This run plan with own parts that can be pickled, for roles."""
+        return dataclasses.replace(self, own=self.portable_network)
 
     @property
-    def portable_network(self) -> TorsoFactory | None:
-        """`network_factory` for roles, whose processes have not imported the script that may define it."""
-        return None if self.network_factory is None else _ByValue(self.network_factory)
+    def portable_network(self) -> OwnParts:
+        """`own` for roles, whose processes have not imported the script that may define its functions."""
+        return self.own.mapped(_ByValue)
 
     @property
     def horizon(self) -> int:
@@ -80,7 +83,7 @@ class RunPlan:
 
     def network(self) -> tuple[Network, FlatParameters]:
         """Returns the network on its device in its precision, and its flat parameters."""
-        network = make_network(self.config, self.spec, self.network_factory)
+        network = make_network(self.config, self.spec, self.own)
         return network, apply_precision(network, self.config.run.precision, self.device)
 
     def shared_parameters(self) -> FlatParameters:
@@ -88,7 +91,7 @@ class RunPlan:
 
         Raises UsageError for a network with buffers, which learners would not share.
         """
-        network = make_network(self.config, self.spec, self.network_factory)
+        network = make_network(self.config, self.spec, self.own)
         parameters = apply_precision(network, self.config.run.precision, torch.device("cpu"))
         if others := sorted(parameters.tensors().keys() - set(parameters.names)):
             raise UsageError(
@@ -140,7 +143,7 @@ class RunPlan:
         return make_vector_envs(settings, self.spec, steps, self.plan, stacks, actions_until)
 
 
-def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory | None = None) -> RunPlan:
+def make_run_plan(config: TrainConfig, source: EnvSource, own: OwnParts = NO_PARTS) -> RunPlan:
     """Decides everything that `config` leaves to `auto`, by measuring where it depends on the machine.
 
     A configuration returned by this function is returned unchanged, without measuring: so a resumed run has the same
@@ -176,7 +179,7 @@ def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory 
     config = _replace_run(config, device=str(device))
     rows = algorithm.update_rows(phase_width) // config.batch_shares
     arithmetic = choose_arithmetic(
-        lambda: make_network(config, spec, network),
+        lambda: make_network(config, spec, own),
         blank_observation(spec, rows, device),
         device,
         config.run.precision,
@@ -184,7 +187,7 @@ def make_run_plan(config: TrainConfig, source: EnvSource, network: TorsoFactory 
     )
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     decisions += arithmetic.reasons
-    run_plan = RunPlan(config, source, spec, chosen, device, network, tuple(decisions))
+    run_plan = RunPlan(config, source, spec, chosen, device, own, tuple(decisions))
     if config.roles.learners > 1:
         run_plan.shared_parameters()  # raises an error for a network that cannot be shared
     return run_plan
@@ -247,7 +250,7 @@ def _describe_phase(learn: OffPolicyConfig, envs: int) -> str:
     return (
         f"after each {learn.steps_per_phase(envs) * envs:,} steps {updates:g} "
         f"{'update' if updates == 1 else 'updates'} of {learn.batch_size:,} transitions (each step is used "
-        f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate():g}"
+        f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate()}"
     )
 
 

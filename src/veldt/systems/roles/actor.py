@@ -23,7 +23,7 @@ from veldt.envs.spec import EnvSpec
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
-from veldt.networks.build import TorsoFactory
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.role_messages import Note
@@ -50,7 +50,7 @@ class ActorPlan:
     config: TrainConfig
     source: EnvSource
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     number: int
     ring: int
     first: int
@@ -118,7 +118,7 @@ class _Actor:
             self._seed,
             self._clock,
             noise=noise,
-            memory=recurrent_size_of(network),
+            recurrent_size=recurrent_size_of(network),
             act=self._extras.act,
             beat=control.heartbeat,
         )

@@ -19,7 +19,7 @@ def config_digests(config: TrainConfig) -> dict[str, int]:
 
 def weights_digest(parameters: FlatParameters) -> int:
     """Returns an int64 digest of every bit of the parameters; waits for the device."""
-    return _digest(parameters.master.cpu().numpy().tobytes())
+    return _digest(parameters.fp32_params.cpu().numpy().tobytes())
 
 
 def _of_values(values: Mapping[str, Any]) -> int:

@@ -23,7 +23,7 @@ from veldt.envs.spec import EnvSpec
 from veldt.evaluation.evaluator import play_steps
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
-from veldt.networks.build import TorsoFactory
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
@@ -43,7 +43,7 @@ class EvaluatorPlan:
     config: TrainConfig
     source: EnvSource
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     first: int
     width: int
     share: float
@@ -158,7 +158,7 @@ class _Player:
             self._seed,
             StageClock(),
             noise=algorithm.action_noise(policy.network),
-            memory=recurrent_size_of(policy.network),
+            recurrent_size=recurrent_size_of(policy.network),
             beat=control.heartbeat,
         )
 

@@ -119,8 +119,10 @@ def actors(
     )
 
 
-def evaluators(run_plan: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, ...]:
-    """Returns the role of the evaluator, if the configuration asks for any evaluation."""
+def evaluators(
+    run_plan: RunPlan, checkpoint: Checkpoint | None, weights: str = "weights"
+) -> tuple[Role, ...]:
+    """Returns the role of the evaluator, if the configuration asks for any evaluation; `weights` names its edge."""
     config = run_plan.config
     share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
     if share == 0 and config.run.evaluate_every == 0:
@@ -138,10 +140,10 @@ def evaluators(run_plan: RunPlan, checkpoint: Checkpoint | None) -> tuple[Role, 
     )
     role = Role(
         "evaluator",
-        "plays games by the newest weights",
+        "plays episodes by the newest weights",
         run_evaluator,
         [plan],
-        [{"weights": "weights", "rate_limiter": "rate_limiter"}],
+        [{"weights": weights, "rate_limiter": "rate_limiter"}],
         config.roles.max_restarts,
         max(30.0, config.envs.env_timeout),
         least=0,

@@ -71,14 +71,14 @@ class IndependentSamplerLearner(SamplerLearnerRole):
 
     def load_shared_parameters(self) -> None:
         """Continues from the shared parameters, which its network holds by now."""
-        learner = self._unit.learner
+        learner = self._sampler_learner.learner
         if not self._is_resumed:
-            learner.renew_target()
+            learner.renew_targets()
         # Updates that others made before this moment do not trigger its target update.
         learner.updates = (
             learner.updates if self._is_resumed else int(self._rate_limiter.updates_L[self._rank])
         )
-        self._unit.acts_by_newest()
+        self._sampler_learner.acts_by_newest()
 
     def sync_state(self) -> SyncState:
         control, rate_limiter = self._control, self._rate_limiter

@@ -20,8 +20,9 @@ from veldt.exchange.graph import Groups
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import Learner
-from veldt.networks.build import TorsoFactory
+from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
+from veldt.networks.own import OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.devices import nth_device
@@ -46,7 +47,7 @@ class LearnerPlan:
 
     config: TrainConfig
     spec: EnvSpec
-    network: TorsoFactory | None
+    network: OwnParts
     publish_every: int
     run: Path | None = None
     rank: int = 0
@@ -70,11 +71,12 @@ class LearnerRole(ABC):
         self._device = nth_device(config.run.device, plan.rank)
         self._algorithm = config.make_algorithm(plan.spec.action)
         self._network, self._parameters = self._make_networks()
-        target, target_parameters = self._make_networks() if self._algorithm.target else (None, None)
         self._forward = self._compiled(self._network)
-        self._target = None if target is None else self._compiled(target)
+        self._targets = TargetNetworks(
+            self._algorithm.target_networks, self._parameters, self._make_networks, self._compiled
+        )
         edge = self._gradient_edge()
-        self._learner = self._make_learner(edge, target_parameters)
+        self._learner = self._make_learner(edge)
         self._clock, self._metrics, self._said_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
@@ -117,8 +119,8 @@ class LearnerRole(ABC):
         """Whether it sends metrics: those of rank 0 hold for all learners."""
         return self._plan.rank == 0
 
-    def _make_learner(self, edge: GradientEdge, target: FlatParameters | None) -> Learner:
-        return Learner(self._algorithm, self._forward, self._parameters, edge, target)
+    def _make_learner(self, edge: GradientEdge) -> Learner:
+        return Learner(self._algorithm, self._forward, self._parameters, edge, self._targets)
 
     def _updates_before(self, edge: GradientEdge) -> int:
         """Counts updates lost with a former incarnation too, so that versions only grow; after a restart, one more:

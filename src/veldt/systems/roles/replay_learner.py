@@ -12,7 +12,7 @@ from veldt.envs.seeding import REPLAY, derive_seed
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.weights import Weights
-from veldt.learning.batch_sources import to_transitions
+from veldt.learning.batch_sources import Noise, to_transitions
 from veldt.learning.replay_batches import ReplayBatches
 from veldt.replay.buffer import ReplaySample
 from veldt.runtime.devices import flush_denormals
@@ -47,7 +47,7 @@ class ReplayLearner(LearnerRole):
         assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None
         self._off_policy, self._replay, self._client = self._algorithm, plan.config.replay, client
         self._is_prioritised = self._replay.replay == "prioritised"
-        self._noise = self._off_policy.update_noise(self._network)
+        self._noise = Noise.of(self._off_policy, self._network)
         self._num_requested = self._num_taken = self._learner.updates
         self._empty_since = time.monotonic()
         self._batches = ReplayBatches(
@@ -77,7 +77,7 @@ class ReplayLearner(LearnerRole):
 
     def _request_batches(self) -> None:
         with self._clock("replay"):
-            while self._client.order(self._seed(0, self._num_requested), 0.0):
+            while self._client.request(self._seed(0, self._num_requested), 0.0):
                 self._num_requested += 1
 
     def _seed(self, purpose: int, number: int) -> int:
@@ -90,11 +90,10 @@ class ReplayLearner(LearnerRole):
             return
         self._empty_since = time.monotonic()
         with self._clock("train"):
-            assert self._target is not None
             transitions = received.transitions
             if self._plan.world_size > 1 and self._is_prioritised:
                 transitions = received.with_global_weights(self._edge)
-            targets = self._off_policy.targets(self._forward, self._target, transitions)
+            targets = self._off_policy.targets(self._forward, self._targets.forwards, transitions)
         loss = self.update(targets, received.version_N, len(received.version_N))
         self._batches.prefetch()
         self.publish()
@@ -117,8 +116,9 @@ class ReplayLearner(LearnerRole):
                 self._control.sleep(_SLEEP_S)
 
     def _transitions(self, sample: ReplaySample, beta: float) -> Transitions:
-        seed, self._num_taken = self._seed(1, self._num_taken), self._num_taken + 1
-        return to_transitions(sample, self._plan.spec, beta, self._noise, seed, self._device)
+        seeds = [self._seed(purpose, self._num_taken) for purpose in (1, 2)]
+        self._num_taken += 1
+        return to_transitions(sample, self._plan.spec, beta, self._noise, seeds, self._device)
 
     def _beta(self) -> float:
         return self._replay.beta(self.progress)

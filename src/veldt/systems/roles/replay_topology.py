@@ -71,7 +71,7 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 algorithm.learning_starts,
                 share,
                 settings.rate_limit_tolerance or 2 * least,
-                together=settings.together,
+                together=settings.is_synchronised,
             ),
         ),
     }
@@ -107,7 +107,7 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 shard,
                 shards,
                 width * len(members[shard]),
-                [width * place for place in range(len(members[shard]))],
+                [width * index for index in range(len(members[shard]))],
                 checkpoint_run,
             )
             for shard in range(shards)

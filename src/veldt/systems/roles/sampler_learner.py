@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
+from veldt.algorithms.groups import Targets
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
-from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
+from veldt.learning.batch_sources import BatchSource, Noise, OnPolicySource, ReplaySource
 from veldt.learning.learner import Learner
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
 from veldt.learning.snapshot import Snapshot
+from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
-from veldt.networks.precision import Network
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.replay.archive import ReplayArchive
 from veldt.runs.checkpoint_files import Checkpoint
@@ -94,7 +95,7 @@ class SamplerLearner:
 
     Args:
         run_plan: the run's; its plan of envs is for one sampler-learner.
-        place: its rank.
+        worker_rank: its rank.
         clock: adds up the time spent per stage.
         archive: directory of the replay buffer in checkpoints, if they include it.
         note: shows the user a sentence.
@@ -104,7 +105,7 @@ class SamplerLearner:
     def __init__(
         self,
         run_plan: RunPlan,
-        place: WorkerRank,
+        worker_rank: WorkerRank,
         clock: StageClock,
         archive: Path | None,
         note: Callable[[str], None],
@@ -112,25 +113,32 @@ class SamplerLearner:
     ) -> None:
         disable_malloc_trim()
         config = run_plan.config
-        self._config, self._run_plan, self._place, self._clock = config, run_plan, place, clock
+        self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
         total = config.envs.num_envs
-        self._width = total // place.world_size
-        self._sharing = place.world_size if place.is_synchronised else 1  # ranks that share a batch
-        self.first = place.rank * self._width
+        self._width = total // worker_rank.world_size
+        self._sharing = (
+            worker_rank.world_size if worker_rank.is_synchronised else 1
+        )  # ranks that share a batch
+        self.first = worker_rank.rank * self._width
         self.algorithm = run_plan.algorithm()
-        if place.world_size > 1:
+        if worker_rank.world_size > 1:
             self.algorithm.set_env_slice(self.first, total)
         self.network, self.parameters = run_plan.network()
         forward = run_plan.forward(self.network, note)
-        target, target_parameters = run_plan.network() if self.algorithm.target else (None, None)
+        targets = TargetNetworks(
+            self.algorithm.target_networks,
+            self.parameters,
+            run_plan.network,
+            lambda network: run_plan.forward(network, note),
+        )
         optimiser = ties.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
-            self.algorithm, forward, self.parameters, ties.edge, target_parameters, optimiser, ties.version_of
+            self.algorithm, forward, self.parameters, ties.edge, targets, optimiser, ties.version_of
         )
         settings = StepperSettings(
             run_plan.source,
-            place.seed,
+            worker_rank.seed,
             dataclasses.replace(config.envs, num_envs=self._width),
             config.atari,
             self.first,
@@ -145,19 +153,19 @@ class SamplerLearner:
                 self.algorithm,
                 forward,
                 run_plan.device,
-                place.seed,
+                worker_rank.seed,
                 clock,
                 noise=self.algorithm.action_noise(self.network),
-                memory=recurrent_size_of(self.network),
+                recurrent_size=recurrent_size_of(self.network),
                 inference=run_plan.infer_threads,
                 cores=run_plan.inference_cores,
                 first=self.first,
                 beat=ties.heartbeat,
             )
-            self._experience = self._make_experience(forward, target)
+            self._experience = self._make_experience(forward, targets.forwards)
             self.archive = None
             if isinstance(self._experience, ReplaySource) and archive is not None:
-                self.archive = ReplayArchive(archive, self._experience.memory)
+                self.archive = ReplayArchive(archive, self._experience.buffer)
             self.snapshot = Snapshot(
                 self.learner, self._sampler, self.envs, self.episodes, self._experience, self.archive
             )
@@ -165,22 +173,22 @@ class SamplerLearner:
             self.envs.close()
             raise
 
-    def _make_experience(self, forward: Forward, target: Network | None) -> BatchSource:
-        algorithm, seed, replay = self.algorithm, self._place.draw_seed, self._config.replay
+    def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
+        algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
         if isinstance(algorithm, OnPolicy):
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock)
-        assert isinstance(algorithm, OffPolicy) and target is not None and replay is not None
-        units = self._place.world_size
+        assert isinstance(algorithm, OffPolicy) and replay is not None
+        units = self._worker_rank.world_size
         return ReplaySource(
             algorithm,
             forward,
-            self._run_plan.forward(target, self._note),
+            targets,
             self.slot,
             dataclasses.replace(replay, buffer_size=replay.buffer_size // units),
             self._run_plan.device,
             seed,
             self._clock,
-            noise=algorithm.update_noise(self.network),
+            noise=Noise.of(algorithm, self.network),
             note=self._note,
             rows=algorithm.batch_size // self._sharing,
             starts=algorithm.learning_starts // (units // self._sharing),
@@ -214,7 +222,7 @@ class SamplerLearner:
 
         Args:
             steps: env steps of all sampler-learners before it.
-            done: the same, of those who share its batches.
+            done: the same, of the ranks that share its batches.
             finish_writing: called before rows are overwritten that are still being written to disk.
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)

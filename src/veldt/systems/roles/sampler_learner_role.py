@@ -69,8 +69,8 @@ class SamplerLearnerPlan:
 class SyncState(NamedTuple):
     """What to do next, between two phases: of this sampler-learner or, where they are synchronised, of all.
 
-    `steps` are the env steps of all, `done` those of the ones who share batches with this one; `snapshot` is the number
-    of the requested snapshot (0: none).
+    `steps` are the env steps of all, `done` the steps of all ranks that share batches with this one; `snapshot` is the
+    number of the requested snapshot (0: none).
     """
 
     steps: int
@@ -94,12 +94,12 @@ class SamplerLearnerRole(ABC):
         control: Control,
         plan: SamplerLearnerPlan,
         rate_limiter: RateLimiter,
-        place: WorkerRank,
+        worker_rank: WorkerRank,
         ties: GroupContext,
         own: Checkpoint | None,
     ) -> None:
         self._control, self._plan, self._rate_limiter, self._rank = control, plan, rate_limiter, plan.rank
-        self._place, self._clock, self._update_metrics = place, StageClock(), UpdateMetrics()
+        self._worker_rank, self._clock, self._update_metrics = worker_rank, StageClock(), UpdateMetrics()
         self._reset_steps, self._sent_at, self._said_snapshot = 0, time.monotonic(), 0
         self._is_in_phase = False
         self._writer, self._segments = BackgroundWriter(), list[dict[str, Any]]()
@@ -107,12 +107,14 @@ class SamplerLearnerRole(ABC):
         config = plan.run_plan.config
         with_replay = plan.run is not None and config.run.checkpoint_replay == "full"
         archive = RunDirectory(plan.run).replay / plan.group if with_replay and plan.run is not None else None
-        self._unit = SamplerLearner(plan.run_plan, place, self._clock, archive, self._note, ties)
+        self._sampler_learner = SamplerLearner(
+            plan.run_plan, worker_rank, self._clock, archive, self._note, ties
+        )
         try:
-            for text in self._unit.begin(own, int(rate_limiter.steps_A[plan.rank])):
+            for text in self._sampler_learner.begin(own, int(rate_limiter.steps_A[plan.rank])):
                 self._note(text, "resume")
         except BaseException:
-            self._unit.close()
+            self._sampler_learner.close()
             raise
 
     def run(self) -> None:
@@ -155,11 +157,11 @@ class SamplerLearnerRole(ABC):
             self._send_segments()
         self._send_metrics()
         if weights:
-            self._control.send(CurrentWeights(self._unit.learner.weights()))
+            self._control.send(CurrentWeights(self._sampler_learner.learner.weights()))
 
     def close(self) -> None:
         """Closes its envs."""
-        self._unit.close()
+        self._sampler_learner.close()
 
     @property
     def _is_waiting(self) -> bool:
@@ -169,7 +171,7 @@ class SamplerLearnerRole(ABC):
         return (
             wanted != 0
             and wanted == self._said_snapshot
-            and self._place.is_synchronised
+            and self._worker_rank.is_synchronised
             and not self._control.stopping
         )
 
@@ -194,7 +196,7 @@ class SamplerLearnerRole(ABC):
         return {}
 
     def _act_and_learn(self, now: SyncState) -> None:
-        unit, rate_limiter = self._unit, self._rate_limiter
+        unit, rate_limiter = self._sampler_learner, self._rate_limiter
 
         def updated(loss: Loss, lag: float, rate: float) -> None:
             rate_limiter.updates_L[self._rank] = unit.learner.updates
@@ -208,17 +210,17 @@ class SamplerLearnerRole(ABC):
         rate_limiter.steps_A[self._rank] += phase.steps
         self._reset_steps += phase.reset_steps
         if phase.episodes:
-            self._control.send(FinishedEpisodes.of_role(phase.episodes, self._place.seed, unit.first))
+            self._control.send(FinishedEpisodes.of_role(phase.episodes, self._worker_rank.seed, unit.first))
         for text in unit.envs.notes():
             self._note(text, "restart")
         self.after_phase()
 
     def _send_metrics(self) -> None:
         self._sent_at = time.monotonic()
-        counts = ActorMetrics(self._control.restart_count, self._reset_steps, self._unit.restarts)
+        counts = ActorMetrics(self._control.restart_count, self._reset_steps, self._sampler_learner.restarts)
         self._control.send(counts)
-        source = self._unit.metrics(self._rate_limiter.steps) | self.exchange_metrics()
-        updates = self._unit.learner.version
+        source = self._sampler_learner.metrics(self._rate_limiter.steps) | self.exchange_metrics()
+        updates = self._sampler_learner.learner.version
         self._control.send(self._update_metrics.take(updates, self._clock.seconds, source))
 
     def _send_snapshot_part(self, now: SyncState) -> None:
@@ -226,7 +228,9 @@ class SamplerLearnerRole(ABC):
         self.flush(writing=True)  # messages sent later are not in the checkpoint
         self.before_snapshot()
         # After a phase that failed, emulators have moved on: envs are rebuilt from the actions of their episodes.
-        content = self._unit.snapshot.take({} if self._is_in_phase else self._unit.envs.save())
+        content = self._sampler_learner.snapshot.take(
+            {} if self._is_in_phase else self._sampler_learner.envs.save()
+        )
         groups = self.shared_groups(content.groups) if self._rank == 0 else {}
         groups |= {
             f"{name}-{self._rank}": content.groups[name] for name in self.own_groups if name in content.groups
@@ -236,9 +240,9 @@ class SamplerLearnerRole(ABC):
                 now.snapshot,
                 groups,
                 rank=self._rank,
-                updates=self._unit.learner.updates,
+                updates=self._sampler_learner.learner.updates,
                 steps=int(self._rate_limiter.steps_A[self._rank]),
-                state=content.meta | {"seed": self._place.seed, "steps": now.done},
+                state=content.meta | {"seed": self._worker_rank.seed, "steps": now.done},
                 replay=None if content.rows is None else self._plan.group,
             )
         )
@@ -247,8 +251,8 @@ class SamplerLearnerRole(ABC):
             self._writer.start(partial(self._write, content.rows))
 
     def _write(self, rows: NewRows) -> None:
-        assert self._unit.archive is not None
-        self._segments = self._unit.archive.write(rows)
+        assert self._sampler_learner.archive is not None
+        self._segments = self._sampler_learner.archive.write(rows)
 
     def _send_segments(self) -> None:
         """Sends the records of a snapshot's rows, if they are on disk."""

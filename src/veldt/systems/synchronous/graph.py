@@ -153,7 +153,7 @@ class SynchronousLearner(SamplerLearnerRole):
 
     def sync_state(self) -> SyncState:
         control, number = self._control, self._control.requested_snapshot
-        if self._place.world_size == 1:
+        if self._worker_rank.world_size == 1:
             done = int(self._rate_limiter.steps_A[0])
             return SyncState(done, done, control.stopping, self._rate_limiter.may_act(), number)
         own = [
@@ -164,7 +164,7 @@ class SynchronousLearner(SamplerLearnerRole):
             number**2,
         ]
         steps, stopping, acting, numbers, squares = self._edge.all_reduce_sum([float(value) for value in own])
-        count = self._place.world_size
+        count = self._worker_rank.world_size
         # True if all have seen the same number: where numbers differ, the mean square exceeds the squared mean.
         is_wanted = numbers == count * number and squares == count * number**2
         if is_wanted and number not in (0, self._said_snapshot):
@@ -174,7 +174,7 @@ class SynchronousLearner(SamplerLearnerRole):
 
     def after_phase(self) -> None:
         self._phases += 1
-        if self._phases % _COMPARE_EVERY == 0 and self._place.world_size > 1:
+        if self._phases % _COMPARE_EVERY == 0 and self._worker_rank.world_size > 1:
             self._compare()
         self._publish()
 
@@ -186,8 +186,10 @@ class SynchronousLearner(SamplerLearnerRole):
 
     def _compare(self) -> None:
         """Checks that all ranks have the same parameters, which only a fault can make differ."""
-        self._edge.assert_same_on_all_ranks({"parameters": weights_digest(self._unit.parameters)})
+        self._edge.assert_same_on_all_ranks({"parameters": weights_digest(self._sampler_learner.parameters)})
 
     def _publish(self) -> None:
         if self._weights is not None and self._rank == 0:
-            self._weights.publish(self._unit.learner.version, self._unit.parameters.arrays())
+            self._weights.publish(
+                self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays()
+            )

@@ -1,0 +1,18 @@
+"""The public Python API: train, resume, evaluate, record_starts, load, list_recipes."""
+
+from veldt.api.listing import drawn, list_recipes
+from veldt.api.playing import PROTOCOLS, evaluate, load, record_starts
+from veldt.api.training import Run, resume, train, train_config
+
+__all__ = [
+    "PROTOCOLS",
+    "Run",
+    "drawn",
+    "evaluate",
+    "list_recipes",
+    "load",
+    "record_starts",
+    "resume",
+    "train",
+    "train_config",
+]

@@ -1,0 +1,195 @@
+"""The public functions that use a trained policy: load, evaluate and record_starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from veldt.agent import Agent, make_network
+from veldt.api.checks import check_recipe
+from veldt.config.plugins import read_run_config
+from veldt.config.run_code import (
+    Choice,
+    Env,
+    Part,
+    admit,
+)
+from veldt.envs.arrangement import probe_spec
+from veldt.errors import UsageError
+from veldt.evaluation.evaluator import Evaluation, play_episodes, play_steps
+from veldt.evaluation.human_starts import play_starts, record_from
+from veldt.evaluation.starts import Starts, check_numbers, read_starts
+from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
+from veldt.learning.learner import load_weights
+from veldt.networks.own import OwnParts
+from veldt.networks.precision import apply_precision
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.runtime.devices import choose_device
+
+PROTOCOLS = ("episodes", "atari", "human-starts")
+
+
+def load(
+    run: str | Path,
+    *,
+    best: bool = False,
+    env: Env | None = None,
+    network: Part | None = None,
+    core: Part | None = None,
+    actor: Part | None = None,
+    critic: Part | None = None,
+    model: Part | None = None,
+    trust: bool = False,
+    device: str = "cpu",
+) -> Agent:
+    """Returns the policy of a run's newest complete checkpoint.
+
+    Args:
+        run: the run directory.
+        best: use the checkpoint with the best mean return over 100 episodes (the newest if none has 100 episodes).
+        env, network, core, actor, critic, model: replace those of the run. They are required if the run used callables
+            that cannot be imported by name. A different env given by name is made without the run's `env_kwargs`.
+        trust: import the code that the run names as "module:function" even if you have not trained with it on this
+            machine. Such code can do everything that you can. Your own runs do not need it.
+        device: where the policy computes: "auto", "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        UsageError: the run or the device does not exist; `env` or `network` is required; or the run names code that you
+            have neither named nor trained with (the message names the file).
+        CheckpointError: no checkpoint is complete, or it belongs to another recipe.
+        EnvError: the env failed (one is made to read its spaces).
+    """
+    return _load(
+        run, best, Choice(env, OwnParts(network, core, actor, critic, model), trust), device, "load(run, {})"
+    )
+
+
+def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -> Agent:
+    """See `load`; `call` as for `admit`."""
+    target = choose_device(device)
+    directory = RunDirectory.open(Path(run))
+    stored = read_run_config(directory.path, directory.read_config()["resolved"], choice.trust)
+    chosen = admit(directory.path, stored, choice, call)
+    config, source = chosen.config, chosen.source
+    notes: list[str] = []
+    store = CheckpointStore(directory.checkpoints)
+    checkpoint = (store.best if best else store.newest)(notes.append)
+    for note in notes:
+        print(note, file=sys.stderr)
+    check_recipe(checkpoint, config)
+    spec = probe_spec(source, config.atari)
+    policy = make_network(config, spec, chosen.own)
+    load_weights(apply_precision(policy, config.run.precision, target), checkpoint.groups["weights"])
+    return Agent(config, source, spec, policy, path=directory.path, step=checkpoint.step, device=target)
+
+
+def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Agent:
+    if not isinstance(run, Agent):
+        return _load(run, best, choice, "cpu", call)
+    if choice.is_made:
+        raise UsageError(
+            "an agent has its environment and its network already: give env, network and trust to load"
+        )
+    return run
+
+
+def evaluate(
+    run: str | Path | Agent,
+    *,
+    episodes: int | None = None,
+    protocol: str | None = None,
+    starts: str | Path | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    best: bool = False,
+    env: Env | None = None,
+    network: Part | None = None,
+    trust: bool = False,
+) -> Evaluation:
+    """Plays episodes with a run's policy. Returns their raw returns and their lengths in agent steps.
+
+    Args:
+        run: the run directory, or an agent from `load`, which stays on its device.
+        episodes: number of episodes, at least 1; default 30.
+        protocol: "episodes" plays `episodes`. "atari" plays the run's `evaluate_steps` (default 125,000) and counts the
+            episodes that end within them, as in published results of value-based agents. "human-starts" plays one
+            episode from each of `starts` and counts only what follows the start (Nair et al. 2015). Default:
+            "episodes", or "human-starts" if `starts` is given.
+        starts: a file written by `record_starts`.
+        seed: 0 or more; determines the episodes.
+        greedy: take the best action instead of exploring as the algorithm does in evaluation.
+        best: as for `load`; without effect on an agent.
+        env, network, trust: as for `load`, which also takes other parts of the network, and returns an agent.
+
+    Raises:
+        UsageError: a number is out of range, an agent is given together with an env, or as for `load`.
+        CheckpointError: as for `load`.
+        EnvError: the env failed.
+    """
+    protocol = protocol or ("episodes" if starts is None else "human-starts")
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"--protocol is {protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
+    if (protocol == "human-starts") != (starts is not None):
+        raise UsageError(
+            "--protocol human-starts needs --starts, a file that `veldt record-starts` makes"
+            if starts is None
+            else f"--starts is {starts}, and --protocol {protocol} plays episodes from their beginning: leave one out"
+        )
+    if protocol != "episodes" and episodes is not None:
+        plays = "a number of steps" if protocol == "atari" else "one episode from each start"
+        raise UsageError(
+            f"--episodes is {episodes}, and --protocol {protocol} plays {plays}: leave one of them out"
+        )
+    if episodes is not None and episodes < 1:
+        raise UsageError(f"--episodes is {episodes}: it must be at least 1")
+    if seed < 0:
+        raise UsageError(f"--seed is {seed}: it must be 0 or more")
+    begun = None if starts is None else read_starts(Path(starts))
+    agent = _agent(run, best, Choice(env, OwnParts(network), trust), "evaluate(run, {})")
+    if begun is not None:
+        begun.refuse_other(agent.source, agent.config.atari, agent.spec.action)
+        return play_starts(agent, begun, seed=seed, greedy=greedy)
+    if protocol == "atari":
+        return play_steps(agent, agent.config.run.evaluate_steps, seed=seed, greedy=greedy)
+    return play_episodes(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)
+
+
+def record_starts(
+    run: str | Path | Agent,
+    *,
+    starts: int = 100,
+    out: str | Path | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    best: bool = False,
+    env: Env | None = None,
+    network: Part | None = None,
+    trust: bool = False,
+) -> Starts:
+    """Plays episodes with a run's policy and writes a random step of each to a file, as starts for `evaluate`.
+
+    Args:
+        run: as for `evaluate`.
+        starts: number of starts, at least 1.
+        out: the file to create; default starts.safetensors in the run directory.
+        seed, greedy, best, env, network, trust: as for `evaluate`. The episodes differ from those that `evaluate` plays
+            with the same seed.
+
+    Returns:
+        The content of the file, including its `path`.
+
+    Raises:
+        UsageError: a number is out of range, the file exists, the env is not deterministic, or as for `load`.
+        CheckpointError: as for `load`.
+        EnvError: the env failed.
+        VeldtError: the file could not be written.
+    """
+    check_numbers(starts, seed)
+    directory = run.path if isinstance(run, Agent) else RunDirectory.open(Path(run)).path
+    path = directory / STARTS_NAME if out is None else Path(out)
+    check_new_file(path)
+    agent = _agent(run, best, Choice(env, OwnParts(network), trust), "record_starts(run, {})")
+    recorded = record_from(agent, starts, path, seed=seed, greedy=greedy)
+    recorded.write()
+    return recorded

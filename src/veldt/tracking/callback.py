@@ -1,0 +1,138 @@
+"""Callbacks: code of the user that is called at the events of a run, and may stop it or add metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from veldt.errors import UsageError, VeldtError
+from veldt.tracking.loggers.group import LoggerGroup
+from veldt.tracking.metric_names import METRICS
+
+
+class CallbackContext:
+    """What a callback sees of a run, and how it acts on it. All callbacks get the same object.
+
+    Args:
+        directory: of the run.
+        config: its settings as in config.json: nested, JSON values.
+
+    `step` is the number of agent steps so far; `metrics` the newest row of metrics by name (docs/metrics.md), empty
+    before the first; `reason` why the run has stopped (see `veldt.Run`), None while it trains and after a failure.
+    """
+
+    def __init__(self, directory: Path, config: Mapping[str, Any], loggers: LoggerGroup) -> None:
+        self.directory, self.config = directory, config
+        self.step = 0
+        self.metrics: Mapping[str, float] = {}
+        self.reason: str | None = None
+        self.stop_reason: str | None = None
+        self._loggers = loggers
+        self._added: dict[str, float] = {}
+
+    def stop(self, reason: str) -> None:
+        """Stops the run as soon as the current work is done, with a checkpoint; `reason` is shown and recorded."""
+        self.stop_reason = self.stop_reason or reason
+
+    def add_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Adds metrics to the next row, or in `on_log` to this one. A name without a prefix gets `callback/`.
+
+        Raises:
+            UsageError: a name is one of veldt's own.
+        """
+        for name, value in metrics.items():
+            if name in METRICS:
+                raise UsageError(
+                    f"a callback cannot add the metric {name}, which veldt measures itself: rename it"
+                )
+            self._added[name if "/" in name else f"callback/{name}"] = float(value)
+
+    def log_video(self, path: Path) -> None:
+        """Hands an mp4 file to the loggers, as a video of the policy at the current step."""
+        self._loggers.log_video(self.step, path)
+
+    def take_added(self) -> dict[str, float]:
+        """Returns and clears the added metrics."""
+        added, self._added = self._added, {}
+        return added
+
+
+class Callback:
+    """Inherit, and define what you need; each method gets the run's `CallbackContext`.
+
+    The process that records the run calls the methods, between its other work: a method that takes long delays
+    training, or, where learners are separate processes, checkpoints and records. An exception ends the run, after which
+    it can be resumed from its newest checkpoint.
+    """
+
+    def on_start(self, context: CallbackContext) -> None:
+        """Before the first step, also of a resumed run (`context.step` is more than 0 then)."""
+
+    def on_rollout(self, context: CallbackContext) -> None:
+        """After each rollout; where actors are separate processes, when more steps were counted (10 times a second)."""
+
+    def on_update(self, context: CallbackContext) -> None:
+        """After updates that a learner has reported: twice a second, or in a run of one process with each row."""
+
+    def on_log(self, context: CallbackContext) -> None:
+        """Before a row of metrics (`context.metrics`) is logged."""
+
+    def on_evaluation(self, context: CallbackContext) -> None:
+        """After an evaluation during training; `context.metrics` has its `eval/...`."""
+
+    def on_checkpoint(self, context: CallbackContext) -> None:
+        """Soon after a checkpoint is on disk."""
+
+    def on_end(self, context: CallbackContext) -> None:
+        """When the run has ended (`context.reason`) or failed."""
+
+
+class CallbackGroup:
+    """All callbacks of a run, in order. Their exceptions become VeldtErrors."""
+
+    def __init__(self, callbacks: Sequence[Callback], context: CallbackContext) -> None:
+        self.context = context
+        self._callbacks = callbacks
+        self._has_started = False
+
+    def start(self, step: int) -> None:
+        """Calls `on_start`, once, though the processes of a run may start several times."""
+        if not self._has_started:
+            self._has_started = True
+            self.call("on_start", step)
+
+    def call(self, method: str, step: int, metrics: Mapping[str, float] | None = None) -> None:
+        """Calls a method of each callback at `step`, after the context has got newer `metrics`."""
+        if not self._callbacks:
+            return
+        self.context.step = step
+        if metrics is not None:
+            self.context.metrics = metrics
+        for callback in self._callbacks:
+            try:
+                getattr(callback, method)(self.context)
+            except VeldtError:
+                raise
+            except Exception as error:
+                raise VeldtError(
+                    f"the callback {type(callback).__name__} raised {type(error).__name__} in {method}: {error}"
+                ) from error
+
+    def end(self) -> None:
+        """Calls `on_end`, if `on_start` was called."""
+        if self._has_started:
+            self.call("on_end", self.context.step)
+
+
+def made_callback(name: str, function: Callable[[Path], Any], directory: Path) -> Callback:
+    """Returns the callback that a function of the user makes. UsageError if it raises or returns something else."""
+    try:
+        callback = function(directory)
+    except VeldtError:
+        raise
+    except Exception as error:
+        raise UsageError(f"--callback {name}: the function raised {type(error).__name__}: {error}") from error
+    if not isinstance(callback, Callback):
+        raise UsageError(f"--callback {name}: the function returned {callback!r}: return a veldt.Callback")
+    return callback

@@ -1,0 +1,129 @@
+"""The loggers that `--log` names: checked before a run begins, and made when it has a directory."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from veldt.errors import UsageError, VeldtError, did_you_mean
+from veldt.tracking.loggers.background import BackgroundLogger
+from veldt.tracking.loggers.group import LoggerGroup
+from veldt.tracking.loggers.logger import Logger
+from veldt.user_code.import_path import load_function, split_name
+
+LOGGERS = ("tensorboard", "wandb", "trackio", "mlflow")
+_TENSORBOARD_CLOSE_S = 5.0
+_SERVICE_CLOSE_S = 60.0  # for what is under way to a server
+
+
+def named_loggers(log: str) -> tuple[str, ...]:
+    """Returns the names in the value of `--log`. UsageError for a name that no logger has."""
+    names = tuple(name.strip() for name in log.split(","))
+    if names == ("none",):
+        return ()
+    for name in names:
+        if ":" in name:
+            split_name(name, "logger")
+        elif name not in LOGGERS:
+            close = did_you_mean(name, (*LOGGERS, "none"))
+            raise UsageError(
+                f"--log is '{log}', and no logger is called '{name}'{close}: take {', '.join(LOGGERS)}, several with "
+                "commas between them, none alone, or your own as module:function"
+            )
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"--log names {twice[0]} twice: each logger can be there once")
+    return names
+
+
+def own_loggers(log: str) -> list[str]:
+    """Returns the names in the value of `--log` that are functions of the user."""
+    return [name for name in named_loggers(log) if ":" in name]
+
+
+def load_loggers(log: str) -> dict[str, Callable[[Path], Logger]]:
+    """Imports the functions of the user that `log` names, and refuses a service whose package is not installed."""
+    for name in named_loggers(log):
+        if name in LOGGERS[1:] and importlib.util.find_spec(name) is None:
+            raise UsageError(
+                f"--log {name} needs the package {name}, which is not installed: pip install 'veldt[{name}]'"
+            )
+    return {name: load_function(name, "logger") for name in own_loggers(log)}
+
+
+@contextlib.contextmanager
+def opened_loggers(
+    log: str,
+    directory: Path,
+    run_id: str,
+    config: Mapping[str, Any],
+    functions: Mapping[str, Callable[[Path], Logger]],
+    instances: Sequence[Logger],
+    note: Callable[[str], None],
+) -> Iterator[LoggerGroup]:
+    """Yields the loggers of a run, with metrics.jsonl's first, and closes them.
+
+    Args:
+        log: the value of `--log`.
+        directory: of the run.
+        run_id: identifies the run in services.
+        config: the run's settings, for `Logger.log_config`.
+        functions: from `load_loggers`.
+        instances: the user's own loggers.
+        note: shows a sentence to the user.
+
+    Raises:
+        UsageError: a function of the user raised, or returned no logger.
+    """
+    own = {name: _made(name, function, directory) for name, function in functions.items()}
+    named = {
+        name: own[name] if name in own else _in_background(name, directory, run_id)
+        for name in named_loggers(log)
+    }
+    group = LoggerGroup(directory, [*named.items(), *((type(one).__name__, one) for one in instances)])
+    try:
+        group.log_config(config)
+        yield group
+    finally:
+        group.close()
+        for text in group.take_problems():
+            note(text)
+
+
+def _made(name: str, function: Callable[[Path], Logger], directory: Path) -> Logger:
+    try:
+        logger = function(directory)
+    except VeldtError:
+        raise
+    except Exception as error:
+        raise UsageError(f"--log {name}: the function raised {type(error).__name__}: {error}") from error
+    if not callable(getattr(logger, "log", None)):
+        raise UsageError(
+            f"--log {name}: the function returned {logger!r}, which has no method log: return a veldt.Logger"
+        )
+    return logger
+
+
+def _in_background(name: str, directory: Path, run_id: str) -> Logger:
+    def make() -> Logger:
+        match name:
+            case "tensorboard":
+                from veldt.tracking.loggers.tensorboard_logger import TensorBoardLogger
+
+                return TensorBoardLogger(directory)
+            case "wandb":
+                from veldt.tracking.loggers.wandb_logger import WandbLogger
+
+                return WandbLogger(directory, run_id)
+            case "trackio":
+                from veldt.tracking.loggers.trackio_logger import TrackioLogger
+
+                return TrackioLogger(directory, run_id)
+            case _:
+                from veldt.tracking.loggers.mlflow_logger import MlflowLogger
+
+                return MlflowLogger(directory, run_id)
+
+    return BackgroundLogger(name, make, _TENSORBOARD_CLOSE_S if name == "tensorboard" else _SERVICE_CLOSE_S)

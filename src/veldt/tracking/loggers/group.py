@@ -1,0 +1,75 @@
+"""All loggers of a run as one: metrics.jsonl, whose failure ends the run, and others, whose failure does not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from veldt.tracking.loggers.background import BackgroundLogger
+from veldt.tracking.loggers.logger import Logger
+from veldt.tracking.loggers.metrics_file import MetricsFile
+
+
+class LoggerGroup:
+    """Calls each logger of a run. `problems` are sentences for the user that nothing has shown yet.
+
+    Args:
+        directory: of the run, where metrics.jsonl is.
+        others: further loggers, by name. One that raises gets no more calls but `close`.
+    """
+
+    def __init__(self, directory: Path, others: Iterable[tuple[str, Logger]] = ()) -> None:
+        self.problems: list[str] = []
+        self._file = MetricsFile(directory)
+        self._others = list(others)
+        self._failed: set[int] = set()
+        self._shown: set[str] = set()
+
+    def log_config(self, config: Mapping[str, Any]) -> None:
+        self._call(lambda logger: logger.log_config(config))
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Logs one row. Raises VeldtError if metrics.jsonl cannot be written."""
+        self._file.log(step, metrics)
+        self._call(lambda logger: logger.log(step, metrics))
+
+    def log_video(self, step: int, path: Path) -> None:
+        self._call(lambda logger: logger.log_video(step, path))
+
+    def rewind(self, step: int) -> None:
+        self._file.rewind(step)
+        for _, logger in self._others:
+            if hasattr(logger, "rewind"):
+                self._call(lambda one: one.rewind(step), only=logger)
+
+    def close(self) -> None:
+        self._file.close()
+        for number, (_, logger) in enumerate(self._others):
+            if number in self._failed:
+                with contextlib.suppress(Exception):
+                    logger.close()
+            else:
+                self._call(lambda one: one.close(), only=logger)
+
+    def take_problems(self) -> list[str]:
+        """Returns and clears the sentences that nothing has shown yet."""
+        taken, self.problems = self.problems, []
+        return taken
+
+    def _call(self, call: Callable[[Logger], None], only: Logger | None = None) -> None:
+        for number, (name, logger) in enumerate(self._others):
+            if number in self._failed or (only is not None and logger is not only):
+                continue
+            try:
+                call(logger)
+            except Exception as error:
+                self._failed.add(number)
+                self.problems.append(
+                    f"the logger {name} raised {type(error).__name__}: {error}; it gets no more metrics"
+                )
+            # One sentence for each logger that works in the background.
+            if isinstance(logger, BackgroundLogger) and logger.problem and name not in self._shown:
+                self._shown.add(name)
+                self.problems.append(logger.problem)

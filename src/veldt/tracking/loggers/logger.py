@@ -1,0 +1,43 @@
+"""The protocol of a logger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Logger(Protocol):
+    """Receives the configuration, the metrics and the videos of a run.
+
+    The process that records the run calls it, one call at a time: first `log_config`, then `log` for each row of
+    metrics, last `close`. A logger may inherit from this class, whose methods do nothing, and define what it needs.
+
+    A logger that raises does not end the run: the error is shown once and recorded in events.jsonl, and the logger gets
+    no more calls.
+    """
+
+    def log_config(self, config: Mapping[str, Any]) -> None:
+        """Called once, before the first row, with the settings of the run as in config.json: nested, JSON values."""
+        return None
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Called for each row of metrics.
+
+        Args:
+            step: agent steps since the start of the run.
+            metrics: by name (docs/metrics.md), only those that were measured; a value may be NaN or infinite.
+        """
+        return None
+
+    def log_video(self, step: int, path: Path) -> None:
+        """Called for each video, an mp4 file, of the policy at `step`."""
+        return None
+
+    def rewind(self, step: int) -> None:
+        """Called where the run goes on from its checkpoint of `step`: later rows are about to be logged again."""
+        return None
+
+    def close(self) -> None:
+        """Called once, when the run has ended or failed."""
+        return None

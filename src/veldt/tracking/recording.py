@@ -1,0 +1,84 @@
+"""What a run is shown and recorded by, from its start to its end, across restarts of its processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from veldt.errors import UsageError
+from veldt.runs.directory import RunDirectory
+from veldt.tracking.callback import Callback, CallbackContext, CallbackGroup, made_callback
+from veldt.tracking.loggers.choice import load_loggers, opened_loggers
+from veldt.tracking.loggers.group import LoggerGroup
+from veldt.tracking.loggers.logger import Logger
+from veldt.tracking.progress import Progress
+from veldt.user_code.import_path import load_function
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The progress on the screen, the loggers and the callbacks of a run."""
+
+    progress: Progress
+    loggers: LoggerGroup
+    callbacks: CallbackGroup
+
+
+class RecordingPlan:
+    """The loggers and callbacks that were asked for; checked, and imported where they are named, but not yet made.
+
+    Args:
+        log: the value of `--log`.
+        callback: the value of `--callback`.
+        loggers, callbacks: the user's own objects.
+
+    Raises:
+        UsageError: a name leads to nothing, a package is not installed, or an object is of another kind.
+    """
+
+    def __init__(
+        self, log: str, callback: str | None, loggers: Sequence[Logger], callbacks: Sequence[Callback]
+    ) -> None:
+        for logger in loggers:
+            if not callable(getattr(logger, "log", None)):
+                raise UsageError(
+                    f"loggers has {logger!r}, which has no method log: give objects like veldt.Logger"
+                )
+        for one in callbacks:
+            if not isinstance(one, Callback):
+                raise UsageError(
+                    f"callbacks has {one!r}: give objects of classes that inherit from veldt.Callback"
+                )
+        self._log, self._loggers, self._callbacks = log, loggers, callbacks
+        self._make_loggers = load_loggers(log)
+        self._make_callbacks = {name: load_function(name, "callback") for name in named_callbacks(callback)}
+
+    @contextlib.contextmanager
+    def opened(self, directory: RunDirectory, progress: Progress) -> Iterator[Recording]:
+        """Yields the loggers and callbacks of the run in `directory`; in the end, closes or ends them."""
+        config, path = directory.read_config(), directory.path
+        named = [made_callback(name, make, path) for name, make in self._make_callbacks.items()]
+        with opened_loggers(
+            self._log,
+            path,
+            config["id"],
+            config["resolved"],
+            self._make_loggers,
+            self._loggers,
+            progress.note,
+        ) as loggers:
+            context = CallbackContext(path, config["resolved"], loggers)
+            callbacks = CallbackGroup([*named, *self._callbacks], context)
+            try:
+                yield Recording(progress, loggers, callbacks)
+            except BaseException:
+                with contextlib.suppress(Exception):  # the failure of the run is the one to show
+                    callbacks.end()
+                raise
+            callbacks.end()
+
+
+def named_callbacks(callback: str | None) -> list[str]:
+    """Returns the names in the value of `--callback`."""
+    return [] if callback is None else [name.strip() for name in callback.split(",")]

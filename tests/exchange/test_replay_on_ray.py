@@ -1,0 +1,189 @@
+"""Replay on Ray, with either end started again at any moment."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from numbered_shard import BATCH, ROWS, NumberedShard
+from queued_transport import QueuedTransport
+
+from veldt.exchange.on_ray.replay import RayReplayClient, RayReplayServer
+
+
+class Shard(NumberedShard):
+    def __init__(self, transport: QueuedTransport, number: int, mass: np.ndarray) -> None:
+        end = RayReplayServer(transport.starts(f"replay {number}"), "batches", BATCH, "learner")
+        super().__init__(end, number, mass)
+
+    def work(self) -> int:
+        self.say()
+        return super().work()
+
+
+class ShardedReplay:
+    """A learner's end and its shards."""
+
+    def __init__(self, masses: list[np.ndarray], ahead: int = 3) -> None:
+        self.transport, self.ahead = QueuedTransport(), ahead
+        self.names = [f"replay {number}" for number in range(len(masses))]
+        self.transport.starts("learner")
+        self.shards = [Shard(self.transport, number, mass) for number, mass in enumerate(masses)]
+        self.learner_begins()
+
+    def learner_begins(self) -> None:
+        self.client = RayReplayClient(
+            self.transport.starts("learner"), "batches", BATCH, ROWS, self.ahead, self.names
+        )
+
+    def shard_begins(self, number: int, mass: np.ndarray) -> None:
+        self.shards[number] = Shard(self.transport, number, mass)
+
+    def work(self) -> None:
+        for shard in self.shards:
+            self.transport.carry()
+            shard.work()
+        self.transport.carry()
+
+    def until_known(self) -> None:
+        end = time.monotonic() + 20
+        while self.client.rows != sum(len(shard.mass) for shard in self.shards):
+            assert time.monotonic() < end
+            self.work()
+
+    def requested(self, seed: int) -> int:
+        """Orders all that there is room for."""
+        count = 0
+        while self.client.request(seed + count, 0.0):
+            count += 1
+        return count
+
+
+def test_requests_go_in_groups() -> None:
+    replay = ShardedReplay([np.ones(5)], ahead=15)
+    replay.until_known()
+    assert replay.requested(0) == 16
+    replay.work()
+    for _ in range(5):  # the batch that is learned from counts, too
+        assert replay.requested(100) == 0 and not replay.transport.under_way
+        assert replay.client.take(0.0) is not None
+    assert replay.requested(200) == 4 and replay.transport.under_way
+
+
+def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
+    replay = ShardedReplay([np.zeros(0), np.zeros(0)])
+    assert not replay.client.is_empty, "shards may still be reading what they held"
+    replay.transport.carry()
+    replay.shards[0].work()
+    replay.transport.carry()
+    assert not replay.client.is_empty
+    replay.work()
+    assert replay.client.is_empty
+    replay.shard_begins(1, np.ones(3))
+    assert not replay.client.is_empty
+    replay.until_known()
+    assert not replay.client.is_empty
+
+
+def test_a_request_to_a_shards_former_incarnation_is_left_out() -> None:
+    replay = ShardedReplay([np.ones(5)])
+    replay.until_known()
+    assert replay.client.request(0, 0.0)  # and not posted yet
+    replay.shard_begins(0, np.zeros(0))
+    while replay.client.request(1, 0.0):
+        pass
+    replay.transport.carry()
+    assert replay.shards[0].end.take() is None
+    assert replay.client.take(0.0) is None and replay.requested(0) == 0
+
+
+def test_rows_are_drawn_in_proportion_to_their_mass_over_all_shards() -> None:
+    rng = np.random.default_rng(0)
+    masses = [rng.exponential(size=5), np.zeros(0), 3 * rng.exponential(size=7)]
+    replay, counts, seed, taken = ShardedReplay(masses), [np.zeros(len(mass)) for mass in masses], 0, 0
+    replay.until_known()
+    while taken < 1500:
+        seed += 1000 * replay.requested(seed)
+        replay.work()
+        while (batch := replay.client.take(0.0)) is not None:
+            taken += 1
+            for key, shard in zip(batch.arrays["key"], batch.arrays["shard"], strict=True):
+                counts[shard][key] += 1
+            for number in range(3):
+                assert (batch.arrays["shard"][slice(*batch.part_S[number : number + 2])] == number).all()
+    wanted, found = np.concatenate(masses), np.concatenate(counts)
+    np.testing.assert_allclose(found / found.sum(), wanted / wanted.sum(), atol=0.006)
+
+
+def test_batches_are_ordered_ahead_and_a_batch_in_use_is_not_written_to() -> None:
+    replay = ShardedReplay([np.ones(4), np.ones(4)])
+    replay.until_known()
+    assert replay.requested(0) == 4 and replay.requested(9) == 0
+    assert replay.client.take(0.0) is None
+    replay.work()
+    batch = replay.client.take(0.0)
+    assert batch is not None
+    before = batch.arrays["key"].copy()
+    replay.requested(20)
+    replay.work()
+    assert np.array_equal(batch.arrays["key"], before)
+    assert [replay.client.take(0.0) is not None for _ in range(4)] == [True, True, True, False]
+
+
+def test_priorities_go_to_the_shards_they_are_of_before_what_is_drawn_next() -> None:
+    replay = ShardedReplay([np.ones(4), np.ones(12)], ahead=0)
+    replay.until_known()
+    assert replay.requested(5) == 1
+    replay.work()
+    batch = replay.client.take(0.0)
+    assert batch is not None
+    priority_N, key_N = np.arange(ROWS) + 0.5, batch.arrays["key"].copy()
+    replay.client.update(batch, priority_N, 0.0)
+    replay.requested(6)
+    replay.work()
+    for number, shard in enumerate(replay.shards):
+        part = slice(*batch.part_S[number : number + 2])
+        assert shard.updates == [(key_N[part].tolist(), priority_N[part].tolist())]
+
+
+def test_a_shard_that_dies_loses_its_requests_and_holds_up_no_batch() -> None:
+    replay = ShardedReplay([np.ones(8), np.ones(8)])
+    replay.until_known()
+    assert replay.requested(1) == 4
+    replay.shard_begins(0, np.zeros(0))
+    assert replay.client.rows == 8, "what the former incarnation held is gone"
+    replay.work()
+    for _ in range(4):
+        began = time.monotonic()
+        assert replay.client.take(5.0) is None and time.monotonic() - began < 1
+    replay.until_known()
+    assert replay.requested(30) == 4
+    replay.work()
+    batch = replay.client.take(0.0)
+    assert batch is not None and (batch.arrays["shard"] == 1).all()
+
+
+def test_a_learner_that_begins_anew_is_not_sent_what_another_ordered() -> None:
+    replay = ShardedReplay([np.ones(8), np.ones(8)])
+    replay.until_known()
+    assert replay.requested(1) == 4
+    replay.transport.carry()
+    replay.learner_begins()
+    replay.until_known()
+    assert replay.client.take(0.0) is None
+    assert replay.requested(7) == 4
+    replay.work()
+    assert replay.client.take(0.0) is not None
+
+
+def test_requests_that_were_lost_on_the_way_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.exchange.on_ray.replay._AGAIN_S", 0.05)
+    replay, end = ShardedReplay([np.ones(8)]), time.monotonic() + 20
+    replay.until_known()
+    assert replay.requested(1) == 4
+    replay.transport.under_way.clear()
+    for _ in range(4):
+        while replay.client.take(0.02) is None:
+            assert time.monotonic() < end
+            replay.work()

@@ -1,0 +1,188 @@
+"""Callbacks are called at the events of a run in every system, may stop it, and may add metrics."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import veldt
+from veldt.errors import UsageError, VeldtError
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.tracking.metrics import read_metrics
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "early_stopping.py"
+SETTINGS: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "threads": 1,
+    "precision": "fp32",
+    "env_backend": "in-process",
+    "device": "cpu",
+    "log_every": 0.0,
+    "quiet": True,
+}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "a2c": {**SETTINGS, "steps": 2000},
+    "impala": {
+        "env": "CartPole-v1",
+        "quiet": True,
+        "log_every": 0.1,
+        "steps": 4000,
+        "actors": 1,
+        "num_envs": 2,
+    },
+}
+
+
+class Counting(veldt.Callback):
+    """Counts the calls, and remembers the steps of each."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.steps: list[int] = []
+        self.evaluated: list[float] = []
+        self.reason: str | None = "not ended"
+
+    def _note(self, method: str, context: veldt.CallbackContext) -> None:
+        self.calls[method] += 1
+        self.steps.append(context.step)
+
+    def on_start(self, context: veldt.CallbackContext) -> None:
+        assert context.config["env"] == "CartPole-v1" and (context.directory / "config.json").exists()
+        self._note("start", context)
+
+    def on_rollout(self, context: veldt.CallbackContext) -> None:
+        self._note("rollout", context)
+        context.add_metrics({"rollouts": self.calls["rollout"]})
+
+    def on_update(self, context: veldt.CallbackContext) -> None:
+        self._note("update", context)
+
+    def on_log(self, context: veldt.CallbackContext) -> None:
+        assert context.metrics["time/steps_per_second"] >= 0
+        self._note("log", context)
+
+    def on_evaluation(self, context: veldt.CallbackContext) -> None:
+        self._note("evaluation", context)
+        self.evaluated.append(context.metrics["eval/ep_return_mean"])
+
+    def on_checkpoint(self, context: veldt.CallbackContext) -> None:
+        assert CheckpointStore(context.directory / "checkpoints").has_any()
+        self._note("checkpoint", context)
+
+    def on_end(self, context: veldt.CallbackContext) -> None:
+        self._note("end", context)
+        self.reason = context.reason
+
+
+@pytest.mark.parametrize("recipe", SYSTEMS)
+def test_every_event_is_called(recipe: str, tmp_path: Path) -> None:
+    counting = Counting()
+    settings = SYSTEMS[recipe] | {"checkpoint_every": 1000, "evaluate_every": 1000, "evaluate_steps": 1000}
+    run = veldt.train(recipe, run_dir=tmp_path / "run", callbacks=[counting], **settings)
+    rows = read_metrics(run.path)
+    assert counting.calls["start"] == counting.calls["end"] == 1 and counting.reason == run.reason == "steps"
+    assert counting.calls["log"] == len(rows)
+    assert counting.calls["rollout"] > 2 and counting.calls["update"] > 2
+    assert counting.calls["checkpoint"] >= 2, "one at the start and one at the end, at least"
+    assert counting.calls["evaluation"] == len(counting.evaluated) >= 1
+    assert counting.steps == sorted(counting.steps) and counting.steps[-1] == run.summary["steps"]
+    assert any(row.get("callback/rollouts") for row in rows)
+
+
+class StopAt(veldt.Callback):
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_rollout(self, context: veldt.CallbackContext) -> None:
+        if context.step >= self._step:
+            context.stop("far enough")
+
+
+@pytest.mark.parametrize("recipe", SYSTEMS)
+def test_it_stops_a_run_which_can_be_resumed(recipe: str, tmp_path: Path) -> None:
+    settings = SYSTEMS[recipe] | {"steps": 200_000}
+    run = veldt.train(recipe, run_dir=tmp_path / "run", callbacks=[StopAt(1000)], **settings)
+    assert run.reason == run.summary["reason"] == "callback" and 1000 <= run.summary["steps"] < 200_000
+    (event,) = [one for one in RunDirectory.open(run.path).read_events() if one["kind"] == "callback"]
+    assert event["text"] == "stopped by a callback: far enough"
+    assert CheckpointStore(run.path / "checkpoints").newest(print).step == run.summary["steps"]
+    counting, more = Counting(), run.summary["steps"] + 500
+    again = veldt.resume(run.path, steps=more, quiet=True, callbacks=[counting])
+    assert again.reason == "steps" and counting.steps[0] == run.summary["steps"]
+
+
+class Failing(veldt.Callback):
+    def on_log(self, context: veldt.CallbackContext) -> None:
+        if context.step >= 1000:
+            raise ZeroDivisionError("oh")
+
+
+@pytest.mark.parametrize("recipe", SYSTEMS)
+def test_its_exception_ends_the_run_with_a_sentence(recipe: str, tmp_path: Path) -> None:
+    counting = Counting()
+    settings = SYSTEMS[recipe] | {"steps": 200_000, "checkpoint_every": 500}
+    with pytest.raises(VeldtError, match="the callback Failing raised ZeroDivisionError in on_log: oh"):
+        veldt.train(recipe, run_dir=tmp_path / "run", callbacks=[counting, Failing()], **settings)
+    assert counting.calls["end"] == 1 and counting.reason is None
+    step = CheckpointStore(tmp_path / "run" / "checkpoints").newest(print).step
+    assert veldt.resume(tmp_path / "run", steps=step + 500, quiet=True).reason == "steps"
+
+
+class AddsOwn(veldt.Callback):
+    def on_log(self, context: veldt.CallbackContext) -> None:
+        context.add_metrics({"train/loss": 0.0})
+
+
+class Video(veldt.Callback):
+    def on_end(self, context: veldt.CallbackContext) -> None:
+        context.log_video(context.directory / "a.mp4")
+
+
+class Videos(veldt.Logger):
+    def __init__(self) -> None:
+        self.got: list[tuple[int, Path]] = []
+
+    def log_video(self, step: int, path: Path) -> None:
+        self.got.append((step, path))
+
+
+def test_it_cannot_replace_a_metric_of_veldts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot add the metric train/loss"):
+        veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[AddsOwn()], **SYSTEMS["a2c"])
+
+
+def test_its_videos_reach_the_loggers(tmp_path: Path) -> None:
+    videos = Videos()
+    run = veldt.train(
+        "a2c", run_dir=tmp_path / "run", callbacks=[Video()], loggers=[videos], **SYSTEMS["a2c"]
+    )
+    assert videos.got == [(run.summary["steps"], run.path / "a.mp4")]
+
+
+def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"inherit from veldt\.Callback"):
+        veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[print], **SYSTEMS["a2c"])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="no callback 'early'"):
+        veldt.train("a2c", run_dir=tmp_path / "run", callback="early", **SYSTEMS["a2c"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_example_stops_a_run_and_can_be_named(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert EXAMPLE.read_text() in (ROOT / "docs" / "extend" / "callbacks.md").read_text()
+    stop = runpy.run_path(str(EXAMPLE))["StopWithoutProgress"](patience=600)
+    settings = SYSTEMS["a2c"] | {"steps": 200_000, "learning_rate": 1e-9}
+    run = veldt.train("a2c", run_dir="run", callbacks=[stop], **settings)
+    assert run.reason == "callback" and run.summary["steps"] < 200_000
+    assert read_metrics(run.path)[-1]["callback/steps_without_progress"] >= 600
+    (in_tmp / "early_stopping.py").write_text(EXAMPLE.read_text())
+    monkeypatch.delitem(sys.modules, "early_stopping", raising=False)
+    named = veldt.train("a2c", run_dir="named", callback="early_stopping:make_callback", **SYSTEMS["a2c"])
+    assert "callback/steps_without_progress" in read_metrics(named.path)[-1]
+    assert veldt.resume(named.path, steps=2500, quiet=True).reason == "steps"
