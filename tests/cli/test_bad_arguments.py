@@ -47,6 +47,7 @@ SETTINGS = {
     "--buffer-size 5": "--buffer-size is about a replay buffer, and ppo learns from fresh rollouts and keeps none",
     "--samples-per-insert 4": "--samples-per-insert is called --training-intensity in veldt, and "
     "--training-intensity is none of ppo's settings: take a recipe that has it (dqn, async-dqn, c51,",
+    "--system apex": "take a recipe of the system you want, and --algorithm ",
     "--discount 0.9": f"--discount is called --gamma here {SEE}",
     "--checkpoint-replay none": "--checkpoint-replay is about a replay buffer, and ppo learns from fresh rollouts",
     "--foo": f"no flag --foo {SEE}",

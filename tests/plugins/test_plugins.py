@@ -94,6 +94,10 @@ def test_the_command_line_knows_what_a_plugin_adds(tmp_path: Path) -> None:
     assert missing.stderr.startswith("veldt: the plug-in 'qr_dnq' is no module that Python finds")
     unnamed = command("recipes", "--plugin", cwd=EXAMPLES, home=tmp_path)
     assert unnamed.returncode == 2 and "--plugin is without a value" in unnamed.stderr
+    both = command("recipes", "--plugin", "qr_dqn,gala", cwd=EXAMPLES, home=tmp_path)
+    assert "qr-dqn" in both.stdout and "gala-a2c" in both.stdout
+    empty = command("recipes", "--plugin", "qr_dqn,", cwd=EXAMPLES, home=tmp_path)
+    assert empty.returncode == 2 and "--plugin is without a value" in empty.stderr
 
 
 def test_a_run_in_another_shell(tmp_path: Path) -> None:

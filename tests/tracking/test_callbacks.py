@@ -174,6 +174,18 @@ def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_one_that_is_not_in_a_list_is_refused(tmp_path: Path) -> None:
+    class Mine(veldt.Logger):
+        """Does nothing."""
+
+    settings: dict[str, Any] = {"run_dir": tmp_path / "run", **SYSTEMS["a2c"]}
+    with pytest.raises(veldt.UsageError, match=r"give a list, callbacks=\[...\], also for a single one"):
+        veldt.train("a2c", callbacks=StopAt(1), **settings)
+    with pytest.raises(veldt.UsageError, match=r"give a list, loggers=\[...\], also for a single one"):
+        veldt.train("a2c", loggers=Mine(), **settings)
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_example_stops_a_run_and_can_be_named(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert EXAMPLE.read_text() in (ROOT / "docs" / "extend" / "callbacks.md").read_text()
     stop = runpy.run_path(str(EXAMPLE))["StopWithoutProgress"](patience=600)

@@ -124,19 +124,23 @@ def _dispatch(arguments: list[str]) -> str:
 
 
 def _without_plugins(arguments: list[str]) -> list[str]:
-    """Imports the plug-ins that `--plugin MODULE` names, which may add flags and recipes. Returns the other words."""
-    modules, rest, words = [], [], iter(arguments)
+    """Imports the plug-ins that `--plugin MODULE` names, which may add flags and recipes. Returns the other words.
+
+    Several have commas between them, as for `--log` and `--callback`, or a flag each.
+    """
+    modules: list[str] = []
+    rest, words = [], iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
         if flag != "--plugin":
             rest.append(word)
             continue
-        module = value if equals else next(words, "")
-        if not module or module.startswith("-"):
+        named = [module.strip() for module in (value if equals else next(words, "")).split(",")]
+        if not all(named) or named[0].startswith("-"):
             raise UsageError(
                 "--plugin is without a value: give the name of a module, such as mine for mine.py"
             )
-        modules.append(module)
+        modules += named
     if modules:
         from veldt.registry import import_plugins
 

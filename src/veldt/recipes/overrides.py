@@ -105,6 +105,11 @@ def by_section(config: TrainConfig, settings: Mapping[str, Any]) -> dict[str, di
 
 def why_no_setting(config: TrainConfig, name: str) -> str | None:
     """Explains why this recipe lacks a setting that other recipes or libraries have; None for an unknown name."""
+    if name == "system":
+        return (
+            f"{flag(name)} is no setting: the recipe {config.recipe} has the system {config.system}; take a recipe of "
+            f"the system you want, and --algorithm {config.algorithm} with it (`veldt recipes --matrix`)"
+        )
     if (called := _ELSEWHERE.get(name)) is not None:
         parts = [getattr(config, section) for section in SECTIONS]
         if called == "env" or any(hasattr(part, called) for part in parts):

@@ -40,6 +40,9 @@ class RecordingPlan:
     def __init__(
         self, log: str, callback: str | None, loggers: Sequence[Logger], callbacks: Sequence[Callback]
     ) -> None:
+        for name, given in (("loggers", loggers), ("callbacks", callbacks)):
+            if not isinstance(given, Sequence) or isinstance(given, str):
+                raise UsageError(f"{name} is {given!r}: give a list, {name}=[...], also for a single one")
         for logger in loggers:
             if not callable(getattr(logger, "log", None)):
                 raise UsageError(
