@@ -49,10 +49,13 @@ def warm_forkserver() -> None:
 @pytest.fixture(autouse=True)
 def no_plugin_of_another_test() -> Iterator[None]:
     """What a plug-in has registered in a test is not there in the next, which may import it anew."""
+    before = set(sys.modules)
     yield
     for registry in _registries:
         for name in [name for name in registry if registry.plugin_of(name) is not None]:
-            sys.modules.pop(registry._origins.pop(name), None)
+            module = registry._origins.pop(name)
+            if module not in before:  # pickle needs a test file's own classes as they are
+                sys.modules.pop(module, None)
             del registry._parts[name]
 
 

@@ -14,6 +14,7 @@ from own_algorithm import Follow, Twin, TwinConfig, TwinNetwork
 
 import veldt
 from veldt.algorithms.base import Loss
+from veldt.algorithms.registry import ALGORITHMS, AlgorithmEntry
 from veldt.algorithms.transitions import Transitions
 from veldt.api import train_config
 from veldt.config.gorila_settings import GorilaConfig
@@ -31,12 +32,19 @@ from veldt.networks.flat import FlatParameters
 from veldt.replay.settings import ReplayConfig
 from veldt.runs.checkpoints import CheckpointStore
 
+ALGORITHMS._forget("own_algorithm")  # until a test of this file runs: other files list all algorithms
+
 SPEC = EnvSpec({"": ArraySpec((1,), "float32")}, ActionSpec("box", low=(-1.0,), high=(1.0,)))
 SYSTEMS: dict[str, RolesConfig] = {
     "synchronous": SynchronousConfig(),
     "apex": ApexConfig(actors=2),
     "gorila": GorilaConfig(learners=2, parameter_shards=2),
 }
+
+
+@pytest.fixture(autouse=True)
+def registered() -> None:
+    ALGORITHMS.add("twin", AlgorithmEntry(Twin, TwinConfig), "own_algorithm")
 
 
 def config(system: str, steps: int, **changes: Any) -> TrainConfig:

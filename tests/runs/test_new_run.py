@@ -42,20 +42,20 @@ def test_a_failure_removes_what_the_run_wrote_and_nothing_else(has_own: bool, tm
         with run.lock():
             run.write_event(0, "note", "it began")
         TensorBoardLogger(run.path).close()
-        for part in (run.replay, run.replay / "shard-0"):
+        for part in (run.replay / "learner-0", run.replay / "shard-0"):
             SegmentStore(part).write({"a": np.zeros(2)})
         partial = run.checkpoints / ".partial-abcd1234"
         partial.mkdir(parents=True)
         (partial / "weights.safetensors").touch()
         (run.path / f".learners-{0:032x}").touch()
         if has_own:
-            (run.replay / "unit-0").symlink_to(elsewhere)
+            (run.replay / "learner-1").symlink_to(elsewhere)
             (partial / "notes.txt").touch()
         raise ValueError
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir())
     notes = ["run/checkpoints/.partial-abcd1234/notes.txt"] if has_own else []
     assert left == [f"elsewhere/{segment}", *notes]
-    assert (tmp_path / "run").exists() == (run.replay / "unit-0").is_symlink() == has_own
+    assert (tmp_path / "run").exists() == (run.replay / "learner-1").is_symlink() == has_own
 
 
 def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         (
             "a3c",
             {"cluster": "local"},
-            "the learners of a3c share memory, which machines do not: leave it out",
+            "a3c cannot run there: its learners share memory, which machines do not; leave --cluster out",
         ),
     ],
 )
