@@ -207,7 +207,7 @@ def _stands_back_for(pid: int) -> None:
         (
             "ppo",
             "local",
-            "--cluster is 'local', and ppo learns and acts in one process: take more --learners",
+            "--cluster is 'local', and ppo cannot run there: it learns and acts in one process: take more --learners",
         ),
         ("apex-dqn", "somewhere", "it must be 'local', or the address of a running Ray as HOST:PORT"),
         ("apex-dqn", "ray://1.2.3.4:5", "it must be 'local', or the address of a running Ray as HOST:PORT"),

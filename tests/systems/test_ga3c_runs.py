@@ -178,7 +178,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
         ({"alternate": "on"}, "each agent steps on its own"),
         ({"actors": 2}, "--actors is none of ga3c's settings"),
         ({"shards": 2}, "--shards is none of ga3c's settings"),
-        ({"cluster": "local"}, "memory that machines do not share: leave it out"),
+        ({"cluster": "local"}, "memory that machines do not share; leave --cluster out"),
     ],
 )
 def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
