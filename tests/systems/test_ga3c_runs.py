@@ -145,7 +145,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
     [
         (
             {"algorithm": "dqn"},
-            "dqn learns from a replay buffer, and the system ga3c .* one of a2c, ppo, vtrace$",
+            "dqn does not fit: the system ga3c needs .* one of a2c, ppo, vtrace$",
         ),
         (
             {"agent_processes": 3},
