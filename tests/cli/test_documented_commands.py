@@ -11,7 +11,7 @@ import pytest
 
 import veldt
 from documentation import PAGES, ROOT, write_files
-from veldt import api
+from veldt.api import training
 from veldt.cli import main
 from veldt.cli.entry import VERBS
 
@@ -72,7 +72,7 @@ def test_it_works(
     if "FILE" in words:
         starts = veldt.record_starts(run, starts=2)
         words = [str(starts.path) if word == "FILE" else word for word in words]
-    monkeypatch.setattr(api, "train_config", stop)
+    monkeypatch.setattr(training, "train_config", stop)
     if words[0] == "train" and "--env" not in words:  # in a sentence about something else
         words += ["--env", "CartPole-v1"]
     try:

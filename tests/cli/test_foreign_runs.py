@@ -378,7 +378,7 @@ def test_nor_is_one_in_a_checkpoint(name: str, run: Path, capsys: pytest.Capture
     os.mkfifo(newest / name)
     main(["evaluate", str(run), "--episodes", "1"])
     shown = capsys.readouterr()
-    assert f"{newest / name} " in shown.err and "whole games" in shown.out
+    assert f"{newest / name} " in shown.err and ": 1 episode" in shown.out
 
 
 def test_a_checkpoint_that_is_a_link_to_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

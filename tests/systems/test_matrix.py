@@ -146,4 +146,7 @@ def test_the_matrix_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         cell = cells[algorithm][list(SYSTEMS).index(system)]
         assert (cell == "-") == (incompatibility(system, algorithm) is not None)
         assert cell in ("-", "yes") or RECIPES[cell].algorithm == algorithm
-    assert "dqn, c51, rainbow, ddpg: the system impala needs an algorithm that corrects" in "\n".join(lines)
+    assert (
+        "a2c, ppo, dqn, c51, rainbow, ddpg: the system impala needs an algorithm that corrects"
+        in "\n".join(lines)
+    )

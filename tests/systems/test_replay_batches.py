@@ -14,7 +14,7 @@ from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.exchange.gradients import NoAllReduce
 from veldt.exchange.replay import ShardedBatch
-from veldt.learning.batch_sources import to_transitions
+from veldt.learning.batch_sources import Noise, to_transitions
 from veldt.learning.replay_batches import ReplayBatches
 from veldt.replay.buffer import ReplaySample
 from veldt.replay.sampling_strategy import importance_weights
@@ -54,6 +54,7 @@ class Edge:
         self.updated.append(batch.arrays["key"].tolist())
 
 
+NO_NOISE = Noise(0, 0)
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
 
@@ -66,7 +67,7 @@ def test_batches_are_taken_in_order_with_the_keys_of_their_own_rows(name: str, a
         if name == "cpu":  # where nothing else copies
             seen = {field: array.copy() for field, array in sample.observation.items()}
             sample = dataclasses.replace(sample, reward_N=sample.reward_N.copy(), observation=seen)
-        return to_transitions(sample, SPEC, beta, 0, 1, device)
+        return to_transitions(sample, SPEC, beta, NO_NOISE, 1, device)
 
     batches = ReplayBatches(edge, made, lambda: 0.4, SPEC, device, StageClock(), ahead=ahead)
     for number in range(3):
@@ -97,7 +98,7 @@ def test_parts_of_several_learners_are_weighed_as_one_batch(others: float) -> No
 
     def made(sample: ReplaySample, beta: float) -> Transitions:
         sample = dataclasses.replace(sample, mass_N=own_N)
-        return to_transitions(sample, SPEC, beta, 0, 1, torch.device("cpu"))
+        return to_transitions(sample, SPEC, beta, NO_NOISE, 1, torch.device("cpu"))
 
     batches = ReplayBatches(Edge(1), made, lambda: beta, SPEC, torch.device("cpu"), StageClock(), ahead=False)
     taken = batches.take(0.0)

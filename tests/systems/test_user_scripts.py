@@ -117,7 +117,7 @@ def test_a_module_in_the_working_directory(in_tmp: Path) -> None:
             command, cwd=in_tmp, capture_output=True, text=True, timeout=START_S, check=False
         )
         assert done.returncode == 0, done.stderr
-    assert "2 whole games" in done.stdout
+    assert "2 episodes" in done.stdout
 
 
 def test_a_closure(tmp_path: Path) -> None:
