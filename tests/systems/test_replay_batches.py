@@ -67,7 +67,7 @@ def test_batches_are_taken_in_order_with_the_keys_of_their_own_rows(name: str, a
         if name == "cpu":  # where nothing else copies
             seen = {field: array.copy() for field, array in sample.observation.items()}
             sample = dataclasses.replace(sample, reward_N=sample.reward_N.copy(), observation=seen)
-        return to_transitions(sample, SPEC, beta, NO_NOISE, 1, device)
+        return to_transitions(sample, SPEC, beta, NO_NOISE, (1, 2), device)
 
     batches = ReplayBatches(edge, made, lambda: 0.4, SPEC, device, StageClock(), ahead=ahead)
     for number in range(3):
@@ -98,7 +98,7 @@ def test_parts_of_several_learners_are_weighed_as_one_batch(others: float) -> No
 
     def made(sample: ReplaySample, beta: float) -> Transitions:
         sample = dataclasses.replace(sample, mass_N=own_N)
-        return to_transitions(sample, SPEC, beta, NO_NOISE, 1, torch.device("cpu"))
+        return to_transitions(sample, SPEC, beta, NO_NOISE, (1, 2), torch.device("cpu"))
 
     batches = ReplayBatches(Edge(1), made, lambda: beta, SPEC, torch.device("cpu"), StageClock(), ahead=False)
     taken = batches.take(0.0)
