@@ -89,7 +89,9 @@ def test_every_event_is_called(recipe: str, tmp_path: Path) -> None:
     rows = read_metrics(run.path)
     assert counting.calls["start"] == counting.calls["end"] == 1 and counting.reason == run.reason == "steps"
     assert counting.calls["log"] == len(rows)
-    assert counting.calls["rollout"] >= 1 and counting.calls["update"] >= 1, "several in one message of a role"
+    assert counting.calls["rollout"] >= 1 and counting.calls["update"] >= 1, (
+        "several in one message of a role"
+    )
     assert counting.calls["checkpoint"] >= 2, "one at the start and one at the end, at least"
     assert counting.calls["evaluation"] == len(counting.evaluated) >= 1
     assert counting.steps == sorted(counting.steps) and counting.steps[-1] == run.summary["steps"]
