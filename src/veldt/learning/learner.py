@@ -40,7 +40,8 @@ class Learner:
         version_of: Callable[[int], int] = lambda own: own,
     ) -> None:
         self._algorithm, self._forward, self._edge = algorithm, forward, edge
-        self._parameters, self._targets = parameters, targets
+        self._parameters = parameters
+        self._targets = targets if targets is not None and targets.forwards else None
         self._groups = GroupedRule(algorithm.groups, parameters)
         self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
         self._version_of = version_of
