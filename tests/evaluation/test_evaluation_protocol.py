@@ -8,15 +8,19 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import veldt
 from run_state import SMALL_REPLAYED, newest
 from veldt import cli
 from veldt.errors import EnvError
-from veldt.evaluation.evaluator import Evaluation, play_steps
+from veldt.evaluation.evaluator import Chunk, Evaluation, _Sequence, play_steps
 from veldt.runs.directory import RunDirectory
+from veldt.sampling.episodes import Episode
 from veldt.systems.driver import evaluating
 from veldt.tracking.metrics import read_metrics
 
@@ -36,8 +40,7 @@ def pong(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_longest_episode_fits_into_each_envs_share(pong: Path) -> None:
-    """170 steps have room for three episodes of 50 side by side, each with a step for its end; 4 would cut them off."""
+def test_as_many_episodes_count_as_fit_into_the_steps(pong: Path) -> None:
     agent = veldt.load(pong)
     result = play_steps(agent, 170, seed=3, greedy=False)
     assert result.lengths == [50] * 3  # Pong's episodes are longer, and all are truncated
@@ -48,8 +51,64 @@ def test_the_longest_episode_fits_into_each_envs_share(pong: Path) -> None:
 def test_more_steps_hold_more_episodes_of_the_same_envs(pong: Path) -> None:
     agent = veldt.load(pong)
     few, many = (play_steps(agent, steps, seed=3, greedy=False) for steps in (220, 420))
-    assert len(few.scores) == 4 and len(many.scores) == 8  # 4 envs are all that the run has
+    assert len(few.scores) == 4 and len(many.scores) == 8
     assert many.scores[:4] == few.scores
+
+
+class ShortOrLong(gymnasium.Env[np.ndarray, Any]):
+    """Episodes of 20 or 200 steps, as the seed wants, with a reward of 1 for each step."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._left = int(self.np_random.choice([20, 200]))
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._left -= 1
+        return np.zeros(1, np.float32), 1.0, self._left == 0, False, {}
+
+
+def test_long_episodes_count_as_often_as_short_ones(tmp_path: Path) -> None:
+    """A share of the steps for each env would lose one episode of each, and more long ones: then the mean is 86."""
+    settings = SMALL_REPLAYED | {"env": ShortOrLong, "steps": 64, "env_backend": "in-process"}
+    agent = veldt.load(
+        veldt.train("dqn", run_dir=tmp_path / "run", quiet=True, **settings).path, env=ShortOrLong
+    )
+    means = [play_steps(agent, 1250, seed=seed, greedy=True).mean for seed in range(40)]
+    assert 100 < np.mean(means) < 120  # the mean of all episodes is 110
+
+
+@given(st.data())
+def test_what_counts_is_what_one_env_would_have_played(data: st.DataObject) -> None:
+    width, steps = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 60))
+    length_EB = data.draw(st.lists(st.lists(st.integers(1, 9), min_size=width, max_size=width), min_size=61))
+    fails_EB = data.draw(st.lists(st.lists(st.booleans(), min_size=width, max_size=width), max_size=3))
+    failed = {(e, b) for e, fails in enumerate(fails_EB) for b in range(width) if fails[b]}
+    in_order = [(e, b) for e in range(len(length_EB)) for b in range(width) if (e, b) not in failed]
+    expected, left = [], steps
+    for e, b in in_order:
+        if (left := left - length_EB[e][b]) < 0:
+            break
+        expected.append((e, b))
+
+    sequence, done, is_over = _Sequence(width, steps), 0, False
+    while not is_over:
+        finished, episode_B, length_B, done_before = [], np.zeros(width, int), np.zeros(width, int), done
+        done += data.draw(st.integers(1, 20))
+        for b in range(width):  # each episode is followed by a step that resets its env
+            begin = 0
+            for e, lengths in enumerate(length_EB):
+                end = begin + lengths[b]
+                if done_before < end <= done and (e, b) not in failed:
+                    finished.append(Episode(b, e, 0, 0.0, np.zeros(lengths[b])))
+                if begin <= done:
+                    episode_B[b], length_B[b] = e, min(done - begin, lengths[b])
+                begin = end + 1
+        is_over = sequence.add(Chunk(finished, episode_B, length_B))
+    assert [(episode.episode, episode.env_index) for episode in sequence.episodes] == expected
 
 
 def test_it_ends_when_it_is_asked_to(pong: Path) -> None:

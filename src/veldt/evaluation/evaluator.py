@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ from veldt.evaluation.start_replayer import StartReplayer
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.observations import slot_observations
 
-_ROWS = 32  # maximum number of steps between checks for finished episodes
-_WIDTH = 4  # envs in an evaluation by steps, if the maximum episode length is not known
+_ROWS = 32  # steps between checks for finished episodes
+_WIDTH = 4  # maximum number of envs in an evaluation by steps: each plays one episode too many
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,14 @@ class Evaluation:
     @property
     def mean(self) -> float:
         return float(np.mean(self.scores))
+
+
+class Chunk(NamedTuple):
+    """The episodes that ended in the last rows, and each env's present episode: its number, and its steps so far."""
+
+    finished: list[Episode]
+    episode_B: np.ndarray
+    length_B: np.ndarray
 
 
 def play_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evaluation:
@@ -52,13 +60,11 @@ def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> l
         return play_until(rows, episodes, lambda episode: episode.episode < wanted[episode.env_index])
 
 
-def play_until(
-    rows: Iterator[list[Episode]], num_episodes: int, counts: Callable[[Episode], bool]
-) -> list[Episode]:
+def play_until(rows: Iterator[Chunk], num_episodes: int, counts: Callable[[Episode], bool]) -> list[Episode]:
     """Plays until this many episodes count. Returns these, ordered by start."""
     played: list[Episode] = []
     while len(played) < num_episodes:
-        played += filter(counts, next(rows))
+        played += filter(counts, next(rows).finished)
     return _in_order(played)
 
 
@@ -67,25 +73,47 @@ def play_steps(
 ) -> Evaluation:
     """Plays `steps` steps and counts the episodes that end in them (Mnih et al. 2015: 125,000 steps, maximum 27,000).
 
-    The number of envs is small enough that each has steps for the longest episode, because long episodes must be as
-    likely to end in time as short ones. Stops early, with the episodes so far, when `stopped` returns True. The run's
-    `on_env_error` decides what happens when an env fails; an interrupted episode does not count.
+    Several envs play, and what counts is what a single env would have played: their episodes one after another, the
+    first of each env before the second of any, up to the last one that ends within `steps`. To give each env a share
+    of the steps would favour short episodes, because of each env one unfinished episode is lost.
+
+    Stops early, with the episodes so far, when `stopped` returns True. The run's `on_env_error` decides what happens
+    when an env fails; an interrupted episode does not count.
     """
-    longest = agent.config.atari.max_episode_steps if agent.source.is_atari else max(1, steps // _WIDTH)
-    width = max(1, min(steps // longest, agent.config.envs.num_envs))
-    env_steps = max(1, steps // width)
-    # The number of rows per chunk that leaves the smallest remainder of the env's steps.
-    chunk = min(
-        range(min(env_steps, _ROWS // 2), min(env_steps, _ROWS) + 1), key=lambda rows: env_steps % rows
-    )
-    played: list[Episode] = []
-    on_error = agent.config.envs.on_env_error
-    with playing(agent, width, seed, greedy, chunk, on_error) as rows:
-        for _ in range(env_steps // chunk):
-            played += next(rows)
-            if stopped():
-                break
-    return _evaluation(_in_order(played))
+    width = min(_WIDTH, agent.config.envs.num_envs)
+    sequence = _Sequence(width, steps)
+    with playing(agent, width, seed, greedy, on_error=agent.config.envs.on_env_error) as rows:
+        while not sequence.add(next(rows)) and not stopped():
+            pass
+    return _evaluation(sequence.episodes)
+
+
+class _Sequence:
+    """The episodes of `width` envs as if one env had played them in order: (episode 0, env 0), (0, 1), ..., (1, 0), ...
+
+    `episodes` are those that end within `steps` steps.
+    """
+
+    def __init__(self, width: int, steps: int) -> None:
+        self.episodes: list[Episode] = []
+        self._finished: dict[tuple[int, int], Episode] = {}
+        self._width, self._steps_left, self._next = width, steps, 0
+
+    def add(self, chunk: Chunk) -> bool:
+        """Adds what was played. Returns whether the steps are used up."""
+        self._finished |= {(episode.episode, episode.env_index): episode for episode in chunk.finished}
+        while True:
+            number, b = divmod(self._next, self._width)
+            episode = self._finished.pop((number, b), None)
+            if episode is None and chunk.episode_B[b] <= number:  # it is being played, or begins next
+                return bool(chunk.episode_B[b] == number and chunk.length_B[b] > self._steps_left)
+            self._next += 1
+            if episode is None:
+                continue  # its env failed in it
+            if episode.length > self._steps_left:
+                return True
+            self._steps_left -= episode.length
+            self.episodes.append(episode)
 
 
 def evaluation_run_seed(seed: int) -> int:
@@ -99,15 +127,14 @@ def playing(
     width: int,
     seed: int,
     greedy: bool,
-    rows: int = _ROWS,
     on_error: Literal["stop", "restart"] = "stop",
     prefixes: StartReplayer | None = None,
-) -> Iterator[Iterator[list[Episode]]]:
-    """Makes envs for an evaluation. Yields an iterator whose items are the episodes that end in the next `rows` rows.
+) -> Iterator[Iterator[Chunk]]:
+    """Makes envs for an evaluation. Yields an iterator, each of whose items is the result of the next 32 rows.
 
     `prefixes` leads the first episodes of the envs to their starts; all other episodes are played from the reset.
     """
-    config = agent.config
+    config, rows = agent.config, _ROWS
     trained = config.envs
     env_config = EnvConfig(
         num_envs=width,
@@ -129,7 +156,7 @@ def playing(
         observations = slot_observations(slot, torch.device("cpu"))
         recurrent_state = agent.initial_recurrent_state(width)
 
-        def chunks() -> Iterator[list[Episode]]:
+        def chunks() -> Iterator[Chunk]:
             first_step = 0
             while True:
                 step_T = np.arange(first_step, first_step + rows)
@@ -149,7 +176,7 @@ def playing(
                         envs.wait(group, t)
                     if prefixes is not None:
                         prefixes.subtract_rewards(slot, t)
-                yield tracker.add(slot)
+                yield Chunk(tracker.add(slot), slot.episode[rows].copy(), slot.episode_step[rows].copy())
                 envs.start_next_rollout()
                 first_step += rows
 
