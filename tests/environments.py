@@ -162,11 +162,14 @@ def offended() -> gymnasium.Env[Any, Any]:
 
 
 class Failing(Scripted):
-    """Fails in the way `how` says, in step `at` (0: in the reset) of the episodes whose seeds are given."""
+    """Fails in the way `how` says, in step `at` (0: in the reset) of the episodes of these seeds; None: of all."""
 
-    def __init__(self, how: str, seeds: Sequence[int], at: int, lengths: Sequence[int] = (10,)) -> None:
+    def __init__(
+        self, how: str, seeds: Sequence[int] | None, at: int, lengths: Sequence[int] = (10,)
+    ) -> None:
         super().__init__([(length, "terminated") for length in lengths])
-        self._how, self._seeds, self._at = how, frozenset(seeds), at
+        self._how, self._at = how, at
+        self._seeds = None if seeds is None else frozenset(seeds)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         observation, info = super().reset(seed=seed)
@@ -177,7 +180,7 @@ class Failing(Scripted):
         return self._spoil(whole) if self._t == self._at else whole
 
     def _spoil(self, result: Any) -> Any:
-        if self._seed not in self._seeds:
+        if self._seeds is not None and self._seed not in self._seeds:
             return result
         match self._how:
             case "raise":

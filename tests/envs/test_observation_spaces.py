@@ -38,3 +38,15 @@ def test_a_slash_alone_is_a_name_like_any_other() -> None:
     rows = [np.zeros((1, 1), np.float32) for _ in codec.spec]
     codec.write({"a/b": [0.25], "a": {"c": [0.5]}}, rows, 0)
     assert {name: row.item() for name, row in zip(codec.spec, rows, strict=True)} == {"a/b": 0.25, "a/c": 0.5}
+
+
+def test_a_scalar_is_an_array_of_one_number() -> None:
+    codec = ObservationCodec(spaces.Dict({"scalar": spaces.Box(-1, 1, (), np.float32), "vector": NUMBER}))
+    rows = [np.zeros((1, *spec.shape), np.float32) for spec in codec.spec.values()]
+    codec.write({"scalar": np.float32(0.25), "vector": [0.5]}, rows, 0)
+    assert [row.tolist() for row in rows] == [[[0.25]], [[0.5]]]
+    codec = ObservationCodec(spaces.Box(-1, 1, (), np.float32))
+    codec.write(0.25, rows[1:], 0)
+    assert codec.spec[""].shape == (1,) and rows[1].tolist() == [[0.25]]
+    with pytest.raises(ValueError, match=r"has shape \(2,\), but the observation space declares \(\)"):
+        codec.write([0.25, 0.5], rows[1:], 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import veldt
 from environments import Failing
 from run_state import SMALL, newest
 from veldt.envs.seeding import episode_seed
+from veldt.errors import RoleError
 from veldt.learning.learner import check_finite
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
@@ -169,3 +171,41 @@ def test_what_is_learned_has_to_be_finite(group: str, name: str, bad: float) -> 
         veldt.VeldtError, match="parameters are not finite at step 1,000: training has diverged"
     ):
         check_finite(1000, groups)
+
+
+ROLES = {
+    "a3c": {"learners": 2, "num_envs": 4},
+    "impala": {"actors": 2, "num_envs": 4, "horizon": 4, "batch_size": 16},
+    "ga3c": {"agent_processes": 1, "num_envs": 4},
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("recipe", ROLES)
+def test_an_environment_that_ends_its_role_is_named_and_not_restarted(recipe: str, tmp_path: Path) -> None:
+    """Only --on-env-error restart asks for that."""
+    env = functools.partial(Failing, "exit", None, 3)
+    with pytest.raises(RoleError) as caught:
+        veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, steps=2_000, **ROLES[recipe])
+    sentence = r"environment environments:<Failing>, env \d \(seed \d+\) took its process with it in step 2"
+    assert re.search(f"{sentence}, which exited with code 7", str(caught.value)), caught.value
+    assert "restarts" not in str(caught.value)
+
+
+@pytest.mark.timeout(60)
+def test_a_role_that_its_environment_ends_is_restarted_if_that_is_asked_for(tmp_path: Path) -> None:
+    seed = episode_seed(SEED, 1, 0)
+    env = functools.partial(Failing, "exit", [seed], 3)
+    veldt.train(
+        "impala",
+        env=env,
+        run_dir=tmp_path / "run",
+        quiet=True,
+        seed=SEED,
+        steps=500,
+        on_env_error="restart",
+        **ROLES["impala"],
+    )
+    events = RunDirectory.open(tmp_path / "run").read_events()
+    restarts = [event["text"] for event in events if event["kind"] == "restart"]
+    assert any(f"env 1 (seed {seed}) took its process with it" in text for text in restarts)

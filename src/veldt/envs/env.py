@@ -78,10 +78,12 @@ class GymnasiumStepEnv:
             result = self._env.reset(seed=seed)
         except BaseException as error:
             contained(error)
-        try:
-            observation, _ = result
-        except (TypeError, ValueError):
-            raise ValueError(_count_message("reset", result, 2)) from None
+        # An array of two numbers would also unpack into two.
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise ValueError(
+                _count_message("reset", result, "2 values: the observation and an info dictionary")
+            )
+        observation = result[0]
         self._codec.write(observation, rows, index)
 
     def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
@@ -94,7 +96,8 @@ class GymnasiumStepEnv:
         try:
             observation, reward, terminated, truncated, _ = result
         except (TypeError, ValueError):
-            raise ValueError(_count_message("step", result, 5)) from None
+            expected = "5 values: the observation, reward, terminated, truncated, and an info dictionary"
+            raise ValueError(_count_message("step", result, expected)) from None
         self._codec.write(observation, rows, index)
         return reward, terminated, truncated, False  # type: ignore[return-value]
 
@@ -127,8 +130,9 @@ class GymnasiumStepEnv:
 class ObservationCodec:
     """Writes an environment's observations into the arrays of its spec.
 
-    Box leaves keep their shape (float64 becomes float32). Discrete, MultiBinary, MultiDiscrete and Tuple leaves are
-    flattened as Gymnasium flattens them (one-hot for Discrete). Dict leaves are named by path, `camera/left`.
+    Box leaves keep their shape (float64 becomes float32, a scalar an array of one number). Discrete, MultiBinary,
+    MultiDiscrete and Tuple leaves are flattened as Gymnasium flattens them (one-hot for Discrete). Dict leaves are
+    named by path, `camera/left`.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
@@ -143,7 +147,10 @@ class ObservationCodec:
         path, leaf = leaves[0]
         # The common case of one Box has a fast path, because every step of a small environment uses it.
         self._plain = len(leaves) == 1 and not path and isinstance(leaf, spaces.Box)
-        self._shapes = [spec.shape for spec in self.spec.values()]
+        self._shapes = [
+            leaf.shape if isinstance(leaf, spaces.Box) else spec.shape
+            for spec, (_, leaf) in zip(self.spec.values(), leaves, strict=True)
+        ]
 
     def _collect(self, space: spaces.Space[Any], path: tuple[str, ...]) -> None:
         if isinstance(space, spaces.Dict):
@@ -175,7 +182,7 @@ class ObservationCodec:
             flat = spaces.flatten_space(leaf)
             assert flat.shape is not None
             return ArraySpec(flat.shape, "float32")
-        return ArraySpec(leaf.shape, "uint8" if leaf.dtype == np.uint8 else "float32")
+        return ArraySpec(leaf.shape or (1,), "uint8" if leaf.dtype == np.uint8 else "float32")
 
     def write(self, observation: Any, rows: list[np.ndarray], index: int) -> None:
         """Writes one observation to `rows[field][index]`; ValueError if it does not have the declared shape."""
@@ -215,9 +222,9 @@ def _field(name: str) -> str:
     return f" '{name}'" if name else ""
 
 
-def _count_message(call: str, got: Any, expected: int) -> str:
+def _count_message(call: str, got: Any, expected: str) -> str:
     count = f"{len(got)} values" if isinstance(got, tuple) else type(got).__name__
-    return f"{call}() returned {count}, not {expected} values, as Gymnasium's environments do"
+    return f"{call}() returned {count}, and Gymnasium's environments return {expected}"
 
 
 def make_step_env(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> StepEnv:

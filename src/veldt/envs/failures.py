@@ -22,14 +22,14 @@ def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> 
 
 
 class Patience:
-    """Stops the restarts of an env that fails in the first step of every episode."""
+    """Stops the restarts of an env that fails in every episode."""
 
     def __init__(self) -> None:
         self._failed: dict[int, tuple[int, int]] = {}  # env -> (last episode that failed, failures in a row)
 
-    def is_over(self, b: int, episode: int, episode_step: int) -> bool:
-        """Records a failure of env `b` in an episode's step. True at the tenth in a row without a step."""
+    def is_over(self, b: int, episode: int) -> bool:
+        """Records a failure of env `b` in an episode. True in the tenth episode in a row that fails."""
         last, count = self._failed.get(b, (-1, 0))
-        count = count + 1 if episode_step == 0 and episode - last <= 1 else 1
+        count = count + 1 if episode - last <= 1 else 1
         self._failed[b] = episode, count
         return count >= _MAX_FAILURES

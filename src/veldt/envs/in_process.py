@@ -68,6 +68,7 @@ class InProcessEnvs:
             width=trajectory.width,
             first=settings.first,
             can_be_apart=True,
+            is_final=settings.envs.on_env_error == "stop",
         )
         self._progress, self._busy = self._record.progress, self._record.busy
         self._watchdog = Watchdog(

@@ -24,7 +24,7 @@ from veldt.runtime.cores import yield_core
 # (in seconds) yields its core after each step; the scheduler alone would let it run on for milliseconds.
 _SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
-_FOR_EVER = "failed in the first step of ten episodes in a row, the last time with"
+_FOR_EVER = "failed in ten episodes in a row, the last time with"
 
 
 class Stepper:
@@ -105,7 +105,10 @@ class Stepper:
                         self._reset_step(index, t, rows)
                         continue
                     gained, terminated, truncated, life_lost = envs[index].step(actions[index], rows, index)
-                    reward[index] = gained
+                    try:
+                        reward[index] = gained
+                    except (TypeError, ValueError):
+                        raise ValueError(f"the reward is {gained!r}: it must be a number") from None
                     if slow:
                         yield_core()
                     if terminated or truncated or life_lost:
@@ -276,7 +279,7 @@ class Stepper:
         """Handles a failure in step `t`: ends the run, or cuts off the env's trajectory and restarts the env."""
         b = self._first + index
         episode_step = int(self._slot.episode_step[t, b])
-        if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b]), episode_step):
+        if self._restarts_on_error and self._patience.is_over(b, int(self._slot.episode[t, b])):
             raise self._error(index, _FOR_EVER, error) from error
         step = f"failed in step {episode_step}"
         self._replace(index, "failed to reset" if self._slot.is_last[t, b] else step, error, t + 1)

@@ -79,6 +79,11 @@ class WorkerHandle:
         return self._child.alive()
 
     @property
+    def was_killed(self) -> bool:
+        """Whether a signal from outside ended the process."""
+        return not self.alive and self._child.was_killed()
+
+    @property
     def reported(self) -> bool:
         """Whether the worker itself reported an error."""
         return bool(self._failed[self.index])

@@ -188,7 +188,9 @@ class WorkerEnvs:
             int(self.trajectory.episode_step[row, b]),
             int(self.trajectory.episode[row, b]),
         )
-        if (b, row) in self._culprits or self._patience.is_over(b, episode, episode_step):
+        # A process that is killed from outside again and again says nothing about its env.
+        counts = episode_step == 0 or not self._workers[index].was_killed
+        if (b, row) in self._culprits or (counts and self._patience.is_over(b, episode)):
             raise failure
         self._culprits.add((b, row))
         self._recover(index, failure)

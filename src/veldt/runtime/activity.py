@@ -2,7 +2,8 @@
 
 Code that ends its process (`os._exit`, a crash in a native library) leaves no chance to report that. The command
 `veldt` therefore runs in a child of a process that only waits (`cli/guard`), and both share the memory with this
-record. Without such a parent (the Python API, env processes, roles), the memory is private and not read.
+record; a role shares it with its supervisor. Without such a parent (the Python API, env processes), the memory is
+private and not read.
 
 The waiting process imports this file before anything else, and must stay small: only the child imports numpy.
 """
@@ -10,16 +11,20 @@ The waiting process imports this file before anything else, and must stay small:
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import mmap
+
     import numpy as np
 
+    Memory = mmap.mmap | memoryview  # shared memory, of bytes
+
 SIZE = 1 << 22  # bytes; only pages that were written to take memory
+SIZE_OF_ROLE = 1 << 16
 
 # Values of `Record.episodes[1]` while an env is not in a step.
 MAKING, RESETTING, CLOSING = -(1 << 62), -(1 << 62) + 1, -(1 << 62) + 2
@@ -29,9 +34,9 @@ _OUTSIDE_OF_STEPS = {MAKING: "when it was made", RESETTING: "in a reset", CLOSIN
 # innermost record, and the path of the run. Then the records, one after another.
 _CHOSEN_END, _INNERMOST, _RUN, _RECORDS = 0, 1, 2, 514
 # Offsets inside a record; see `Record`.
-_PROGRESS, _BUSY, _WIDTH, _FIRST, _APART, _SUBJECT, _WHEN, _EPISODES = 0, 4, 5, 6, 7, 8, 72, 136
+_PROGRESS, _BUSY, _WIDTH, _FIRST, _APART, _FINAL, _SUBJECT, _WHEN, _EPISODES = 0, 4, 5, 6, 7, 8, 9, 73, 137
 
-_memory: mmap.mmap | None = None
+_memory: Memory | None = None
 _owner = 0
 _open: list[Record] = []
 
@@ -40,11 +45,12 @@ _open: list[Record] = []
 class Doing:
     """What a process was doing when it ended; `what` is the beginning of a sentence.
 
-    `can_be_apart` is whether the code could run in env processes instead.
+    `can_be_apart` is whether the code could run in env processes instead, `is_final` whether its end ends the run.
     """
 
     what: str
     can_be_apart: bool
+    is_final: bool
 
 
 class Record:
@@ -61,7 +67,7 @@ class Record:
         when: the purpose of the calls, as the sentence ends, or "".
         width: number of envs.
         first: index in the run of the first env; None for an env without an index.
-        can_be_apart: as in `Doing`.
+        can_be_apart, is_final: as in `Doing`.
     """
 
     def __init__(
@@ -71,12 +77,13 @@ class Record:
         width: int = 1,
         first: int | None = None,
         can_be_apart: bool = False,
+        is_final: bool = True,
     ) -> None:
         import numpy as np
 
         self.begin: int = _open[-1].end if _open else _RECORDS
         self.end: int = self.begin + _EPISODES + 2 * width
-        self._is_shared = _memory is not None and 8 * self.end <= SIZE
+        self._is_shared = _memory is not None and 8 * self.end <= len(_memory)
         if self._is_shared:
             assert _memory is not None
             words = np.frombuffer(_memory, np.int64, self.end - self.begin, 8 * self.begin)
@@ -85,7 +92,7 @@ class Record:
             _write_text(self.begin + _WHEN, when, _EPISODES - _WHEN)
         else:
             words = np.zeros(self.end - self.begin, np.int64)
-        words[_WIDTH], words[_APART] = width, can_be_apart
+        words[_WIDTH], words[_APART], words[_FINAL] = width, can_be_apart, is_final
         words[_FIRST] = -1 if first is None else first
         self.progress: np.ndarray = words[_PROGRESS:_BUSY]
         self.busy: np.ndarray = words[_BUSY:_WIDTH]
@@ -138,8 +145,11 @@ def training_in(run: str) -> Iterator[None]:
             _write_text(_RUN, "", _RECORDS - _RUN)
 
 
-def share(memory: mmap.mmap) -> None:
-    """Makes this process write its records into `memory`, of `SIZE` bytes, which its parent reads."""
+def share(memory: Memory) -> None:
+    """Makes this process write its records into `memory`, `SIZE` or `SIZE_OF_ROLE` bytes of 0, which its parent reads.
+
+    A record that does not fit is not shared.
+    """
     global _memory, _owner
     _memory, _owner = memory, os.getpid()
 
@@ -150,18 +160,18 @@ def ends_itself(code: int) -> None:
         _write_word(_CHOSEN_END, 1 + code)
 
 
-def chosen_end(memory: mmap.mmap) -> int | None:
+def chosen_end(memory: Memory) -> int | None:
     """Returns the exit code that the process recorded by `ends_itself`, or None."""
     code = _words(memory)[_CHOSEN_END] - 1
     return code if code >= 0 else None
 
 
-def run_of(memory: mmap.mmap) -> str:
+def run_of(memory: Memory) -> str:
     """Returns the directory of the run that the process trained, or ""."""
     return _text(memory, _RUN)
 
 
-def last(memory: mmap.mmap) -> Doing | None:
+def last(memory: Memory) -> Doing | None:
     """Returns which user code the process was running at its end; None if it was running none."""
     begin = _words(memory)[_INNERMOST]
     words = _words(memory)[begin:]
@@ -176,10 +186,10 @@ def last(memory: mmap.mmap) -> Doing | None:
     how = when if when and began == MAKING else f"{where} {when}".rstrip()
     # The same wording as in `envs.failures.named`.
     what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} took its process with it {how}"
-    return Doing(what, bool(words[_APART]))
+    return Doing(what, bool(words[_APART]), bool(words[_FINAL]))
 
 
-def _words(memory: mmap.mmap) -> memoryview:
+def _words(memory: Memory) -> memoryview:
     return memoryview(memory).cast("q")
 
 
@@ -193,9 +203,9 @@ def _write_text(at: int, text: str, words: int) -> None:
     assert _memory is not None
     data = text.encode(errors="replace")[: 8 * (words - 1)]
     _write_word(at, len(data))
-    _memory[8 * (at + 1) : 8 * (at + 1) + len(data)] = data
+    memoryview(_memory)[8 * (at + 1) : 8 * (at + 1) + len(data)] = data
 
 
-def _text(memory: mmap.mmap, at: int) -> str:
+def _text(memory: Memory, at: int) -> str:
     begin = 8 * (at + 1)
-    return memory[begin : begin + _words(memory)[at]].decode(errors="replace")
+    return bytes(memoryview(memory)[begin : begin + _words(memory)[at]]).decode(errors="replace")

@@ -30,6 +30,8 @@ _PR_SET_NAME = 15
 _LIVENESS_INTERVAL = 0.25  # seconds between checks that the awaited peer is alive
 _EXIT_S = 5.0  # seconds from the closing of a child's pipe until its end must be known
 
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
 # Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -176,6 +178,11 @@ class Child:
         if code is None:
             return "is still running"
         return how_it_ended(code)
+
+    def was_killed(self) -> bool:
+        """Whether a signal from outside ended it: not one that the processor raises for a defect in its own code."""
+        code = self._process.exitcode
+        return code is None or -code in _FROM_OUTSIDE
 
     def receive(self, deadline_s: float) -> bytes | None:
         """Returns the next message; None after the deadline or if the child is gone (or closed its pipe 5 s ago)."""

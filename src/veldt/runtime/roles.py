@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from veldt.errors import PeerLostError, VeldtError
+from veldt.runtime import activity
 from veldt.runtime.inbox import write_message
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, name_process
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
@@ -72,12 +73,14 @@ class Control(Protocol):
 
 
 class ControlBlock:
-    """Shared memory of roles and supervisor: heartbeats int64 [R], the stop flag, and the requested snapshot."""
+    """Shared memory of roles and supervisor: heartbeats int64 [R], the stop flag, the requested snapshot, and what user
+    code each role is running, uint8 [R, N] (see `activity`)."""
 
     def __init__(self, roles: int, context: Any) -> None:
         # One cache line per role.
         layouts = {"beats": Layout((roles, 8), "int64"), "stopping": Layout((1,), "bool")}
         layouts["snapshot"] = Layout((1,), "int64")
+        layouts["activity"] = Layout((roles, activity.SIZE_OF_ROLE), "uint8")
         self._arrays = SharedArrays(layouts, context)
 
     @property
@@ -91,6 +94,10 @@ class ControlBlock:
     @property
     def requested_snapshot(self) -> np.ndarray:
         return self._arrays["snapshot"]
+
+    def activity(self, number: int) -> memoryview:
+        """The memory in which role `number` records the user code that it is running."""
+        return memoryview(self._arrays["activity"][number])
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,7 @@ def run_role(
     name_process(who.name)
     os.environ.setdefault(*GLOO_ON_LOOPBACK)
     os.nice(who.niceness)
+    activity.share(board.activity(who.number))
     control = LocalControl(pipe, board, who)
     report_hang_to(control.send_failure)
     control.send(Started(trace=enable_stack_dump(), pid=os.getpid()))

@@ -101,6 +101,9 @@ class ProcessHandle(Protocol):
     def cause_of_death(self) -> str:
         """Describes the cause, as the end of a sentence."""
 
+    def failure(self) -> Failed | None:
+        """Returns the failure of user code that ended the process, if that is known to be the cause."""
+
     def stack(self, trace: int) -> str:
         """Returns the role's stack within about a second, "" if unknown; `trace` is from its "started" message."""
 
@@ -258,6 +261,8 @@ class Supervision(ABC):
         if not process.alive():
             messages = self._receive(role)
             role.died_at = min(role.died_at, now)
+            if role.failure is None and not role.has_ended:
+                role.failure = process.failure()
             if role.has_ended or (self._only_misses_another(role) and now - role.died_at < _ECHO_S):
                 return messages
             return messages + self._lost(role, now, process.cause_of_death())

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 
+from veldt.runtime import activity
 from veldt.runtime.inbox import Inbox
 from veldt.runtime.processes import Child
+from veldt.runtime.role_messages import Failed
 from veldt.runtime.roles import ControlBlock, Peers, RoleIdentity, run_role
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
@@ -21,6 +23,7 @@ class Supervisor(Supervision):
 
     def start_incarnation(self, role: SupervisedRole) -> LocalProcessHandle:
         plan = role.plan
+        self._board.activity(role.number)[:] = bytes(activity.SIZE_OF_ROLE)
         peers = Peers.among(role.number, self.alike(role.number))
         who = RoleIdentity(plan.name, role.number, role.restart_count, plan.niceness, peers)
         arguments = (self._board, who, plan.role, plan.arguments, plan.edges)
@@ -62,6 +65,12 @@ class LocalProcessHandle:
 
     def cause_of_death(self) -> str:
         return self.child.cause_of_death()
+
+    def failure(self) -> Failed | None:
+        doing = activity.last(self._board.activity(self._number))
+        if doing is None or self.child.was_killed():
+            return None
+        return Failed(f"{doing.what}, which {self.cause_of_death()}", "", doing.is_final)
 
     def stack(self, trace: int) -> str:
         return self.child.stack(trace)

@@ -18,6 +18,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 from veldt.errors import UsageError, VeldtError
 from veldt.runtime.on_ray.host import Host, HostNews, HostReport, PeerAddresses, RoleStart, installed
+from veldt.runtime.role_messages import Failed
 
 _STACK_S = 1.0
 _BEGIN_S = 120.0  # seconds for a host to load the role's modules, even from a slow disk
@@ -126,6 +127,9 @@ class RayProcessHandle:
 
     def cause_of_death(self) -> str:
         return self._died or "ended without a report"
+
+    def failure(self) -> Failed | None:
+        return None  # a host's memory is lost with it
 
     def stack(self, trace: int) -> str:
         with contextlib.suppress(RayError, GetTimeoutError):
