@@ -13,7 +13,7 @@ import pytest
 import veldt
 from environments import Failing
 from run_state import SMALL, newest
-from veldt.envs.seeding import episode_seed
+from veldt.envs.seeding import ACTOR, derive_seed, episode_seed
 from veldt.errors import RoleError
 from veldt.learning.learner import check_finite
 from veldt.runs.checkpoints import CheckpointStore
@@ -175,7 +175,7 @@ def test_what_is_learned_has_to_be_finite(group: str, name: str, bad: float) -> 
 
 ROLES = {
     "a3c": {"learners": 2, "num_envs": 4},
-    "impala": {"actors": 2, "num_envs": 4, "horizon": 4, "batch_size": 16},
+    "impala": {"actors": 2, "num_envs": 4, "unrolls": 4},
     "ga3c": {"agent_processes": 1, "num_envs": 4},
 }
 
@@ -194,7 +194,7 @@ def test_an_environment_that_ends_its_role_is_named_and_not_restarted(recipe: st
 
 @pytest.mark.timeout(60)
 def test_a_role_that_its_environment_ends_is_restarted_if_that_is_asked_for(tmp_path: Path) -> None:
-    seed = episode_seed(SEED, 1, 0)
+    seed = episode_seed(derive_seed(SEED, ACTOR, 0, 0), 1, 0)  # of the first start of actor 0
     env = functools.partial(Failing, "exit", [seed], 3)
     veldt.train(
         "impala",
