@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from veldt.algorithms.base import Algorithm, Forward, OnPolicy
 from veldt.algorithms.rollout import Observation
@@ -19,6 +19,7 @@ from veldt.envs.env import ObservationCodec
 from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.errors import UsageError
 from veldt.networks.build import build_torso
 from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
 from veldt.networks.own_core import OwnCore
@@ -62,11 +63,14 @@ def _core_maker(parts: OwnParts, lstm: int) -> Callable[[int], nn.Module] | None
 
 
 class Agent:
-    """Chooses one action for one observation of one env.
+    """Chooses actions for observations of one env, or of N.
 
-    `act` takes an observation as the run's env returns it: for a Gymnasium env the observation itself, for Atari the
-    stacked frames, uint8 [stack, H, W] (`make_env()` returns an env with these observations). A policy with an LSTM
-    keeps a recurrent state from call to call: call `reset()` when an episode begins.
+    Its methods take one observation as the run's env returns it: for a Gymnasium env the observation itself, for Atari
+    the stacked frames, uint8 [stack, H, W] (`make_env()` returns an env with these observations). They also take N
+    observations with a first axis (of a Dict, in each field), as a Gymnasium `VectorEnv` returns them; then results
+    have this axis, too. ValueError if the observation does not have the shape that the space defines.
+
+    A policy with an LSTM keeps a recurrent state from `act` to `act`: call `reset()` when an episode begins.
     """
 
     def __init__(
@@ -85,33 +89,94 @@ class Agent:
         self._algorithm: Algorithm = config.make_algorithm(spec.action)
         self._network, self._device = network, device
         self._codec: ObservationCodec | None = None
-        self._acted, self._episode_step = 0, 0
+        self._acted, self._episode_step_N = 0, np.zeros(1, np.int64)
         self._recurrent_state: RecurrentState | None = None
 
-    def reset(self) -> None:
-        """Clears the recurrent state (of an LSTM): the next observation is the first of an episode."""
-        self._episode_step = 0
-
-    def act(self, observation: Any, *, greedy: bool = False) -> Any:
-        """Returns the action for one observation, as the env's action space defines it.
+    def reset(self, ended_N: np.ndarray | None = None) -> None:
+        """Clears the recurrent state (of an LSTM): the next observation is the first of an episode.
 
         Args:
-            observation: as the env's observation space defines it, without a batch axis.
+            ended_N: of N envs, bool [N], whose states are cleared; default all.
+        """
+        if ended_N is None:
+            self._episode_step_N[:] = 0
+        else:
+            self._episode_step_N[ended_N] = 0
+
+    def act(self, observation: Any, *, greedy: bool = False) -> Any:
+        """Returns the action, or an array of N actions, as the env's action space defines them.
+
+        Args:
+            observation: one, or N; see the class.
             greedy: take the most likely action instead of a sample from the policy. The same run and the same sequence
                 of calls give the same samples.
+        """
+        inputs, is_single = self._inputs(observation)
+        width = len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
+        noise = uniform(self.config.run.seed, ACTION, np.arange(width), np.array([self._acted]), self.noise)
+        if self._recurrent_state is None or len(self._episode_step_N) != width:
+            self._recurrent_state = self.initial_recurrent_state(width)
+            self._episode_step_N = np.zeros(width, np.int64)
+        forward = self._recurrent_state.at(slice(0, width), self._episode_step_N)
+        stored = self.choose(inputs, noise[0], greedy, forward)
+        self._acted, self._episode_step_N = self._acted + 1, self._episode_step_N + 1
+        actions = [self.spec.action.to_env(each) for each in stored]
+        return actions[0] if is_single else np.array(actions)
+
+    @torch.no_grad()
+    def value(self, observation: Any) -> Any:
+        """Returns the estimated (discounted) return from the observation, float or float32 [N].
+
+        It is in units of the rewards that the run learns from, which may be clipped. A recurrent policy takes the
+        observation as the first of an episode.
 
         Raises:
-            ValueError: the observation does not have the shape that the space defines.
+            UsageError: the run's algorithm estimates no values.
         """
-        fields = self._encode(observation)
-        inputs = {name: torch.from_numpy(array[None]) for name, array in fields.items()}
-        noise = uniform(self.config.run.seed, ACTION, np.zeros(1), np.array([self._acted]), self.noise)
-        if self._recurrent_state is None:
-            self._recurrent_state = self.initial_recurrent_state(1)
-        forward = self._recurrent_state.at(slice(0, 1), np.array([self._episode_step]))
-        self._acted, self._episode_step = self._acted + 1, self._episode_step + 1
-        stored = self.choose(inputs if self.spec.is_dict else inputs[""], noise[0], greedy, forward)[0]
-        return self.spec.action.to_env(stored)
+        value_N = self._asked("value", observation)
+        return value_N.item() if value_N.ndim == 0 else value_N
+
+    @torch.no_grad()
+    def action_values(self, observation: Any) -> np.ndarray:
+        """Returns Q of each action, float32 [A] or [N, A]. UsageError if the algorithm has none (such as PPO)."""
+        values: np.ndarray = self._asked("action_values", observation)
+        return values
+
+    @torch.no_grad()
+    def distribution(self, observation: Any) -> dict[str, np.ndarray]:
+        """Returns the policy's distribution of actions, each float32 [...] or [N, ...].
+
+        For discrete actions `probabilities` [A]; for several, `probabilities_0` and so on; for continuous ones the
+        `mean` and `deviation` [D] of normal distributions, in [-1, 1] between the bounds of the action space.
+
+        Raises:
+            UsageError: the run's algorithm has no stochastic policy (such as DQN).
+        """
+        described: dict[str, np.ndarray] = self._asked("policy", observation)
+        return described
+
+    def _asked(self, method: str, observation: Any) -> Any:
+        """Returns the result of the algorithm's method as arrays, without the first axis for one observation."""
+        inputs, is_single = self._inputs(observation)
+        try:
+            result = getattr(self._algorithm, method)(self._network, self._on_device(inputs))
+        except NotImplementedError:
+            has = {
+                "value": "no values",
+                "action_values": "no values of actions",
+                "policy": "no stochastic policy",
+            }
+            raise UsageError(f"{self._algorithm.name} has {has[method]}: ask for something else") from None
+
+        def array(tensor: Tensor) -> np.ndarray:
+            values = tensor.float().cpu().numpy()
+            return values[0] if is_single else values
+
+        return (
+            {name: array(part) for name, part in result.items()}
+            if isinstance(result, dict)
+            else array(result)
+        )
 
     @torch.no_grad()
     def choose(
@@ -121,10 +186,7 @@ class Agent:
 
         `forward` comes from `initial_recurrent_state` and must be the one for the envs of these observations.
         """
-        if isinstance(observation, dict):
-            observation = {name: array.to(self._device) for name, array in observation.items()}
-        else:
-            observation = observation.to(self._device)
+        observation = self._on_device(observation)
         if greedy:
             action = self._algorithm.best_action(forward, observation)
         else:
@@ -149,18 +211,25 @@ class Agent:
             return AtariEnv(self.source.name, self.config.atari)
         return self.source.make(render=render)
 
-    def _encode(self, observation: Any) -> dict[str, np.ndarray]:
+    def _on_device(self, observation: Observation) -> Observation:
+        if isinstance(observation, dict):
+            return {name: tensor.to(self._device) for name, tensor in observation.items()}
+        return observation.to(self._device)
+
+    def _inputs(self, observation: Any) -> tuple[Observation, bool]:
+        """Returns the network's input [N, ...], and whether it is of a single observation."""
         if self.source.is_atari:
-            declared = self.spec.observation[""].network_shape
-            if np.shape(observation) != declared:
-                raise ValueError(
-                    f"the observation has shape {np.shape(observation)}, and the policy takes {declared}"
-                )
-            return {"": np.ascontiguousarray(observation)}
+            declared, shape = self.spec.observation[""].network_shape, np.shape(observation)
+            if shape != declared and shape[1:] != declared:
+                raise ValueError(f"the observation has shape {shape}, and the policy takes {declared}")
+            frames = torch.from_numpy(np.ascontiguousarray(observation))
+            return (frames.unsqueeze(0), True) if shape == declared else (frames, False)
         if self._codec is None:
             env = self.source.make()
             self._codec = ObservationCodec(env.observation_space)
             env.close()
-        rows = [np.zeros((1, *field.shape), field.dtype) for field in self.spec.observation.values()]
-        self._codec.write(observation, rows, 0)
-        return {name: row[0] for name, row in zip(self.spec.observation, rows, strict=True)}
+        tensors = [torch.from_numpy(rows) for rows in self._codec.encoded(observation)]
+        is_single = self._codec.count(observation) is None
+        return dict(zip(self.spec.observation, tensors, strict=True)) if self.spec.is_dict else tensors[
+            0
+        ], is_single

@@ -142,6 +142,21 @@ class Algorithm(ABC):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         """Returns the action without exploration."""
 
+    def value(self, forward: Forward, observation: Observation) -> Tensor:
+        """Returns the estimated return from each of N observations, float32 [N], if the algorithm estimates any."""
+        raise NotImplementedError
+
+    def action_values(self, forward: Forward, observation: Observation) -> Tensor:
+        """Returns Q of every action, float32 [N, A], for algorithms that estimate these."""
+        raise NotImplementedError
+
+    def policy(self, forward: Forward, observation: Observation) -> dict[str, Tensor]:
+        """Returns the numbers that describe the distribution of actions by name, for stochastic policies.
+
+        They are those of `functional.distributions.Distribution.described`.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def learning_rate(self, progress: float, batch: int) -> float:
         """The current learning rate, for updates or phases of `batch` samples.

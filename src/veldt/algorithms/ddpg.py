@@ -107,6 +107,10 @@ class DDPG(ReplayAlgorithm):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return forward(observation)
 
+    def value(self, forward: Forward, observation: Observation) -> Tensor:
+        value: Tensor = forward(observation, forward(observation))
+        return value
+
     @property
     def groups(self) -> Sequence[ParameterGroup]:
         actor = ParameterGroup("actor", self.rule, ("actor.", "model.actor."), learning_rate=self._actor_rate)

@@ -113,6 +113,13 @@ class PolicyGradient(OnPolicy):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.distribution.mode(forward(observation)[0])
 
+    def value(self, forward: Forward, observation: Observation) -> Tensor:
+        value: Tensor = forward(observation)[1]
+        return value
+
+    def policy(self, forward: Forward, observation: Observation) -> dict[str, Tensor]:
+        return self.distribution.described(forward(observation)[0])
+
     def learning_rate(self, progress: float, batch: int) -> float:
         return self._rate(progress)
 

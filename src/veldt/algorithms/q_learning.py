@@ -252,6 +252,12 @@ class QLearning(ReplayAlgorithm):
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.values(forward(observation)).argmax(-1)
 
+    def value(self, forward: Forward, observation: Observation) -> Tensor:
+        return self.action_values(forward, observation).amax(-1)
+
+    def action_values(self, forward: Forward, observation: Observation) -> Tensor:
+        return self.values(forward(observation))
+
     def scored_envs(self, num_envs: int) -> range:
         has_rungs = self._config.exploration == "ladder" and not self._config.noisy
         return range(num_envs // 2 if has_rungs else 0, num_envs)

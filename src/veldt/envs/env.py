@@ -184,6 +184,25 @@ class ObservationCodec:
             return ArraySpec(flat.shape, "float32")
         return ArraySpec(leaf.shape or (1,), "uint8" if leaf.dtype == np.uint8 else "float32")
 
+    def count(self, observation: Any) -> int | None:
+        """Returns N if it is N observations, with a first axis in each field; None for a single one."""
+        path, leaf = next(iter(self._leaves.values()))
+        if leaf.shape is None:  # of a Tuple
+            return None
+        for key in path:
+            observation = observation[key]
+        shape = np.shape(observation)
+        return shape[0] if len(shape) == len(leaf.shape) + 1 else None
+
+    def encoded(self, observation: Any) -> list[np.ndarray]:
+        """Returns the arrays [N, ...] by field of N observations, [1, ...] of a single one; errors as in `write`."""
+        count = self.count(observation)
+        each = [observation] if count is None else [_nth(observation, n) for n in range(count)]
+        rows = [np.zeros((len(each), *field.shape), field.dtype) for field in self.spec.values()]
+        for index, one in enumerate(each):
+            self.write(one, rows, index)
+        return rows
+
     def write(self, observation: Any, rows: list[np.ndarray], index: int) -> None:
         """Writes one observation to `rows[field][index]`; ValueError if it does not have the declared shape."""
         if self._plain:
@@ -208,6 +227,12 @@ class ObservationCodec:
                 row[index] = value
             except (TypeError, ValueError):
                 raise ValueError(_type_message("/".join(path), value, row)) from None
+
+
+def _nth(observations: Any, n: int) -> Any:
+    if isinstance(observations, dict):
+        return {key: _nth(value, n) for key, value in observations.items()}
+    return observations[n]
 
 
 def _type_message(name: str, got: Any, row: np.ndarray) -> str:

@@ -39,6 +39,9 @@ class Distribution(Protocol):
     def entropy(self, parameters_NP: Tensor) -> Tensor:
         """Returns the entropy in nats, [N]."""
 
+    def described(self, parameters_NP: Tensor) -> dict[str, Tensor]:
+        """Returns the distribution in numbers that mean something by themselves, by name, each [N, ...]."""
+
 
 @dataclass(frozen=True)
 class Categorical:
@@ -69,6 +72,9 @@ class Categorical:
     def entropy(self, parameters_NP: Tensor) -> Tensor:
         log_NP = F.log_softmax(parameters_NP, -1)
         return -(log_NP.exp() * log_NP).sum(-1)
+
+    def described(self, parameters_NP: Tensor) -> dict[str, Tensor]:
+        return {"probabilities": parameters_NP.softmax(-1)}
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,10 @@ class MultiCategorical:
     def entropy(self, parameters_NP: Tensor) -> Tensor:
         parts = zip(self._parts(), parameters_NP.split(self.sizes, -1), strict=True)
         return torch.stack([part.entropy(logits) for part, logits in parts]).sum(0)
+
+    def described(self, parameters_NP: Tensor) -> dict[str, Tensor]:
+        parts = parameters_NP.split(self.sizes, -1)
+        return {f"probabilities_{number}": logits.softmax(-1) for number, logits in enumerate(parts)}
 
     def _parts(self) -> list[Categorical]:
         return [Categorical(size) for size in self.sizes]
@@ -141,3 +151,7 @@ class Gaussian:
 
     def entropy(self, parameters_NP: Tensor) -> Tensor:
         return (parameters_NP.chunk(2, -1)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+
+    def described(self, parameters_NP: Tensor) -> dict[str, Tensor]:
+        mean_ND, log_deviation_ND = parameters_NP.chunk(2, -1)
+        return {"mean": mean_ND, "deviation": log_deviation_ND.exp()}

@@ -1,0 +1,118 @@
+"""A trained policy outside of training: actions, values and distributions, of one observation or of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import veldt
+from run_state import SMALL, SMALL_REPLAYED
+
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo": ("ppo", SMALL | {"env": "CartPole-v1"}),
+    "recurrent": ("a2c", {"env": "CartPole-v1", "lstm": 8, "shared": True, "num_envs": 4, "horizon": 4}),
+    "continuous": ("ppo", SMALL | {"env": "Pendulum-v1"}),
+    "several choices": ("ppo", SMALL | {"env": "environments:multi_discrete"}),
+    "dictionary": ("ppo", SMALL | {"env": "environments:dictionary"}),
+    "dqn": ("dqn", SMALL_REPLAYED | {"env": "CartPole-v1"}),
+    "c51": ("c51", SMALL_REPLAYED | {"env": "CartPole-v1"}),
+    "ddpg": ("ddpg", SMALL_REPLAYED | {"env": "Pendulum-v1", "num_envs": 4}),
+}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> veldt.Agent:
+    recipe, settings = RUNS[request.param]
+    run = tmp_path_factory.mktemp("agent") / "run"
+    settings = {"steps": 100, "env_backend": "in-process"} | settings
+    return veldt.load(veldt.train(recipe, run_dir=run, quiet=True, **settings).path)
+
+
+def observations(agent: veldt.Agent, count: int) -> list[Any]:
+    space = agent.make_env().observation_space
+    space.seed(1)
+    return [space.sample() for _ in range(count)]
+
+
+def together(several: list[Any]) -> Any:
+    if isinstance(several[0], dict):
+        return {key: together([one[key] for one in several]) for key in several[0]}
+    return np.stack(several)
+
+
+def test_several_observations_get_the_actions_of_each(agent: veldt.Agent) -> None:
+    several = observations(agent, 3)
+    agent.reset()
+    actions = agent.act(together(several), greedy=True)
+    for observation, action in zip(several, actions, strict=True):
+        agent.reset()
+        np.testing.assert_allclose(agent.act(observation, greedy=True), action, atol=1e-5)
+        assert agent.make_env().action_space.contains(agent.act(observation))
+
+
+def test_values(agent: veldt.Agent) -> None:
+    several = observations(agent, 3)
+    value_N = agent.value(together(several))
+    assert value_N.shape == (3,) and value_N.dtype == np.float32
+    np.testing.assert_allclose([agent.value(one) for one in several], value_N, atol=1e-5)
+    assert isinstance(agent.value(several[0]), float)
+    if agent.config.algorithm in ("dqn", "c51"):
+        values = agent.action_values(together(several))
+        np.testing.assert_allclose(values.max(-1), value_N, atol=1e-5)
+        assert values.argmax(-1).tolist() == agent.act(together(several), greedy=True).tolist()
+        np.testing.assert_allclose(agent.action_values(several[1]), values[1], atol=1e-5)
+    else:
+        with pytest.raises(veldt.UsageError, match=f"{agent.config.algorithm} has no values of actions"):
+            agent.action_values(several[0])
+
+
+def test_distributions(agent: veldt.Agent) -> None:
+    several = observations(agent, 3)
+    if agent.config.algorithm in ("dqn", "c51", "ddpg"):
+        with pytest.raises(veldt.UsageError, match="has no stochastic policy"):
+            agent.distribution(several[0])
+        return
+    whole = agent.distribution(together(several))
+    one = agent.distribution(several[2])
+    for name, numbers in whole.items():
+        np.testing.assert_allclose(one[name], numbers[2], atol=1e-5)
+        if name.startswith("probabilities"):
+            np.testing.assert_allclose(numbers.sum(-1), 1.0, atol=1e-5)
+    action = agent.act(several[2], greedy=True)
+    match agent.make_env().action_space:
+        case gymnasium.spaces.Discrete() as space:
+            assert action - space.start == one["probabilities"].argmax()
+        case gymnasium.spaces.MultiDiscrete() as space:
+            best = [int(numbers.argmax()) for numbers in one.values()]
+            assert (action - space.start).flatten().tolist() == best
+        case space:
+            assert set(one) == {"mean", "deviation"} and one["mean"].shape == space.shape
+
+
+def test_each_env_has_its_own_recurrent_state(tmp_path: Path) -> None:
+    recipe, settings = RUNS["recurrent"]
+    settings = {"steps": 100, "env_backend": "in-process"} | settings
+    agent = veldt.load(veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings).path)
+    own = agent.initial_recurrent_state(2).state_BM.shape
+    assert own == (2, agent.initial_recurrent_state(1).state_BM.shape[1])
+    several = together(observations(agent, 2))
+    agent.act(several)
+    assert agent._recurrent_state is not None
+    before = agent._recurrent_state.state_BM.clone()
+    agent.act(several)
+    after = agent._recurrent_state.state_BM.clone()
+    agent.reset(np.array([True, False]))
+    agent.act(several)
+    again = agent._recurrent_state.state_BM
+    np.testing.assert_allclose(again[0], before[0], atol=1e-6)  # as after the first observation of an episode
+    assert not np.allclose(again[1], before[1], atol=1e-6) and not np.allclose(after, before, atol=1e-6)
+
+
+def test_a_wrong_shape_is_refused(agent: veldt.Agent) -> None:
+    if agent.source.name == "CartPole-v1":
+        with pytest.raises(ValueError, match=r"has shape \(5,\), but the observation space declares \(4,\)"):
+            agent.act(np.zeros(5))
