@@ -236,7 +236,7 @@ def test_an_algorithm_of_a_script(tmp_path: Path) -> None:
 def test_unknown_plugins_in_a_configuration(tmp_path: Path, qr_dqn: None) -> None:
     run = veldt.train("qr-dqn", run_dir=tmp_path / "run", **SHORT | {"steps": 300})
     config = run.path / "config.json"
-    for wrong in ('["os; import os"]', '["../evil"]', '[""]'):
+    for wrong in ('["os; import os"]', '["../evil"]', '["os..path"]', '["json:load"]', '["1st"]', '[""]'):
         config.write_text(config.read_text().replace('"qr_dqn"', wrong[1:-1], 1))
         with pytest.raises(UsageError, match="is no module that Python finds"):
             veldt.load(run.path)

@@ -31,7 +31,8 @@ class ModuleFiles:
 def find_module(name: str) -> ModuleFiles | None:
     """Returns where `import name` would find the module now, with the working directory first on the path.
 
-    For a module that is already imported, returns where it was imported from. None if there is no such module.
+    For a module that is already imported, returns where it was imported from. None if there is no such module, or if
+    `name` is not the name of one, such as "a..b" or "a:b".
     """
     parts, files, root = name.split("."), list[str](), ""
     if not all(part.isidentifier() for part in parts):

@@ -40,7 +40,7 @@ def find_code(kind: str, name: str, kwargs: Mapping[str, Any], module: str | Non
     Args:
         module: the module, if it is not the one in `name`.
     """
-    found = find_module(module or split_name(name, kind)[0])
+    found = find_module(split_name(name, kind)[0] if module is None else module)
     if found is None:
         return None
     as_read = json.loads(json.dumps(kwargs))  # keys of different types cannot be sorted
