@@ -47,7 +47,7 @@ APART = BUNDLES | {"actors": 2}
 def test_a_run_is_resumed_on_one_machine(
     settings: dict[str, Any], tmp_path: Path, nothing_left: Path
 ) -> None:
-    env = "environments:unhurried_cartpole"
+    env = "environments:slow_cartpole"
     run = veldt.train("gorila", env=env, run_dir=tmp_path / "run", cluster="local", quiet=True, **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
     there = CheckpointStore(run.path / "checkpoints").newest(print)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slots import make, settings_for
 
-from environments import Failing, Slow, unmakeable
+from faulty_envs import Failing, Slow, unmakeable
 from veldt.envs import arrangement
 from veldt.envs.in_process import split
 from veldt.envs.settings import AtariConfig, EnvConfig
@@ -79,7 +79,7 @@ def test_the_measurement_steps_the_environment() -> None:
 
 
 def test_an_environment_that_cannot_be_made_is_named() -> None:
-    with pytest.raises(EnvError, match=r"environments:unmakeable could not be made.*no licence") as caught:
+    with pytest.raises(EnvError, match=r"faulty_envs:unmakeable could not be made.*no licence") as caught:
         arrangement.probe_spec(resolve(unmakeable), AtariConfig())
     assert "Traceback" in caught.value.details
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from slots import RUN_SEED, hashing_policy, kill_child, make, phases, settings_for
 
-from environments import Failing, Slow, UnmakeableAfter
+from faulty_envs import Failing, Slow, UnmakeableAfter
 from veldt.envs.arrangement import time_step
 from veldt.envs.seeding import episode_seed
 from veldt.envs.settings import AtariConfig
@@ -55,7 +55,7 @@ def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batc
     error = caught.value
     assert error.env == CULPRIT and error.seed == seed
     assert f"env {CULPRIT} (seed {seed})" in str(error)
-    assert "environments:<Failing>" in str(error)
+    assert "faulty_envs:<Failing>" in str(error)
     if how == "raise":
         assert error.details.startswith("Traceback") and "in _spoil" in error.details
         assert str(error).count("the wheel came off") == 1

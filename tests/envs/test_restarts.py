@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from slots import RUN_SEED, copy_of, hashing_policy, kill_child, make, phases, settings_for
 
-from environments import Failing, Forgetful
+from faulty_envs import Failing, NotDeterministic
 from veldt.envs.seeding import episode_seed
 from veldt.envs.spec import ActionSpec
 from veldt.errors import EnvError
@@ -163,14 +163,14 @@ def test_one_that_fails_again_ends_the_run(how: str, processes: int) -> None:
         play(how, seeds, 0, processes)
 
 
-class ForgetfulNeighbours(Failing, Forgetful):
+class NotDeterministicNeighbours(Failing, NotDeterministic):
     """Fails like `Failing`; the others cannot be rebuilt from their actions."""
 
 
 @pytest.mark.timeout(60)
 def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
     """They died with the process of the culprit, and their next rows belong to other episodes."""
-    env = functools.partial(ForgetfulNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
+    env = functools.partial(NotDeterministicNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
     settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
     envs = make(
         settings,

@@ -140,7 +140,7 @@ class Generous(Scripted):
         return observation, float(np.random.default_rng().normal()), *rest
 
 
-@pytest.mark.parametrize("env", ["environments:forgetful", Counting, Shrinking, Generous])
+@pytest.mark.parametrize("env", ["faulty_envs:not_deterministic", Counting, Shrinking, Generous])
 def test_no_starts_in_what_is_not_deterministic(env: Any, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"is not deterministic: the same seed and actions lead to another place"
@@ -152,7 +152,7 @@ def test_no_starts_in_what_is_not_deterministic(env: Any, tmp_path: Path) -> Non
 def test_failing_environments_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EnvError, match="failed when its starts were played again: ValueError: illegal move"):
-        made(tmp_path / "starts", resolve("environments:offended"), [20])
+        made(tmp_path / "starts", resolve("faulty_envs:fails_when_replayed"), [20])
     hanging = resolve(lambda: gymnasium.wrappers.TransformReward(Sleeping(), float))
     with pytest.raises(EnvError, match=r"no answer within 0.3 s \(--env-timeout\)"):
         made(tmp_path / "starts", hanging, [20], timeout=0.3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from environments import PaidAtTheEnd
+from environments import RewardedAtTheEnd
 from veldt.algorithms.rollout import Rollout, unroll_forward
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.source import resolve
@@ -99,8 +99,8 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("algorithm", ["vtrace", "a2c"])
 def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those at the ends of episodes, that is: there are no others."""
-    roles = Roles("environments:paid_at_the_end", algorithm=algorithm)
-    PaidAtTheEnd.paid = learned = steps = 0.0
+    roles = Roles("environments:rewarded_at_the_end", algorithm=algorithm)
+    RewardedAtTheEnd.paid = learned = steps = 0.0
     make = type(roles.model._on_policy).minibatches
 
     def minibatches(self: Any, forward: Any, rollout: Rollout, generator: Any) -> Any:
@@ -118,7 +118,7 @@ def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.Monkey
             for b in range(AGENTS // 2):
                 rows = process._row_W[b]
                 unfinished += float((process._slot.reward[:rows, b] * process._slot.valid[:rows, b]).sum())
-        assert PaidAtTheEnd.paid == learned + unfinished and learned > 50
+        assert RewardedAtTheEnd.paid == learned + unfinished and learned > 50
         assert steps == roles.rate_limiter.steps > 1000
     finally:
         roles.close()

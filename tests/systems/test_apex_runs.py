@@ -87,7 +87,7 @@ def test_continuous_actions(tmp_path: Path) -> None:
 def test_which_envs_episodes_are_the_score(share: float, tmp_path: Path) -> None:
     """The evaluator's, if there is one, and else those of the half that explores least."""
     settings = SMALL | {"evaluator_share": share}
-    env = "environments:unhurried_cartpole"
+    env = "environments:slow_cartpole"
     run = veldt.train("apex-dqn", env=env, run_dir=tmp_path / "run", **settings)
     games = episodes(run.path)
     counted = [game["env"] >= 8 if share else 4 <= game["env"] < 8 for game in games]
@@ -139,9 +139,9 @@ def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:
 
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     with pytest.raises(VeldtError, match="the wheel came off") as caught:
-        veldt.train("apex-dqn", env="environments:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
+        veldt.train("apex-dqn", env="faulty_envs:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
     assert isinstance(caught.value, RoleError) and "actor" in str(caught.value)
-    assert "environments.py" in caught.value.details
+    assert "faulty_envs.py" in caught.value.details
     checkpoint = CheckpointStore(tmp_path / "run" / "checkpoints").newest(print)
     assert checkpoint.groups["weights"], "what was learned before is not lost"
 

@@ -48,7 +48,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
     run = veldt.train(
-        recipe, env="environments:unhurried_cartpole", run_dir=tmp_path / "run", **(SMALL | settings)
+        recipe, env="environments:slow_cartpole", run_dir=tmp_path / "run", **(SMALL | settings)
     )
     assert run.reason == "steps" and run.summary["steps"] >= 3000
     assert run.summary["system"] == "asynchronous"

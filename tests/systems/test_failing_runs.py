@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veldt
-from environments import Failing
+from faulty_envs import Failing
 from run_state import SMALL, newest
 from veldt.envs.seeding import episode_seed
 from veldt.learning.learner import check_finite
@@ -55,7 +55,7 @@ def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: P
     with pytest.raises(veldt.EnvError) as caught:
         train(how, tmp_path / "run", [(2, 1)], 3, **where)
     assert caught.value.env == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
-    assert "environments:<Failing>, env 2 " in str(caught.value)
+    assert "faulty_envs:<Failing>, env 2 " in str(caught.value)
     if how in ("raise", "hang"):
         assert "in _spoil" in caught.value.details
     # The run is not locked and not finished.
@@ -101,9 +101,13 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
 
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
 def test_an_environment_that_cannot_be_made(where: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(veldt.EnvError, match=r"environments:unmakeable could not be made.*no licence"):
+    with pytest.raises(veldt.EnvError, match=r"faulty_envs:unmakeable could not be made.*no licence"):
         veldt.train(
-            "ppo", env="environments:unmakeable", run_dir=tmp_path / "run", quiet=True, **(SMALL | where)
+            "ppo",
+            env="faulty_envs:unmakeable",
+            run_dir=tmp_path / "run",
+            quiet=True,
+            **(SMALL | where),
         )
     assert not (tmp_path / "run").exists()
 

@@ -93,7 +93,7 @@ def test_agents_are_shared_out_among_cores_if_nothing_is_said() -> None:
 def test_what_is_paid_at_the_end_only_is_learned(tmp_path: Path) -> None:
     run = veldt.train(
         "ga3c",
-        env="environments:paid_at_the_end",
+        env="environments:rewarded_at_the_end",
         run_dir=tmp_path / "run",
         **(SMALL | {"steps": 100_000, "until": 0.9, "hidden": (32,)}),
     )
@@ -102,7 +102,7 @@ def test_what_is_paid_at_the_end_only_is_learned(tmp_path: Path) -> None:
 
 def test_an_environment_that_raises_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     with pytest.raises(veldt.VeldtError, match="the wheel came off") as caught:
-        veldt.train("ga3c", env="environments:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
+        veldt.train("ga3c", env="faulty_envs:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
     assert "in _spoil" in caught.value.details
 
 

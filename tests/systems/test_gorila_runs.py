@@ -50,7 +50,7 @@ APART = {name: value for name, value in BUNDLES.items() if name != "horizon"} | 
 )
 def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_path: Path) -> None:
     settings = settings | {"optimiser": "adam"}  # which counts updates
-    env = "environments:unhurried_cartpole"
+    env = "environments:slow_cartpole"
     run = veldt.train("gorila", env=env, algorithm=algorithm, run_dir=tmp_path / "run", **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "gorila")

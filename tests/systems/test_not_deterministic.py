@@ -13,7 +13,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 
 
-@pytest.mark.parametrize("env", ["forgetful", "offended"])
+@pytest.mark.parametrize("env", ["not_deterministic", "fails_when_replayed"])
 @pytest.mark.parametrize(
     "where",
     [{"env_backend": "in-process"}, {"env_backend": "workers", "processes": 2}],
@@ -25,7 +25,7 @@ def test_noticed_on_resume(
     monkeypatch.chdir(tmp_path)
     settings = SMALL | where | {"num_envs": 3, "batch_size": 60}
     run = veldt.train(
-        "ppo", env=f"environments:{env}", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
+        "ppo", env=f"faulty_envs:{env}", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
     )
     before = len(RunDirectory.open(run.path).read_events())
     again = veldt.resume(run.path, quiet=True, steps=300)

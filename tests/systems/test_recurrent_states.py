@@ -13,7 +13,8 @@ import torch
 from gymnasium import spaces
 
 import veldt
-from environments import Failing, Hashed, dictionary, scripted
+from environments import Hashed, dictionary, scripted
+from faulty_envs import Failing
 from run_state import SMALL, newest
 from veldt.agent import Agent, make_network
 from veldt.algorithms.a2c import A2C, A2CConfig
