@@ -1,8 +1,7 @@
-"""No verb deletes or overwrites what its run did not write: in it, beside it, through a link or by a manifest."""
+"""No verb deletes or overwrites a file that its run did not write: in the run, beside it, or through a link."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -12,88 +11,28 @@ from typing import Any
 
 import gymnasium
 import pytest
+from run_files import DQN_SETTINGS, newest, oldest, tree
 
 import veldt
 from veldt.cli import main
-from veldt.runs.directory import RunDirectory
 
-SETTINGS: dict[str, Any] = {
-    "env": "CartPole-v1",
-    "quiet": True,
-    "steps": 120,
-    "num_envs": 4,
-    "batch_size": 16,
-    "horizon": 4,
-    "learning_starts": 40,
-    "buffer_size": 200,
-    "hidden": (8,),
-    "threads": 1,
-    "env_backend": "in-process",
-    "checkpoint_every": 40,
-    "evaluate_every": 0,
-}
 IN_PLACE = ("events.jsonl", "lock", "metrics.jsonl", "episodes.jsonl", "actions.bin")
 REPLACED = ("config.json", "summary.json")
 DIRECTORIES = ("checkpoints", "replay", "tensorboard")
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of DQN with three checkpoints and the segments of their replay buffer, not to be changed."""
-    path = tmp_path_factory.mktemp("runs") / "trained"
-    veldt.train("dqn", run_dir=path, **SETTINGS)
-    assert (
-        len(list((path / "checkpoints").iterdir()))
-        == 3
-        <= len(list((path / "replay" / "learner-0").iterdir()))
-    )
-    RunDirectory(path).write_event(0, "note", "it began")
-    return path
-
-
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it to do anything to."""
-    return Path(shutil.copytree(trained, tmp_path / "run"))
+def run(dqn_run: Path) -> Path:
+    return dqn_run
 
 
-@pytest.fixture
-def precious(tmp_path: Path) -> Path:
-    """A directory of somebody's, beside the run, with names that veldt would give."""
-    path = tmp_path / "precious"
-    (path / "step-000000000001").mkdir(parents=True)
-    for name in ("thesis.txt", "rows-000001.safetensors", "step-000000000001/manifest.json"):
-        (path / name).write_text(f"years of work: {name}\n")
-    return path
-
-
-def tree(path: Path) -> dict[str, Any]:
-    """Everything below `path`: the content of files, where links lead to, and directories."""
-    found: dict[str, Any] = {}
-    for inner in sorted(path.rglob("*")):
-        name = str(inner.relative_to(path))
-        if inner.is_symlink():
-            found[name] = ("link", os.readlink(inner))
-        else:
-            found[name] = inner.read_bytes() if inner.is_file() else "directory"
-    return found
-
-
-def newest(run: Path) -> Path:
-    return max((run / "checkpoints").glob("step-*"))
-
-
-def oldest(run: Path) -> Path:
-    return min((run / "checkpoints").glob("step-*"))
-
-
-def replaced_by_link(path: Path, target: Path) -> None:
-    """What was at `path` is at `target`, and a link at `path` leads to it."""
+def replace_by_link(path: Path, target: Path) -> None:
+    """Moves what is at `path` to `target`, and leaves a link to it at `path`."""
     path.rename(target)
     path.symlink_to(os.path.relpath(target, path.parent))
 
 
-# What is a link: a name in the run -> what the verb that would write through it is.
+# What a link replaces, and its path in a run.
 WRITTEN: dict[str, Callable[[Path], Path]] = {
     **{name: lambda run, name=name: run / name for name in (*IN_PLACE, *REPLACED, *DIRECTORIES)},  # type: ignore[misc]
     "a checkpoint": oldest,
@@ -104,56 +43,58 @@ WRITTEN: dict[str, Callable[[Path], Path]] = {
 
 @pytest.mark.parametrize("steps", ["120", "160"])
 @pytest.mark.parametrize("what", WRITTEN)
-def test_a_run_with_a_link_in_it_is_not_resumed(
-    what: str, steps: str, run: Path, precious: Path, refused: Any
+def test_resume_refuses_a_run_that_contains_a_link(
+    what: str, steps: str, run: Path, user_files: Path, refused: Any
 ) -> None:
     link = WRITTEN[what](run)
-    replaced_by_link(link, precious / link.name)
-    before = tree(run), tree(precious)
+    replace_by_link(link, user_files / link.name)
+    before = tree(run), tree(user_files)
     said = refused("resume", str(run), "--checkpoint-replay", "none", "--steps", steps)
     assert said.startswith(f"{link} is a symbolic link, ") and said.endswith("or remove the link")
-    assert (tree(run), tree(precious)) == before
+    assert (tree(run), tree(user_files)) == before
 
 
-def test_a_replay_folder_in_the_place_of_which_is_a_link_to_anything(
-    run: Path, precious: Path, refused: Any
-) -> None:
+def test_resume_refuses_a_link_as_replay_folder(run: Path, user_files: Path, refused: Any) -> None:
     shutil.rmtree(run / "replay")
-    (run / "replay").symlink_to("../precious")
-    before = tree(precious)
+    (run / "replay").symlink_to("../user_files")
+    before = tree(user_files)
     assert "replay is a symbolic link" in refused("resume", str(run), "--checkpoint-replay", "none")
-    assert tree(precious) == before
+    assert tree(user_files) == before
 
 
 @pytest.mark.parametrize("directory", ["replay/shard-0", "replay/learner-1", "checkpoints/.partial-abcd1234"])
-def test_a_part_that_is_a_link(directory: str, run: Path, precious: Path, refused: Any) -> None:
-    (run / directory).symlink_to(precious)
-    before = tree(precious)
+def test_resume_refuses_a_link_as_folder_of_a_shard_or_a_checkpoint(
+    directory: str, run: Path, user_files: Path, refused: Any
+) -> None:
+    (run / directory).symlink_to(user_files)
+    before = tree(user_files)
     assert f"{directory} is a symbolic link" in refused("resume", str(run), "--steps", "160")
-    assert tree(precious) == before
+    assert tree(user_files) == before
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_a_file_that_has_another_name_is_not_changed_in_place(
-    name: str, run: Path, precious: Path, refused: Any
+def test_resume_refuses_hard_links_to_files_that_it_would_append_to(
+    name: str, run: Path, user_files: Path, refused: Any
 ) -> None:
-    os.link(run / name, precious / name)
-    before = tree(run), tree(precious)
+    os.link(run / name, user_files / name)
+    before = tree(run), tree(user_files)
     assert f"{run / name} is a hard link" in refused("resume", str(run), "--steps", "160")
-    assert (tree(run), tree(precious)) == before
+    assert (tree(run), tree(user_files)) == before
 
 
-def test_what_is_replaced_or_removed_may_have_another_name(run: Path, precious: Path) -> None:
+def test_hard_links_to_files_that_are_replaced_or_removed_keep_their_content(
+    run: Path, user_files: Path
+) -> None:
     for path in (*(run / name for name in REPLACED), *(run / "replay" / "learner-0").iterdir()):
-        os.link(path, precious / f"{path.name}-kept")
-    before = tree(precious)
+        os.link(path, user_files / f"{path.name}-kept")
+    before = tree(user_files)
     main(["resume", str(run), "--steps", "160", "--keep-checkpoints", "1"])
-    assert tree(precious) == before
+    assert tree(user_files) == before
     assert json.loads((run / "summary.json").read_text())["steps"] >= 160
 
 
 @pytest.mark.parametrize("name", (*IN_PLACE, "summary.json"))
-def test_a_directory_in_the_place_of_a_file(name: str, run: Path, refused: Any) -> None:
+def test_resume_refuses_a_directory_with_the_name_of_a_file(name: str, run: Path, refused: Any) -> None:
     (run / name).unlink()
     (run / name).mkdir()
     (run / name / "thesis.txt").write_text("mine")
@@ -165,7 +106,7 @@ def test_a_directory_in_the_place_of_a_file(name: str, run: Path, refused: Any) 
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)
-def test_a_file_in_the_place_of_a_directory(name: str, run: Path, refused: Any) -> None:
+def test_resume_refuses_a_file_with_the_name_of_a_directory(name: str, run: Path, refused: Any) -> None:
     shutil.rmtree(run / name)
     (run / name).write_text("mine")
     before = tree(run)
@@ -184,15 +125,15 @@ def test_a_file_in_the_place_of_a_directory(name: str, run: Path, refused: Any) 
     ],
 )
 def test_a_temporary_file_is_not_written_through_a_link(
-    arguments: str, name: str, run: Path, precious: Path, refused: Any
+    arguments: str, name: str, run: Path, user_files: Path, refused: Any
 ) -> None:
-    before, (verb, *rest) = tree(precious), arguments.split()
-    (run / f".{name}.{os.getpid()}.partial").symlink_to(precious / "thesis.txt")
+    before, (verb, *rest) = tree(user_files), arguments.split()
+    (run / f".{name}.{os.getpid()}.partial").symlink_to(user_files / "thesis.txt")
     assert "partial is a symbolic link" in refused(verb, str(run), *rest)
-    assert tree(precious) == before
+    assert tree(user_files) == before
 
 
-def put_own_files(run: Path) -> dict[Path, bytes]:
+def write_user_files(run: Path) -> dict[Path, bytes]:
     """Files of the user's own everywhere in the run, under names that resemble veldt's."""
     (run / "replay" / "old").mkdir()
     (run / "checkpoints" / ".partial-notes").mkdir()
@@ -217,12 +158,12 @@ def put_own_files(run: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in own}
 
 
-def test_own_files_in_a_run_outlive_pruning(run: Path) -> None:
+def test_pruning_keeps_files_of_the_users(run: Path) -> None:
     segments, (annotated, pruned, _) = (
         list((run / "replay" / "learner-0").iterdir()),
         sorted((run / "checkpoints").iterdir()),
     )
-    own = put_own_files(run)
+    own = write_user_files(run)
     (run / "checkpoints" / ".partial-hgfe4321").mkdir()  # what a killed process left, and its segment
     (run / "checkpoints" / ".partial-hgfe4321" / "weights.safetensors").write_text("half")
     (run / "replay" / "learner-0" / "rows-000099.safetensors.partial").write_text("half")
@@ -236,8 +177,8 @@ def test_own_files_in_a_run_outlive_pruning(run: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "report", "record-starts"])
-def test_other_verbs_leave_everything_as_it_was(verb: str, run: Path) -> None:
-    put_own_files(run)
+def test_other_verbs_change_no_existing_file(verb: str, run: Path) -> None:
+    write_user_files(run)
     before = tree(run)
     main(
         [verb, str(run), *{"evaluate": ["--episodes", "1"], "record-starts": ["--starts", "1"]}.get(verb, [])]
@@ -249,16 +190,16 @@ def test_other_verbs_leave_everything_as_it_was(verb: str, run: Path) -> None:
 
 
 def test_verbs_without_a_run_write_nothing(
-    precious: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    user_files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(precious)
-    before = tree(precious)
+    monkeypatch.chdir(user_files)
+    before = tree(user_files)
     for line in ("doctor", "recipes", "recipes dqn", "bench training --env CartPole-v1 --seconds 0.01"):
         main(line.split())
-    assert tree(precious) == before
+    assert tree(user_files) == before
 
 
-def test_a_run_that_is_reached_through_a_link(run: Path) -> None:
+def test_a_run_directory_may_be_named_by_a_link(run: Path) -> None:
     latest = run.parent / "latest"
     latest.symlink_to("run")
     main(["resume", str(latest), "--steps", "160", "--keep-checkpoints", "1"])
@@ -268,95 +209,7 @@ def test_a_run_that_is_reached_through_a_link(run: Path) -> None:
     assert (run / "report.html").exists() and (run / "starts.safetensors").exists()
 
 
-def with_manifest(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Changes a manifest, and gives it the checksum that it has then."""
-    manifest = json.loads((checkpoint / "manifest.json").read_text())
-    del manifest["sha256"]
-    change(manifest)
-    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-    (checkpoint / "manifest.json").write_text(json.dumps({**manifest, "sha256": digest}))
-
-
-NAMES = (
-    "../../precious/rows-000001.safetensors",
-    "/etc/rows-000001.safetensors",
-    "shard-0/rows-000001.safetensors",
-    "rows-000001.safetensors/",
-    "rows-000001.safetensors\n",
-    "rows-000001.safetensors\0",
-    "..",
-    "",
-    "thesis.txt",
-    7,
-)
-
-
-@pytest.mark.parametrize("mode", ["none", "full"])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_manifest_that_names_other_segments(
-    name: Any, mode: str, run: Path, precious: Path, refused: Any
-) -> None:
-    with_manifest(
-        newest(run), lambda manifest: manifest["meta"]["segments"]["learner-0"][0].update(file=name)
-    )
-    before = tree(run), tree(precious)
-    said = refused("resume", str(run), "--checkpoint-replay", mode, "--steps", "160", code=1)
-    assert f"{newest(run)} was not written by veldt" in said and repr(name) in said
-    # The lock is taken before a checkpoint is looked at.
-    after = tree(run)
-    assert after.pop("lock") and before[0].pop("lock")
-    assert (after, tree(precious)) == before
-
-
-@pytest.mark.parametrize("name", ["../../precious", "/etc", "..", "", "shard-0/.."])
-def test_a_manifest_that_names_other_replay_folders(
-    name: str, run: Path, precious: Path, refused: Any
-) -> None:
-    with_manifest(
-        newest(run), lambda manifest: manifest["meta"].update(segments={name: [{"file": "thesis.txt"}]})
-    )
-    before = tree(precious)
-    assert "was not written by veldt" in refused("resume", str(run), "--checkpoint-replay", "none", code=1)
-    assert tree(precious) == before
-
-
-def test_an_older_manifest_is_no_way_out_of_the_run_either(run: Path, precious: Path) -> None:
-    def point_elsewhere(manifest: dict[str, Any]) -> None:
-        manifest["meta"]["segments"] = {
-            "learner-0": [{"file": "../../precious/rows-000001.safetensors"}],
-            "../../precious": [],
-        }
-
-    with_manifest(oldest(run), point_elsewhere)
-    before = tree(precious)
-    main(["resume", str(run), "--checkpoint-replay", "none", "--steps", "160"])
-    assert tree(precious) == before
-
-
-@pytest.mark.parametrize("name", ["../weights.safetensors", "/etc/weights.safetensors", "a/b.safetensors"])
-@pytest.mark.parametrize("verb", ["evaluate", "resume"])
-def test_a_manifest_that_names_files_elsewhere(name: str, verb: str, run: Path, refused: Any) -> None:
-    for checkpoint in (run / "checkpoints").iterdir():
-        with_manifest(
-            checkpoint,
-            lambda manifest: manifest.update(files={name: manifest["files"]["weights.safetensors"]}),
-        )
-    assert "names files that are no part of a checkpoint" in refused(verb, str(run), code=1)
-
-
-def test_a_step_in_a_manifest_is_no_way_out_of_the_run(run: Path, precious: Path, refused: Any) -> None:
-    """The step is a part of the video's name."""
-    pytest.importorskip("imageio_ffmpeg")
-    (precious / "film-seed-0.mp4").write_text("years of work")
-    (run / "videos" / "step-x").mkdir(parents=True)
-    for checkpoint in (run / "checkpoints").iterdir():
-        with_manifest(checkpoint, lambda manifest: manifest.update(step="x/../../../precious/film"))
-    before = tree(precious)
-    assert "its step, score, meta or files are not of the types" in refused("watch", str(run), code=1)
-    assert tree(precious) == before
-
-
-# A path that is somebody's -> how it came to be, given a precious file.
+# What is at the path of an output, and how a test makes it from a file of the user's.
 OUT: dict[str, Callable[[Path, Path], object]] = {
     "a file": lambda out, thesis: shutil.copy(thesis, out),
     "a link": lambda out, thesis: out.symlink_to(thesis),
@@ -377,18 +230,18 @@ OUT: dict[str, Callable[[Path, Path], object]] = {
         ("record-starts", "mine.safetensors", True),
     ],
 )
-def test_what_is_there_is_not_written_over(
-    verb: str, name: str, given: bool, how: str, run: Path, precious: Path, refused: Any
+def test_an_existing_output_file_is_not_overwritten(
+    verb: str, name: str, given: bool, how: str, run: Path, user_files: Path, refused: Any
 ) -> None:
     out = run / name
-    OUT[how](out, precious / "thesis.txt")
+    OUT[how](out, user_files / "thesis.txt")
     before = tree(run.parent)
     said = refused(verb, str(run), *(["--out", str(out)] if given else []))
     assert str(out) in said
     assert tree(run.parent) == before
 
 
-def test_a_report_is_made_anew(run: Path) -> None:
+def test_a_report_replaces_an_older_report(run: Path) -> None:
     again = Path(shutil.copytree(run, run.parent / "again"))
     out = run.parent / "both.html"
     out.touch()  # as `mktemp` does
@@ -400,26 +253,28 @@ def test_a_report_is_made_anew(run: Path) -> None:
     assert not (again / "report.html").exists()
 
 
-def test_videos(run: Path, precious: Path, refused: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_video_is_not_written_through_a_link(
+    run: Path, user_files: Path, refused: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("imageio_ffmpeg")
-    (run / "videos").symlink_to(precious)
-    before = tree(precious)
+    (run / "videos").symlink_to(user_files)
+    before = tree(user_files)
     assert "videos is a symbolic link" in refused("watch", str(run), "--episode", "0")
     (run / "videos").unlink()
     (run / "videos").mkdir()
     video = run / "videos" / "episode-0.mp4"
     for link in (video, run / "videos" / f".episode-0.{os.getpid()}.partial.mp4"):
-        link.symlink_to(precious / "thesis.txt")
+        link.symlink_to(user_files / "thesis.txt")
         assert f"{link} is a symbolic link" in refused("watch", str(run), "--episode", "0")
         assert link.is_symlink()
         link.unlink()
     for _ in range(2):
         main(["watch", str(run), "--episode", "0"])
-    assert tree(precious) == before and [path.name for path in (run / "videos").iterdir()] == [video.name]
+    assert tree(user_files) == before and [path.name for path in (run / "videos").iterdir()] == [video.name]
 
 
 @pytest.mark.parametrize("name", ["a:b", "file:run", "-run"])
-def test_a_name_that_means_something_to_the_encoder(
+def test_a_run_name_with_a_meaning_for_ffmpeg_is_taken_as_a_file_name(
     name: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("imageio_ffmpeg")
@@ -429,14 +284,14 @@ def test_a_name_that_means_something_to_the_encoder(
     assert (run.with_name(name) / "videos" / "episode-0.mp4").is_file()
 
 
-def test_a_start_that_fails_removes_only_what_it_wrote(tmp_path: Path, precious: Path) -> None:
-    path, before = tmp_path / "new", tree(precious)
+def test_a_failed_start_removes_only_files_that_it_wrote(tmp_path: Path, user_files: Path) -> None:
+    path, before = tmp_path / "new", tree(user_files)
 
     class Failing(gymnasium.Wrapper[Any, Any, Any, Any]):
         def reset(self, **settings: Any) -> Any:
             if (path / "lock").exists():
                 (path / "notes.txt").write_text("mine")
-                (path / "replay").symlink_to(precious)
+                (path / "replay").symlink_to(user_files)
                 (path / "videos").mkdir()
                 raise RuntimeError("no")
             return super().reset(**settings)
@@ -445,6 +300,6 @@ def test_a_start_that_fails_removes_only_what_it_wrote(tmp_path: Path, precious:
         return Failing(gymnasium.make("CartPole-v1"))
 
     with pytest.raises(veldt.EnvError):
-        veldt.train("dqn", run_dir=path, **(SETTINGS | {"env": make}))
+        veldt.train("dqn", run_dir=path, **(DQN_SETTINGS | {"env": make}))
     assert sorted(inner.name for inner in path.iterdir()) == ["notes.txt", "replay", "videos"]
-    assert (path / "notes.txt").read_text() == "mine" and tree(precious) == before
+    assert (path / "notes.txt").read_text() == "mine" and tree(user_files) == before
