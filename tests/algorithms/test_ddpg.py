@@ -246,7 +246,7 @@ def test_noise_belongs_to_envs_and_not_to_batches(steps: int | None) -> None:
             assert torch.equal(part, whole[group])
 
 
-def test_what_an_actor_says_of_its_own_steps_is_what_a_learner_would_say() -> None:
+def test_first_priorities_equal_those_of_a_learner() -> None:
     own, network, drawn = ddpg(), Precise(), transitions()
     noise = torch.cat([torch.full((ROWS, DIMENSIONS), 0.3), torch.ones(ROWS, DIMENSIONS)], -1).double()
     action, here = own.act_with_values(network, drawn.observation, noise)

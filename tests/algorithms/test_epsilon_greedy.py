@@ -38,7 +38,7 @@ def actions(own: DQN, steps: int | None) -> np.ndarray:
     return np.stack([own.act(TABLE, torch.arange(WIDTH), noise)[0].numpy() for noise in noise_TBK])
 
 
-def test_what_is_said_of_it() -> None:
+def test_epsilon_is_logged() -> None:
     annealed = dqn(epsilon_start=1.0, epsilon_end=0.0, epsilon_steps=40, learning_starts=8)
     assert annealed.exploration(10)["rollout/epsilon"] == pytest.approx(
         0.95
@@ -48,7 +48,7 @@ def test_what_is_said_of_it() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("when", ["training", "evaluation"])
-def test_frequencies(epsilon: float, when: str) -> None:
+def test_random_actions_have_frequency_epsilon(epsilon: float, when: str) -> None:
     """The other phase has another ε, which must not matter."""
     if when == "training":
         taken = actions(dqn(epsilon_end=epsilon, evaluation_epsilon=0.5), LONG_AGO)

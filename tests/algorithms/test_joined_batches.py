@@ -27,7 +27,7 @@ def learned(algorithm: str, count: int, rendezvous_file: Path) -> list[np.ndarra
 
 # Their rollouts have phantom rows, of which one has more than the other.
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "dqn"])
-def test_two_learn_what_one_does(algorithm: str, tmp_path: Path) -> None:
+def test_two_learners_equal_one_learner_with_the_joined_batch(algorithm: str, tmp_path: Path) -> None:
     (alone,) = learned(algorithm, 1, tmp_path / "alone")
     first, second = learned(algorithm, 2, tmp_path / "two")
     assert first.tolist() == second.tolist()

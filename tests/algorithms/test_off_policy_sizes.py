@@ -150,7 +150,7 @@ def test_what_one_reward_can_be_is_between_the_atoms_of_distributions() -> None:
     assert DQN(DQNConfig(), DISCRETE).reward_range is None
 
 
-def test_what_follows_is_told() -> None:
+def test_derived_sizes_are_printed() -> None:
     config = find("c51").config(PONG).learn
     assert isinstance(config, C51Config)
     told = {name: (value, unit) for name, value, unit, _ in config.derived(16, in_phases=True)}

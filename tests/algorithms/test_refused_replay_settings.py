@@ -64,7 +64,9 @@ def test_actions_of_another_kind(recipe: str, env: Any, sentence: str, in_tmp: P
     ("flag", "value"), [("buffer_size", 1000), ("replay", "prioritised"), ("priority_exponent", 0.5)]
 )
 @pytest.mark.parametrize("recipe", ["a2c", "ppo"])
-def test_a_replay_buffer_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp: Path) -> None:
+def test_replay_settings_of_an_on_policy_algorithm_are_refused(
+    recipe: str, flag: str, value: Any, in_tmp: Path
+) -> None:
     name = f"--{flag.replace('_', '-')}"
     sentence = f"^{name} is about a replay buffer, and {recipe} learns from fresh rollouts"
     refused(sentence, recipe, CARTPOLE, in_tmp, **{flag: value})
@@ -134,7 +136,7 @@ def test_a_replay_buffer_for_what_keeps_none(recipe: str, flag: str, value: Any,
         ("dqn", {"compress_frames": True}, "^--compress-frames is for images"),
     ],
 )
-def test_settings_that_nothing_would_read(
+def test_settings_without_effect_are_refused(
     recipe: str, settings: dict[str, Any], sentence: str, in_tmp: Path
 ) -> None:
     refused(sentence, recipe, PENDULUM if recipe == "ddpg" else CARTPOLE, in_tmp, **settings)

@@ -110,7 +110,7 @@ def test_learning_starts_when_that_many_steps_are_done() -> None:
     assert counts == [0, 0, 0, 5, 5, 5]
 
 
-def test_it_waits_for_a_batch_and_does_not_catch_up() -> None:
+def test_learning_waits_for_a_batch_and_does_not_catch_up() -> None:
     """Batches of 40 are there after 40 steps: what came before was never owed."""
     own = Learning(Walk(5, 2, length=1000), dqn(batch_size=40, training_intensity=16.0, learning_starts=1))
     assert [len(own.phase()) for _ in range(6)] == [0, 0, 0, 4, 4, 4]
@@ -190,7 +190,7 @@ def test_priorities_go_to_the_rows_that_were_drawn() -> None:
     assert share_of(8.0, own) > 0.99
 
 
-def test_drawn_alike_nothing_has_a_priority_or_a_weight() -> None:
+def test_uniform_samples_have_no_priorities_and_no_weights() -> None:
     own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0))
     for batch, _ in own.experience.batches(own.walk.phase(), 0.5):
         assert torch.equal(batch.weight, torch.ones(8))
@@ -301,7 +301,7 @@ def test_it_is_the_clipped_rewards_that_atoms_have_to_express() -> None:
     assert outside(own) == 10.0 and len(own.notes) == 1
 
 
-def test_values_have_no_range() -> None:
+def test_scalar_values_have_no_range() -> None:
     own = Learning(Walk(5, 2), dqn())
     own.walk.reward = 1e9
     own.phase()

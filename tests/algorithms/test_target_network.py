@@ -78,7 +78,7 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 @PRECISION
 @pytest.mark.parametrize("every", [1, 3])
-def test_it_is_a_copy_each_time_so_many_updates_are_done_and_else_stays(precision: str, every: int) -> None:
+def test_it_is_copied_every_interval_and_unchanged_in_between(precision: str, every: int) -> None:
     own = Learning(precision, target_update_interval=every * 32)
     kept = own.target_weights()
     for update in range(1, 10):
@@ -103,7 +103,7 @@ def test_polyak_averaging(precision: str) -> None:
             np.testing.assert_allclose(weight, expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def test_updates_by_others_count_each() -> None:
+def test_updates_of_other_learners_count() -> None:
     """Between two of its own, others made five: with its own, two times three."""
     others = [0]
     own = Learning("fp32", lambda updates: updates + others[0], target_update_interval=3 * 32, tau=0.1)

@@ -222,7 +222,7 @@ def test_unrolls_of_several_actors_side_by_side() -> None:
         assert float(figure) == pytest.approx(mean, rel=1e-4), name
 
 
-def test_values_said_while_acting_have_no_part() -> None:
+def test_values_computed_while_acting_are_not_used() -> None:
     """They are of another network than the one that learns."""
     rollout, table = eventful(np.random.default_rng(0))
     other = dataclasses.replace(rollout, extras={"policy": rollout.extras["policy"]})

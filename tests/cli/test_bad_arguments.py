@@ -123,7 +123,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("arguments", WORDS)
-def test_words(arguments: str, refused: Any, in_tmp: Path) -> None:
+def test_wrong_arguments_are_one_sentence(arguments: str, refused: Any, in_tmp: Path) -> None:
     assert WORDS[arguments] in refused(*arguments.split())
     assert not (in_tmp / "runs").exists()
 
@@ -154,7 +154,7 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("surprise", [ZeroDivisionError("oh"), BrokenPipeError("oh")])
-def test_the_unexpected_is_one_sentence_too(
+def test_an_unexpected_error_is_one_sentence(
     surprise: Exception, refused: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broken pipe as well: it may be a worker's, and the run has not ended well then."""
@@ -170,7 +170,7 @@ def test_the_unexpected_is_one_sentence_too(
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["recipes", "ppo"]])
-def test_a_reader_of_the_output_may_go(arguments: list[str]) -> None:
+def test_a_closed_pipe_is_no_error(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "veldt", *arguments]

@@ -47,7 +47,7 @@ def failed(how: str) -> tuple[str, str]:
     return str(caught.value), caught.value.details
 
 
-def test_it_begins_in_the_users_file() -> None:
+def test_a_traceback_begins_in_the_users_file() -> None:
     _, details = failed("raise")
     shown = users_part(details)
     package = f'File "{Path(veldt.__file__).parent}/'
@@ -88,13 +88,13 @@ def test_the_package_is_told_by_its_directory_also_through_a_link(tmp_path: Path
         ("shape", "the observation has shape (4,), but the observation space declares (3,)"),
     ],
 )
-def test_nothing_is_left_of_a_check(how: str, sentence: str) -> None:
+def test_a_failed_check_has_no_traceback(how: str, sentence: str) -> None:
     """The sentence says it all; veldt's own lines would only send its reader the wrong way."""
     message, details = failed(how)
     assert sentence in message
     assert users_part(details) == ""
 
 
-def test_other_text_stays() -> None:
+def test_other_text_is_unchanged() -> None:
     text = 'Thread 0x1 (most recent call first):\n  File "mine.py", line 3 in step\n'
     assert users_part(text) == text and users_part("") == ""

@@ -89,7 +89,7 @@ def are_equal(one: Path, other: Path) -> None:
         np.testing.assert_array_equal(array, b.groups["weights"][name], name)
 
 
-def test_learners_that_act_are_the_same_wherever_they_are(tmp_path: Path, nothing_left: Path) -> None:
+def test_sampler_learners_on_ray_equal_those_on_one_machine(tmp_path: Path, nothing_left: Path) -> None:
     """The middle of the run by Ray's processes, or all of it by this machine's."""
     veldt.train("a2c", run_dir=tmp_path / "there", steps=600, **JOINT)
     veldt.resume(tmp_path / "there", steps=1400, cluster="local", quiet=True)
@@ -109,7 +109,7 @@ def _hosts_of(role: str) -> Iterator[psutil.Process]:
 
 
 @pytest.mark.long
-def test_of_learners_that_act_one_is_killed(tmp_path: Path, nothing_left: Path) -> None:
+def test_one_of_several_sampler_learners_is_killed(tmp_path: Path, nothing_left: Path) -> None:
     """All go on from the newest checkpoint, and the run ends as if nothing had happened to it."""
     run, killed = tmp_path / "there", list[int]()
 

@@ -63,7 +63,9 @@ def test_a_run_is_resumed_on_one_machine(
 
 
 @pytest.mark.long
-def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_left: Path) -> None:
+def test_a_killed_parameter_shard_continues_from_its_readers_copies(
+    tmp_path: Path, nothing_left: Path
+) -> None:
     """Without any checkpoint."""
     config = with_settings(
         find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}

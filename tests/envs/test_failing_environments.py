@@ -79,7 +79,7 @@ def test_in_a_reset(how: str, processes: int, episode: int, resets: str) -> None
 
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan reward", 0), ("raise", 1), ("exit", 1)])
-def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> None:
+def test_the_error_has_the_seed_of_the_failed_episode(how: str, processes: int) -> None:
     """Also where the other envs of its process have begun many episodes since."""
     lengths = [1, 12]
     seeds = [episode_seed(RUN_SEED, b, 0) for b in range(6)]
@@ -110,7 +110,7 @@ def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("processes", [0, 1])
-def test_slow_is_not_hung(processes: int) -> None:
+def test_a_slow_step_is_not_a_hang(processes: int) -> None:
     """Steps that take longer together than the deadline, each of them within it."""
     env = functools.partial(Slow, 0.5)
     # The deadline of the first look at them passes while the last of them is at work, as it was before the step.
@@ -125,7 +125,7 @@ def test_slow_is_not_hung(processes: int) -> None:
 
 
 @pytest.mark.timeout(40)
-def test_a_process_that_dies_while_it_has_nothing_to_do() -> None:
+def test_a_process_that_dies_between_steps() -> None:
     """Its pipe is broken when it is next asked for something, and that has to be an error of the environment."""
     envs = make(settings_for(functools.partial(Slow, 0.0), num_envs=2), 4, processes=2)
     try:

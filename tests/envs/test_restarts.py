@@ -72,7 +72,7 @@ def check_others(slots: Slots, undisturbed: Slots, culprits: list[int]) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("at", [1, 4, 7])
 @pytest.mark.parametrize(("how", "processes"), CASES)
-def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
+def test_a_failed_step_is_masked(how: str, processes: int, at: int) -> None:
     culprit, seed = 1, episode_seed(RUN_SEED, 1, 0)
     slots, games, notes = play(how, [seed], at, processes)
     undisturbed, _, none = play(how, [], at, 0)
@@ -145,7 +145,7 @@ def test_a_failed_start(how: str, processes: int, random_start_steps: int) -> No
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("exit", 1), ("raise", 1)])
-def test_several_in_the_same_step(how: str, processes: int) -> None:
+def test_several_envs_fail_in_the_same_step(how: str, processes: int) -> None:
     culprits = [0, 2, 3]
     slots, _, notes = play(how, [episode_seed(RUN_SEED, b, 0) for b in culprits], 3, processes)
     assert len(notes) == 3
@@ -156,7 +156,7 @@ def test_several_in_the_same_step(how: str, processes: int) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan observation", 0), ("exit", 2)])
-def test_one_that_fails_again_ends_the_run(how: str, processes: int) -> None:
+def test_an_env_that_fails_again_ends_the_run(how: str, processes: int) -> None:
     """Else the env would be restarted for ever."""
     seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
     with pytest.raises(EnvError, match="env 1 "):
@@ -168,7 +168,7 @@ class NotDeterministicNeighbours(Failing, NotDeterministic):
 
 
 @pytest.mark.timeout(60)
-def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
+def test_envs_of_the_same_process_that_cannot_be_rebuilt_are_interrupted_too() -> None:
     """They died with the process of the culprit, and their next rows belong to other episodes."""
     env = functools.partial(NotDeterministicNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
     settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
@@ -192,7 +192,7 @@ def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
+def test_a_process_that_dies_between_steps_is_replaced() -> None:
     """All its envs are back where the first row has them when they are next asked for something."""
     env = functools.partial(Failing, "raise", [], 3, lengths=[LENGTH])
     settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")

@@ -109,7 +109,7 @@ def test_recorded_episodes_are_the_agents_and_points_are_drawn_in_each(run: Path
     assert recorded.lengths == [int(points.integers(0, length)) for length in lengths]
 
 
-def test_the_recurrent_state_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
+def test_the_recurrent_state_at_a_start_includes_the_steps_before_it(tmp_path: Path) -> None:
     settings = {"num_envs": 3, "horizon": 8, "threads": 1, "precision": "fp32", "hidden": (16,)}
     run = veldt.train(
         "a2c",
@@ -153,7 +153,7 @@ def test_the_recurrent_state_has_seen_what_led_to_the_start(tmp_path: Path) -> N
     assert differs, "forgetting what led there would have been the same"
 
 
-def test_agents_with_other_frames_start_at_the_same_places(tmp_path: Path) -> None:
+def test_agents_with_other_preprocessing_start_at_the_same_points(tmp_path: Path) -> None:
     settings = ATARI | {
         "env": "ALE/SpaceInvaders-v5",
         "steps": 60,

@@ -81,7 +81,7 @@ def test_a_file_gives_back_what_was_written(env: str, lengths: list[int], tmp_pa
     )  # it is of the same
 
 
-def test_what_is_seen_and_the_points_so_far_are_the_place() -> None:
+def test_a_digest_depends_on_observations_and_rewards_or_on_the_emulators_state() -> None:
     seen = [np.arange(3.0), np.arange(2)]
     digest = digest_of(None, seen, 1.0)
     assert digest == digest_of(None, [array.copy() for array in seen], 1.0)
@@ -141,7 +141,7 @@ class Generous(Scripted):
 
 
 @pytest.mark.parametrize("env", ["faulty_envs:not_deterministic", Counting, Shrinking, Generous])
-def test_no_starts_in_what_is_not_deterministic(env: Any, tmp_path: Path) -> None:
+def test_an_environment_that_is_not_deterministic_is_refused(env: Any, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"is not deterministic: the same seed and actions lead to another place"
     ):
@@ -204,14 +204,14 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_starts_of_something_else(name: str, breakout: Starts) -> None:
+def test_starts_of_another_environment_are_refused(name: str, breakout: Starts) -> None:
     env, changes, said = REFUSED[name]
     source, atari = resolve(env), AtariConfig(**{"sticky_actions": 0.25} | changes)
     with pytest.raises(UsageError, match=said):
         breakout.refuse_other(source, atari, make_step_env(source, atari).spec.action)
 
 
-def test_what_a_policy_sees_is_its_own(breakout: Starts) -> None:
+def test_a_policy_keeps_its_own_preprocessing(breakout: Starts) -> None:
     atari = AtariConfig(
         sticky_actions=0.25, preprocessing="84x84", frame_stack=3, no_ops=0, max_episode_steps=31
     )
@@ -220,7 +220,7 @@ def test_what_a_policy_sees_is_its_own(breakout: Starts) -> None:
     assert breakout.emulator(atari).no_ops == 7 and breakout.emulator(atari).frame_stack == 3
 
 
-def test_other_keyword_arguments(tmp_path: Path) -> None:
+def test_starts_of_other_keyword_arguments_are_refused(tmp_path: Path) -> None:
     starts = made(tmp_path / "starts", resolve("CartPole-v1", {"sutton_barto_reward": True}), [2])
     plain = resolve("CartPole-v1")
     with pytest.raises(
@@ -254,7 +254,7 @@ def test_no_altered_file_is_read(data: st.DataObject, tmp_path_factory: pytest.T
         read_starts(path)
 
 
-def test_files_that_are_something_else(tmp_path: Path) -> None:
+def test_files_that_hold_no_starts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "starts"
     with pytest.raises(UsageError, match="there is no such file; `veldt record-starts RUN` makes one"):
         read_starts(path)
@@ -268,7 +268,9 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         read_starts(path)
 
 
-def test_a_file_without_starts_and_one_of_tomorrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_file_and_one_of_a_newer_format_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "starts"
     made(path, resolve("CartPole-v1"), [3])
     with safe_open(path, framework="numpy") as file:

@@ -110,7 +110,7 @@ def test_without_pygame_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         record(run.path)
 
 
-def test_an_episode_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:
+def test_an_episode_that_differs_from_its_record_is_an_error(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
     with pytest.raises(
         veldt.VeldtError, match="is not deterministic, so its episodes cannot be replayed"
@@ -119,7 +119,7 @@ def test_an_episode_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:
     assert said.value.exit_code == 1
 
 
-def test_an_episode_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_episode_is_refused(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
     with pytest.raises(
         veldt.UsageError, match=r"--episode is 1000000: the run has \d+ finished episodes, 0 to"

@@ -64,7 +64,7 @@ def test_chunks_cover_everything_once(size: int, chunks: int, rank: int) -> None
     assert (seen == 1).all()
 
 
-def test_eight_that_hammer_it_lose_no_update() -> None:
+def test_eight_concurrent_learners_lose_no_update() -> None:
     store = CentralStore(spec(SIZE, 3), context())
     children = [Child(context(), f"learner {rank}", counts, store, rank) for rank in range(LEARNERS)]
     try:
@@ -79,7 +79,7 @@ def test_eight_that_hammer_it_lose_no_update() -> None:
     assert after["count"] == 3.0 + added
 
 
-def test_a_chunk_in_a_dead_hand_is_free_again() -> None:
+def test_a_chunk_locked_by_a_dead_learner_becomes_free() -> None:
     store = CentralStore(spec(30, 3), context())
     child = Child(context(), "learner 1", holds, store, 1)
     try:
@@ -91,7 +91,7 @@ def test_a_chunk_in_a_dead_hand_is_free_again() -> None:
         child.kill()
 
 
-def test_who_waits_beats_and_is_told_who_has_it() -> None:
+def test_a_waiting_learner_sends_heartbeats_and_its_error_names_the_holder() -> None:
     store = CentralStore(spec(30, 1, deadline_s=0.2), context())
     child = Child(context(), "learner 5", holds, store, 5)
     beats: list[None] = []

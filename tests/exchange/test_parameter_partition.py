@@ -24,7 +24,7 @@ from veldt.networks.flat import FlatParameters
 
 
 @given(total=st.integers(1, 10_000), parts=st.integers(1, 50))
-def test_parts_are_all_of_it_and_even(total: int, parts: int) -> None:
+def test_parts_cover_the_vector_and_have_equal_sizes(total: int, parts: int) -> None:
     bounds = cut(total, min(parts, total))
     assert bounds[0][0] == 0 and bounds[-1][1] == total
     assert all(end == first for (_, end), (first, _) in itertools.pairwise(bounds))
@@ -36,7 +36,7 @@ def published(parts: list[SharedWeights], shard: int, version: int, values_N: np
     parts[shard].publish(version, {PARAMETERS: values_N, COUNTS: np.array([version, 1, 5], np.int64)})
 
 
-def test_the_whole_has_the_newest_of_each_part_and_the_oldest_ones_version() -> None:
+def test_the_whole_has_the_newest_of_each_part_and_the_oldest_version() -> None:
     bounds = cut(10, 3)
     parts = [SharedWeights(part_layouts(end - first), None) for first, end in bounds]
     values_P = np.zeros(10, np.float32)
@@ -53,7 +53,7 @@ def test_the_whole_has_the_newest_of_each_part_and_the_oldest_ones_version() -> 
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_who_acts_gets_a_networks_parameters_by_name(shards: int) -> None:
+def test_actors_get_the_networks_parameters_by_name(shards: int) -> None:
     """Also of convolutions, which lie channels-last, with one channel or a kernel of one."""
 
     def made(seed: int) -> FlatParameters:

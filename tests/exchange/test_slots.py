@@ -39,7 +39,7 @@ def produce(pipe: Connection, rings: SlotRings, ring: int) -> None:
 @given(
     events=st.lists(st.tuples(st.sampled_from(["commit", "take", "release"]), st.integers(0, 2)), max_size=60)
 )
-def test_against_a_list(events: list[tuple[str, int]]) -> None:
+def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
     depth = 3
     rings = SlotRings(LAYOUTS, 3, depth, context())
     producers, consumer = [Producer(rings, ring) for ring in range(3)], Consumer(rings)

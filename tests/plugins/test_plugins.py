@@ -54,7 +54,7 @@ def test_the_page_shows_the_example_as_it_is(page: str, example: str) -> None:
     assert f'```python title="{example}"\n{(EXAMPLES / example).read_text()}```' in (DOCS / page).read_text()
 
 
-def test_it_is_short() -> None:
+def test_the_example_is_short() -> None:
     assert len((EXAMPLES / "qr_dqn.py").read_text().splitlines()) <= 100
 
 

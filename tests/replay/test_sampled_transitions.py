@@ -30,7 +30,7 @@ from veldt.replay.settings import ReplayConfig
     threads=st.integers(1, 2),
     seed=st.integers(0, 2**31),
 )
-def test_every_transition_is_as_it_was_lived(
+def test_sampled_transitions_equal_the_steps_of_the_envs(
     spec: EnvSpec,
     steps: int,
     width: int,

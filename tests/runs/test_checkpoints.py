@@ -188,7 +188,7 @@ def test_newest_passes_over_damaged_ones_and_says_so(tmp_path: Path) -> None:
         store.newest(damaged.append)
 
 
-def test_one_that_is_pruned_while_it_is_read_gives_way_to_the_one_that_pruned_it(
+def test_newest_reads_the_next_checkpoint_if_one_is_pruned_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = CheckpointStore(tmp_path, keep=1)

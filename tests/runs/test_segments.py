@@ -63,7 +63,7 @@ def test_every_byte_is_under_the_checksum(byte: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["cut short", "longer", "gone"])
-def test_one_that_is_not_whole_is_refused(change: str, tmp_path: Path) -> None:
+def test_a_damaged_segment_is_refused(change: str, tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     record = store.write({"a": np.arange(100)})
     path = tmp_path / str(record["file"])
@@ -84,7 +84,7 @@ def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(t
     assert [path.name for path in tmp_path.iterdir()] == [second["file"]] != [first["file"]]
 
 
-def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
+def test_an_error_of_the_disk_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(VeldtError, match="cannot write the replay buffer"):
         SegmentStore(tmp_path / "file" / "replay").write({"a": np.arange(3)})

@@ -135,7 +135,7 @@ def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.Monkey
         ("ALE/Pong-v5", {"precision": "fp32"}),
     ],
 )
-def test_what_was_said_of_a_step_is_what_the_network_says_of_it(env: str, settings: dict[str, Any]) -> None:
+def test_the_recorded_policy_and_value_equal_the_networks_output(env: str, settings: dict[str, Any]) -> None:
     roles = Roles(env, **settings)
     model = roles.model
     try:
@@ -244,7 +244,7 @@ def test_parked_agents_pause_between_rollouts() -> None:
         roles.close()
 
 
-def test_agents_wait_where_nobody_learns_and_nothing_is_lost() -> None:
+def test_agents_wait_while_no_trainer_learns_and_no_rollout_is_lost() -> None:
     roles = Roles("CartPole-v1", training_queue=4)
     try:
         roles.play(400, trains=False)

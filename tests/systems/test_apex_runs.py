@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
     "algorithm",
     [pytest.param("dqn", marks=pytest.mark.long), pytest.param("c51", marks=pytest.mark.long), "rainbow"],
 )
-def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_path: Path) -> None:
+def test_a_run_does_its_steps_and_can_be_evaluated(algorithm: str, tmp_path: Path) -> None:
     run = veldt.train(
         "apex-dqn", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", shards=2, **SMALL
     )
@@ -95,7 +95,7 @@ def test_which_envs_episodes_are_the_score(share: float, tmp_path: Path) -> None
     assert {game["env"] for game in games} >= set(range(8)), "those of all are kept"
 
 
-def test_resumed_it_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_with_its_replay_buffer(tmp_path: Path) -> None:
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL)
     before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=5000, quiet=True)
@@ -114,7 +114,7 @@ def test_resumed_it_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
     assert len(set(acted)) == len(acted)
 
 
-def test_resumed_without_a_replay_buffer_it_fills_one_anew(tmp_path: Path) -> None:
+def test_a_run_resumed_without_its_replay_buffer_fills_it_again(tmp_path: Path) -> None:
     settings = SMALL | {"checkpoint_replay": "none"}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert not (run.path / "replay").exists()
@@ -192,7 +192,7 @@ def await_checkpoint(run: Path, process: Any) -> None:
 
 
 @pytest.mark.alone
-def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
+def test_a_killed_run_leaves_no_process_and_can_be_resumed(in_tmp: Path) -> None:
     before = shared_memory()
     with child(CODE, in_tmp) as process:
         await_checkpoint(in_tmp / "run", process)
@@ -206,7 +206,7 @@ def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
     assert again.reason == "steps" and again.summary["steps"] >= step + 500
 
 
-def test_interrupted_it_saves_and_ends(in_tmp: Path) -> None:
+def test_an_interrupted_run_writes_a_checkpoint_and_ends(in_tmp: Path) -> None:
     with child(CODE, in_tmp) as process:
         await_checkpoint(in_tmp / "run", process)
         family = descendants(process.pid)

@@ -51,7 +51,9 @@ def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **setti
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "where"), CASES, ids=IDS)
-def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: Path) -> None:
+def test_the_error_names_environment_env_seed_and_step(
+    how: str, where: dict[str, Any], tmp_path: Path
+) -> None:
     with pytest.raises(veldt.EnvError) as caught:
         train(how, tmp_path / "run", [(2, 1)], 3, **where)
     assert caught.value.env == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
@@ -65,7 +67,7 @@ def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: P
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
-def test_what_was_learned_before_a_failure_is_not_lost(where: dict[str, Any], tmp_path: Path) -> None:
+def test_a_failed_run_has_a_checkpoint_of_its_last_step(where: dict[str, Any], tmp_path: Path) -> None:
     """With the environment mended, the run goes on as if it had never failed."""
     with pytest.raises(veldt.EnvError):
         train("raise", tmp_path / "failed", [(2, 5)], 3, **where)
@@ -113,7 +115,7 @@ def test_an_environment_that_cannot_be_made(where: dict[str, Any], tmp_path: Pat
 
 
 @pytest.mark.timeout(60)
-def test_nothing_that_failed_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_steps_are_not_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the failed step left in its row, the weights are the same."""
     from veldt.envs.stepper import Stepper
 
@@ -160,7 +162,7 @@ def test_no_checkpoint_is_of_parameters_that_have_diverged(
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(("group", "name"), [("weights", "head.weight"), ("optimiser", "square/head.weight")])
-def test_what_is_learned_has_to_be_finite(group: str, name: str, bad: float) -> None:
+def test_parameters_that_are_not_finite_are_refused(group: str, name: str, bad: float) -> None:
     ones = np.ones((2, 3), np.float32)
     groups = {
         # A mask, say.

@@ -108,7 +108,7 @@ def running(settings: dict[str, Any]) -> Iterator[Running]:
 @pytest.mark.parametrize(
     "settings", [BUNDLES, pytest.param(APART, marks=pytest.mark.long)], ids=["bundles", "apart"]
 )
-def test_every_role_may_die(settings: dict[str, Any]) -> None:
+def test_training_continues_after_each_role_is_killed(settings: dict[str, Any]) -> None:
     with running(settings) as run:
         run.until_all_have_learned(np.array([20, 20]))
         for number in ("0", "1"):

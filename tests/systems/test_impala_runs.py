@@ -70,7 +70,7 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
 
 
 @pytest.mark.parametrize("share", [1e-6, 0.1, 0.3, 0.5, 0.8, 0.9, 0.999])
-def test_what_is_said_of_a_share_that_rounds_to_nothing_helps(share: float) -> None:
+def test_the_advice_for_a_replay_share_that_rounds_to_zero_is_a_valid_setting(share: float) -> None:
     advice = ImpalaConfig(actors=1, replay_share=share).as_it_comes(8)
     unrolls = int(advice.split()[-2])
     settings = ImpalaConfig(actors=1, replay_share=share, unrolls=unrolls, replay_unrolls=unrolls)

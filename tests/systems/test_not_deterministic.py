@@ -19,7 +19,7 @@ from veldt.runs.episodes import read_episodes
     [{"env_backend": "in-process"}, {"env_backend": "workers", "processes": 2}],
     ids=["in-process", "workers"],
 )
-def test_noticed_on_resume(
+def test_resume_notices_an_environment_that_is_not_deterministic(
     where: dict[str, Any], env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -40,7 +40,7 @@ def test_noticed_on_resume(
     assert lengths and set(lengths) == {50}
 
 
-def test_a_deterministic_one_is_not_accused(tmp_path: Path) -> None:
+def test_resume_of_a_deterministic_environment_has_no_warning(tmp_path: Path) -> None:
     settings = SMALL | {"env_backend": "in-process"}
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, steps=100, **settings)
     veldt.resume(run.path, quiet=True, steps=300)

@@ -73,7 +73,7 @@ def gradients(own: FlatParameters, count: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("algorithm", algorithms().values(), ids=algorithms())
-def test_parts_become_what_the_whole_does(algorithm: Algorithm, count: int) -> None:
+def test_updates_of_parts_equal_the_update_of_the_whole(algorithm: Algorithm, count: int) -> None:
     own = parameters()
     shards, whole = shards_of(algorithm, own, count), LocalOptimiser(algorithm, own)
     for number, gradient_P in enumerate(gradients(own, 20)):
@@ -126,7 +126,7 @@ class Beats:
         self._left -= 1
 
 
-def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
+def test_the_sender_of_a_stale_gradient_gets_a_newer_version() -> None:
     """Before that is due: gradients of the version that they have would all be too old, for ever."""
     settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
@@ -161,7 +161,7 @@ def test_without_a_threshold_nothing_is_dropped() -> None:
     assert shard.take(torch.ones_like(own.fp32_params), 0, [0.1]) and shard.counts == (1, 0, 1000)
 
 
-def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
+def test_a_joined_checkpoint_has_the_counts_of_all_parts() -> None:
     own, algorithm = parameters(), DQN(DQNConfig(optimiser="adam"), DISCRETE)
     shards = shards_of(algorithm, own, 2, max_staleness=1)
     for base in (0, 1):
@@ -175,7 +175,7 @@ def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
 
 
 @pytest.mark.parametrize(("published", "newest"), [(95, 100), (105, 105), (-1, 100)])
-def test_a_shard_begins_anew_from_the_newest_that_is_left(
+def test_a_restarted_shard_continues_from_the_newest_remaining_version(
     published: int, newest: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A part of a checkpoint may have been saved after what was published last, and the other way round."""

@@ -92,7 +92,7 @@ def test_whatever_is_saved_is_restored(
     more=st.lists(st.booleans(), min_size=1, max_size=20),
     compress=st.booleans(),
 )
-def test_what_is_captured_may_be_written_late(
+def test_captured_rows_may_be_written_later(
     appends: list[bool], more: list[bool], compress: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     replay, promised = new_buffer(compress, 60), new_buffer(compress, 60)
@@ -128,7 +128,7 @@ def test_a_gap_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("byte", range(0, 400, 7))
-def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
+def test_every_damaged_file_is_refused(byte: int, tmp_path: Path) -> None:
     replay = new_buffer()
     replay.append(slot(1, True))
     segments, arrays = save(ReplayArchive(tmp_path, replay))
@@ -140,7 +140,7 @@ def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
         ReplayArchive(tmp_path, new_buffer()).restore(segments, arrays)
 
 
-def test_only_what_is_needed_is_named(tmp_path: Path) -> None:
+def test_segments_without_needed_rows_are_not_listed(tmp_path: Path) -> None:
     replay = new_buffer()
     archive = ReplayArchive(tmp_path, replay)
     for number in range(20):

@@ -53,7 +53,7 @@ def test_the_copy_on_disk_is_no_larger_than_the_buffer_and_what_is_kept_beside(t
     assert 2 <= len(rows) <= 6  # 120 transitions and their margins in segments of 50 steps, and not 900
 
 
-def test_one_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_replay_buffer_is_refused(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     segment = max((run / "replay" / "learner-0").iterdir())
     content = segment.read_bytes()

@@ -98,7 +98,7 @@ def loss_of(value: float, norm: float = 1.0) -> Loss:
     return Loss(torch.tensor(value), {"train/grad_norm": torch.tensor(norm)})
 
 
-def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
+def test_each_shard_gets_its_part_of_the_gradient_with_the_version_of_that_part() -> None:
     server = Server()
     gradient_P = torch.arange(28, dtype=torch.float32)
     server.optimiser.apply(gradient_P, {"all": 0.25}, loss_of(1.0))
@@ -109,7 +109,7 @@ def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("learner_sync_interval", [1, 3])
-def test_the_newest_is_taken_after_so_many_gradients(learner_sync_interval: int) -> None:
+def test_the_newest_parameters_are_pulled_every_sync_interval(learner_sync_interval: int) -> None:
     server = Server(learner_sync_interval=learner_sync_interval)
     server.publish(5)
     for number in range(1, 2 * learner_sync_interval + 1):
@@ -122,7 +122,7 @@ def test_the_newest_is_taken_after_so_many_gradients(learner_sync_interval: int)
     )
 
 
-def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
+def test_the_gradient_of_an_outlier_is_not_sent_but_counted() -> None:
     server, losses = Server(outlier_deviations=3.0), np.random.default_rng(1).normal(5.0, 1.0, 120)
     for loss in losses.clip(3.0, 7.0):
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(float(loss)))
@@ -134,7 +134,7 @@ def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
     server.taken()
 
 
-def test_outliers_are_told_of_with_the_rate() -> None:
+def test_a_warning_gives_the_rate_of_outliers() -> None:
     """Losses that grow without end are all beyond what came before."""
     server = Server(outlier_deviations=0.1)
     for number in range(1000):
@@ -148,7 +148,7 @@ def test_outliers_are_told_of_with_the_rate() -> None:
     assert "more than 0.1 standard deviations" in said.text and "--outlier-deviations" in said.text
 
 
-def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end() -> None:
+def test_a_learner_sends_heartbeats_while_a_shards_ring_is_full_and_stops_on_request() -> None:
     server = Server()
     for _ in range(DEPTH):
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
@@ -157,14 +157,14 @@ def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end()
 
 
 @pytest.mark.parametrize("loss", [loss_of(float("nan")), loss_of(float("inf")), loss_of(1.0, float("nan"))])
-def test_what_is_not_finite_never_leaves(loss: Loss) -> None:
+def test_a_gradient_that_is_not_finite_is_never_sent(loss: Loss) -> None:
     server = Server()
     with pytest.raises(VeldtError, match="training has diverged"):
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss)
     assert all(consumer.take(0.0) is None for consumer in server.consumers)
 
 
-def test_stale_ones_are_told_of_with_the_rate() -> None:
+def test_a_warning_gives_the_rate_of_stale_gradients() -> None:
     server = Server(max_staleness=1)
     server.optimiser._rank = 0
     for number in range(1, 6):
@@ -175,7 +175,7 @@ def test_stale_ones_are_told_of_with_the_rate() -> None:
     assert "80% of all gradients are discarded" in said.text and "--max-staleness" in said.text
 
 
-def test_the_target_is_renewed_by_everybodys_updates() -> None:
+def test_the_target_network_moves_by_the_updates_of_all_learners() -> None:
     """Of 10 to a renewal; this learner makes one for each 4 of the server's."""
     server = Server()
     algorithm = DQN(

@@ -24,7 +24,7 @@ def until(condition: object, seconds: float = 20.0) -> None:
         time.sleep(0.002)
 
 
-def test_as_many_work_as_are_to() -> None:
+def test_as_many_threads_work_as_are_active() -> None:
     turns: Counter[str] = Counter()
 
     def turn() -> None:
@@ -47,7 +47,7 @@ def test_as_many_work_as_are_to() -> None:
     assert not any(thread.name.startswith("hand") for thread in threading.enumerate())
 
 
-def test_it_says_whether_all_have_gone_on() -> None:
+def test_check_tells_whether_all_threads_have_made_progress() -> None:
     gate, inside = threading.Event(), threading.Semaphore(0)
     gate.set()
 
@@ -76,7 +76,7 @@ def test_it_says_whether_all_have_gone_on() -> None:
         crew.stop(10.0)
 
 
-def test_what_a_thread_raises_is_raised_in_the_owner() -> None:
+def test_an_error_of_a_thread_is_raised_in_the_owner() -> None:
     def turn() -> None:
         raise ValueError("broken")
 

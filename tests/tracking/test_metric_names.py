@@ -89,6 +89,6 @@ def test_titles_of_charts_are_of_known_metrics() -> None:
     assert not _TITLES.keys() - METRICS.keys()
 
 
-def test_a_name_without_a_prefix_is_of_learning() -> None:
+def test_a_name_without_a_prefix_gets_the_prefix_train() -> None:
     assert with_prefix("policy_loss") == "train/policy_loss"
     assert with_prefix("mine/loss") == "mine/loss"

@@ -62,7 +62,7 @@ def test_a_line_at_once_then_every_five_seconds(clock: Clock) -> None:
     assert [line.split("/")[0] for line in lines] == ["step 0", "step 50", "step 100"]
 
 
-def test_the_plain_line_says_what_matters() -> None:
+def test_the_plain_line() -> None:
     stream = io.StringIO()
     Progress("run", 10_000_000, 195.0, stream=stream).update(ROW)
     assert stream.getvalue() == (

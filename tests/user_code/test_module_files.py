@@ -43,7 +43,7 @@ def here(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("space_m.deep.leaf", ["space_m/deep/leaf.py"]),
     ],
 )
-def test_before_and_after_the_import(module: str, files: list[str], here: Path) -> None:
+def test_files_are_the_same_before_and_after_the_import(module: str, files: list[str], here: Path) -> None:
     before = find_module(module)
     assert not {name for name in sys.modules if name.partition(".")[0] in ("plain_m", "pack_m", "space_m")}
     assert before is not None
@@ -63,7 +63,7 @@ def test_before_and_after_the_import(module: str, files: list[str], here: Path) 
 @pytest.mark.parametrize(
     "module", ["nosuch_m", "plain_m.sub", "pack_m.nosuch", "", ".pack_m", "a/b", "pack_m."]
 )
-def test_there_is_none(module: str, here: Path) -> None:
+def test_missing_modules_and_wrong_names_are_none(module: str, here: Path) -> None:
     assert find_module(module) is None
 
 
@@ -74,7 +74,7 @@ def test_parts_of_python_itself() -> None:
     assert found is not None and found.files == (os.path.realpath(os.__file__),)
 
 
-def test_in_an_archive(here: Path) -> None:
+def test_a_module_in_a_zip_file(here: Path) -> None:
     with zipfile.ZipFile("more.zip", "w") as archive:
         archive.writestr("zipped_m.py", "")
     sys.path.append(str(here / "more.zip"))
