@@ -1,4 +1,4 @@
-"""DDPG: two objectives in one loss that do not touch each other's parameters, and noise on actions."""
+"""DDPG: the two losses have separate gradients, and noise is added to actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ε-greedy acting: how often, by whom, when, and never because of who else is in the batch."""
+"""ε-greedy acting: frequencies, schedules, and independence of the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an actor says of its own steps is what a learner with the same network would say of them."""
+"""First priorities of an actor equal those of a learner with the same network."""
 
 from __future__ import annotations
 

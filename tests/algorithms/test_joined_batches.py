@@ -1,4 +1,4 @@
-"""Learners that share batches learn what one would from all that they have together, and all have the same."""
+"""Learners that share batches equal one learner with the joined batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learner's state goes into arrays and back, and nothing else fits into its place."""
+"""The learner's state round-trips through arrays, and other arrays are refused."""
 
 from __future__ import annotations
 

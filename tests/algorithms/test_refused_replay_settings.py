@@ -1,4 +1,4 @@
-"""What replay algorithms cannot do is refused in a sentence that names it, before anything is written."""
+"""Impossible settings of replay algorithms are refused in one sentence, before anything is written."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_settings_without_effect_are_refused(
     [
         (
             {"batch_size": 512, "learning_starts": 1000, "buffer_size": 1000},
-            "^--batch-size is 512, and a replay buffer for 1,000 transitions of 8 envs is sure to hold 496",
+            "^--batch-size is 512, and a replay buffer for 1,000 transitions of 8 envs holds only 496",
         ),
         ({"learning_starts": 5000, "buffer_size": 4999}, "^--learning-starts is 5,000, .* keeps 4,999"),
         (
@@ -160,7 +160,7 @@ def test_settings_without_effect_are_refused(
         ),
         (
             {"batch_size": 2, "learning_starts": 2, "buffer_size": 7},
-            "^--batch-size is 2, and a replay buffer for 7 transitions of 8 envs is sure to hold 0",
+            "^--batch-size is 2, and a replay buffer for 7 transitions of 8 envs holds only 0",
         ),
         ({"buffer_size": 10**13}, "^--buffer-size is 10,000,000,000,000 and needs .* GiB"),
     ],

@@ -1,4 +1,4 @@
-"""How much is learned from a replay buffer, when, and with which weights; and that counters are all there is to it."""
+"""Learning from a replay buffer: number of updates, their time, importance weights, and the counters in a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The target network: the learning one's twin at first, which then follows as the settings say, in any precision."""
+"""The target network begins as a copy of the learning network, and then moves as the settings say."""
 
 from __future__ import annotations
 

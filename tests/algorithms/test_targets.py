@@ -1,4 +1,4 @@
-"""Advantages and value targets of a rollout, against sums made one env at a time from what an end means."""
+"""Advantages and value targets of a rollout, against sums made one env at a time from the definitions of episode ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-trace's loss on rollouts of another policy, against sums made one env at a time from what an end means."""
+"""V-trace's loss on rollouts of another policy, against sums made one env at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user can mistype is answered by one sentence that says what was given and what is allowed."""
+"""A wrong argument is answered by one sentence with what was given and what is allowed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SETTINGS = {
     "--network dqn": "network 'dqn' is for images",
     "--network nosuch:net": "no network 'nosuch:net'",
     "--device tpu": "--device tpu",
-    "--device cuda": "--device cuda is not here: this machine has 0 CUDA devices",
+    "--device cuda": "--device cuda does not exist: torch finds 0 CUDA devices",
     "--env-backend atari": "--env-backend atari is for Atari games, and CartPole-v1 is none",
     "--processes 2 --env-backend in-process": "--processes is 2, and --env-backend in-process has none",
     "--sticky-actions 0.25": "--sticky-actions is for Atari games (ALE/...), and CartPole-v1 is none",

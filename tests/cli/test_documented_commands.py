@@ -1,4 +1,4 @@
-"""Every command in the documentation is one that works today."""
+"""Every command in the documentation runs."""
 
 from __future__ import annotations
 

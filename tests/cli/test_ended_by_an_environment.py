@@ -1,4 +1,4 @@
-"""An environment that ends its process, or tries to, is a failure that is said, and never a run that is done."""
+"""An environment that ends its process is a failure with a message, and never a finished run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SystemExit, or anything else that is no Exception, from the user's code is a failure of that code."""
+"""SystemExit, or anything else that is not an Exception, from the user's code is a failure of that code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run from somebody else imports nothing of its choosing; a run of one's own needs no flag."""
+"""A run from somebody else imports no code that it names; a run of the user's own needs no flag."""
 
 from __future__ import annotations
 

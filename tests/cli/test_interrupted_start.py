@@ -1,4 +1,4 @@
-"""A start that is interrupted or fails leaves nothing behind that would be in the way of the next."""
+"""A start that is interrupted or fails leaves nothing behind that blocks the next start."""
 
 from __future__ import annotations
 

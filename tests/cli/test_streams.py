@@ -1,4 +1,4 @@
-"""Standard streams that are closed or full, and a terminal that goes away, cost no run."""
+"""Closed or full standard streams, and a terminal that closes, do not end a run."""
 
 from __future__ import annotations
 

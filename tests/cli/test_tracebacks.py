@@ -1,4 +1,4 @@
-"""Of a traceback, the user sees what is the user's."""
+"""A traceback shows the user only the lines of the user's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs on a Ray of this machine: resumed across runtimes, interrupted, killed, and nothing left of them."""
+"""Whole runs on Ray on this machine: resumed across runtimes, interrupted, killed, and no process left."""
 
 from __future__ import annotations
 

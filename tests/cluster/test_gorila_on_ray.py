@@ -1,4 +1,4 @@
-"""Gorila on a Ray of this machine: in bundles and without, and a parameter shard that is killed."""
+"""Gorila on Ray on this machine: with and without bundles, and with a parameter shard that is killed."""
 
 from __future__ import annotations
 

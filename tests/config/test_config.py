@@ -1,4 +1,4 @@
-"""The configuration: no setting is dead, bad values are refused with the value, and a stored one comes back."""
+"""The configuration: every setting is read, bad values are refused with the value, and a stored one round-trips."""
 
 from __future__ import annotations
 

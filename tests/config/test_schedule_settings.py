@@ -1,4 +1,4 @@
-"""Settings that are a number or a schedule: what they mean for algorithms, what is refused, whose code is called."""
+"""Settings that are a number or a schedule: their meaning, refused values, and schedule functions of foreign runs."""
 
 from __future__ import annotations
 

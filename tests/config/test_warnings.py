@@ -1,4 +1,4 @@
-"""What is allowed but hardly meant is said, and what a recipe sets by itself is not doubted."""
+"""Allowed but unlikely settings are warnings, and a recipe's own settings never are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In every call of an environment, what is written names its env, its seed and its step."""
+"""The record of running user code names env, seed and step in every call of an environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is chosen where the settings leave it open, and what cannot be had as asked."""
+"""The arrangement of envs that `auto` chooses, and settings that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an Atari game is: lives, raw rewards, no-ops, sticky actions, saved states; all of it by seed."""
+"""Atari games: lives, raw rewards, no-ops, sticky actions, saved states; all of it by seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observation spaces that no schema can hold are refused in a sentence."""
+"""Unsupported observation spaces are refused in one sentence."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_missing_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     recipe, settings = RUNS["CartPole"]
     run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
-    with pytest.raises(veldt.UsageError, match="--device cuda is not here"):
+    with pytest.raises(veldt.UsageError, match="--device cuda does not exist"):
         veldt.load(run.path, device="cuda")
     with pytest.raises(veldt.UsageError, match="--device warp"):
         veldt.load(run.path, device="warp")

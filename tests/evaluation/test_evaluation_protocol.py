@@ -1,4 +1,4 @@
-"""Evaluation by steps (125,000, of which the whole episodes count), and the pauses for it in training."""
+"""Evaluation by steps (125,000, of which whole episodes count), and the pauses for it in training."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def changing() -> gymnasium.Env[Any, Any]:
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        ("40 1", r"start \d leads to another place than when it was recorded"),
+        ("40 1", r"start \d leads to other observations than when it was recorded"),
         ("2 0", r"start \d is of an episode that ends before it"),
     ],
 )

@@ -143,7 +143,7 @@ class Generous(Scripted):
 @pytest.mark.parametrize("env", ["faulty_envs:not_deterministic", Counting, Shrinking, Generous])
 def test_an_environment_that_is_not_deterministic_is_refused(env: Any, tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match=r"is not deterministic: the same seed and actions lead to another place"
+        UsageError, match=r"is not deterministic: the same seed and actions lead to other observations"
     ):
         made(tmp_path / "starts", resolve(env), [20, 10])
     assert not (tmp_path / "starts").exists()
@@ -181,7 +181,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "another game": (
         "ALE/Pong-v5",
         {},
-        "has starts of ALE/Breakout-v5, and the run plays ALE/Pong-v5: record some",
+        "has starts of ALE/Breakout-v5, and the run plays ALE/Pong-v5: record starts",
     ),
     "no game": ("CartPole-v1", {}, "has starts of ALE/Breakout-v5, and the run plays CartPole-v1"),
     "frame skip": (

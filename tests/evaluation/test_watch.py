@@ -1,4 +1,4 @@
-"""Episodes of the training are watched again; what cannot be shown is said."""
+"""Episodes of the training are replayed as videos; an episode that cannot be shown is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The central store: chunks that cover everything once, each in one hand at a time, free again when that is dead."""
+"""The central store: chunks cover the vector once, each is locked by one learner, and a dead learner's lock is freed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_chunk_locked_by_a_dead_learner_becomes_free() -> None:
     child = Child(context(), "learner 1", holds, store, 1)
     try:
         assert child.receive(60.0) == b"has it"
-        own = store.end(0, beat=child.kill)  # which is called when there is nothing left but to wait
+        own = store.end(0, heartbeat=child.kill)  # which is called when there is nothing left but to wait
         assert len([chunk.first for chunk in own.chunks()]) == 3
         assert not child.alive() and own.blocked_s > 0.0
     finally:
@@ -94,14 +94,14 @@ def test_a_chunk_locked_by_a_dead_learner_becomes_free() -> None:
 def test_a_waiting_learner_sends_heartbeats_and_its_error_names_the_holder() -> None:
     store = CentralStore(spec(30, 1, deadline_s=0.2), context())
     child = Child(context(), "learner 5", holds, store, 5)
-    beats: list[None] = []
+    heartbeats: list[None] = []
     try:
         assert child.receive(60.0) == b"has it"
         with pytest.raises(
             PeerLostError, match=r"no chunk of the central store has been free .* 0 by learner 5"
         ):
-            list(store.end(0, lambda: beats.append(None)).chunks())
-        assert beats
+            list(store.end(0, lambda: heartbeats.append(None)).chunks())
+        assert heartbeats
     finally:
         child.kill()
 

@@ -1,4 +1,4 @@
-"""Several learners: the mean of their gradients, and what they must have in common."""
+"""Several learners: the mean of their gradients, and the check that their weights are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to answers: each answered once and by what was asked, in turn, whoever was killed meanwhile."""
+"""Requests and answers: each request is answered once, agents are served in turn, also after kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acting and learning keep rate_limiter, and cannot stop each other for good."""
+"""The rate limiter keeps the ratio of acting and learning, and never blocks both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rate_limiter on Ray: news may be of any age, and actors may die."""
+"""The rate limiter on Ray: counts may be of any age, and actors may die."""
 
 from __future__ import annotations
 

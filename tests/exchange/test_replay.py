@@ -1,4 +1,4 @@
-"""Batches from several shards: drawn as from one buffer, whole, and not held up by a shard that dies."""
+"""Batches from several shards: sampled as from one buffer, whole, and not delayed by a shard that dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay on Ray, with either end started again at any moment."""
+"""Replay on Ray, with either end restarted at any moment."""
 
 from __future__ import annotations
 

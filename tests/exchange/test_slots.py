@@ -1,4 +1,4 @@
-"""Slots from producers to a consumer: in order, each once, bounded, and going on after either side was killed."""
+"""Slots from producers to a consumer: in order, each once, bounded, also after either side was killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights across processes: whole, newest, and never waited for."""
+"""Weights across processes: whole, the newest, and without waiting."""
 
 from __future__ import annotations
 

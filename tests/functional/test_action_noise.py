@@ -1,4 +1,4 @@
-"""The counter-based noise of actions: a function of (seed, stream, env, step) that passes for random."""
+"""The counter-based noise of actions: a function of (seed, stream, env, step), uniform and independent."""
 
 from __future__ import annotations
 

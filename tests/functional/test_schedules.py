@@ -1,4 +1,4 @@
-"""Schedules against what they are by definition, and the texts that describe them."""
+"""Schedules against their definitions, and the texts that describe them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled forward pass takes what the network takes, and goes on without the compiler where that fails."""
+"""A compiled forward pass takes the network's arguments, and uses the network itself where compiling fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deterministic policy and its critic: shapes, where the action enters, and that they share nothing."""
+"""The deterministic policy and its critic: shapes, the layer where the action enters, and no shared parameters."""
 
 from __future__ import annotations
 

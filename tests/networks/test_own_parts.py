@@ -224,7 +224,7 @@ def test_noisy_layers_are_not_made_in_a_critic_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"core": "a:b", "lstm": 3, "shared": True}, "--core is a:b and --lstm is 3, one in the place of the other"),
+        ({"core": "a:b", "lstm": 3, "shared": True}, "--core is a:b and --lstm is 3, and a network has one"),
         ({"core": "a:b", "actor": "a:c", "shared": True}, "--core is a:b between the .* and --actor is a:c"),
         ({"model": "a:b", "critic": "a:c"}, "--model is a:b, the whole network, and --critic is a:c: leave one out"),
         ({"core": "a:b"}, "--core is a:b, and policy and value"),

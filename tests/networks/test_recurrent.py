@@ -1,4 +1,4 @@
-"""The LSTM: learning sees what acting said, and an episode knows nothing of the one before."""
+"""The LSTM: learning computes the same outputs as acting, and no state crosses the beginning of an episode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A torso without its last layer is the same torso up to there."""
+"""A torso without its last layer equals the same torso up to that layer."""
 
 from __future__ import annotations
 

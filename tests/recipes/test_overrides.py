@@ -1,4 +1,4 @@
-"""What a user gives is recorded as given, and never ignored."""
+"""Settings that a user gives are recorded as given, and never ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prioritised drawing against its formulas (Schaul et al. 2016, section 3.3)."""
+"""Prioritised sampling against its formulas (Schaul et al. 2016, section 3.3)."""
 
 from __future__ import annotations
 

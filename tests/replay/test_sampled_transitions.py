@@ -1,4 +1,4 @@
-"""What is sampled, against transitions looked up in whole lives: episodes of every ending, rings that wrap, n steps."""
+"""Samples against transitions in complete histories: episodes of every ending, rings that wrap, n steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uniform drawing: every sampleable row alike, nothing else, and the same by the same seed."""
+"""Uniform sampling: every sampleable row with the same probability, no other, and the same by the same seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report is one file that stands alone, whatever state its runs are in, and says nothing that is not so."""
+"""A report is one file without references to others, for runs in any state, and shows only what was recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint comes back as it was saved, or is refused; no kill and no full disk costs an older one."""
+"""A checkpoint round-trips or is refused; no kill and no full disk damages an older one."""
 
 from __future__ import annotations
 

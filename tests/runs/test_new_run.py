@@ -1,4 +1,4 @@
-"""A new run's directory stays once there is something to resume, and only then."""
+"""A new run's directory is removed if the run fails before its first checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child lives until it is ended, and what became of it is told truly."""
+"""A child process lives until it is killed or its parent ends, and its cause of death is reported."""
 
 from __future__ import annotations
 

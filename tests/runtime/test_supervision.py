@@ -1,4 +1,4 @@
-"""What a supervisor decides, about lives that are played to it."""
+"""What a supervisor decides about roles whose messages and deaths are simulated."""
 
 from __future__ import annotations
 

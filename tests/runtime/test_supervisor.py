@@ -1,4 +1,4 @@
-"""Roles in processes: heard, started again when they die or hang, and gone when the run is over."""
+"""Roles in processes: their messages arrive, they are restarted when they die or hang, and they end with the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GA3C's roles in one process and by hand: what is asked, answered, recorded and learned from is the same thing."""
+"""GA3C's roles in one process: requests, answers, recorded steps and training data agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ape-X from the outside: whole runs in their directories, resumed, killed, and with parts of them killed."""
+"""Whole runs of Ape-X, resumed, killed, and with some of their processes killed."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
         (
             "apex-dqn",
             {"batches_ahead": 10**8},
-            r"under way between roles needs .*: most of it are batches of 16",
+            r"data between roles needs .*: most of it is for batches of 16",
         ),
         ("dqn", {"shards": 2, "actors": None}, "for actors apart from learners"),
     ],

@@ -1,4 +1,4 @@
-"""Asynchronous learners from the outside: whole runs, resumed, and what of the central store is in checkpoints."""
+"""Whole runs of asynchronous learners, resumed, with the central store in checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Update rules on a central store: one learner's is torch's own, several learners' is appendix B's."""
+"""Update rules on a central store: one learner equals torch, several learners equal appendix B's algorithm."""
 
 from __future__ import annotations
 

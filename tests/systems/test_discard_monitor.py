@@ -1,4 +1,4 @@
-"""The share of gradients that are discarded, and when something is said of it."""
+"""The share of gradients that are discarded, and the warning about it."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ CASES = [
 IDS = [f"{how}, {where['env_backend']}" for how, where in CASES]
 
 
-def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **settings: Any) -> veldt.Run:
-    seeds = [episode_seed(SEED, env_index, episode) for env_index, episode in culprits]
+def train(how: str, run: Path, failing: list[tuple[int, int]], at: int, **settings: Any) -> veldt.Run:
+    seeds = [episode_seed(SEED, env_index, episode) for env_index, episode in failing]
     env = functools.partial(Failing, how, seeds, at)
     timeout = 1.0 if how == "hang" else 20.0
     return veldt.train(
@@ -85,8 +85,8 @@ def test_a_failed_run_has_a_checkpoint_of_its_last_step(where: dict[str, Any], t
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
 @pytest.mark.parametrize(("how", "where"), CASES, ids=IDS)
 def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_path: Path) -> None:
-    culprits = [(2, 1), (3, 2)]
-    run = train(how, tmp_path / "run", culprits, 3, on_env_error="restart", resets=resets, **where)
+    failing = [(2, 1), (3, 2)]
+    run = train(how, tmp_path / "run", failing, 3, on_env_error="restart", resets=resets, **where)
     assert run.reason == "steps" and run.summary["steps"] >= 300
     assert read_metrics(run.path)[-1]["system/env_restarts"] == 2
     told = [
@@ -95,7 +95,7 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
     assert len(told) == 2 and "env 2 " in told[0] and "env 3 " in told[1], told
     # The count goes on with the run.
     assert newest(run.path).meta["monitor"]["env_restarts"] == 2
-    seeds = [episode_seed(SEED, *culprit) for culprit in culprits]
+    seeds = [episode_seed(SEED, *episode) for episode in failing]
     env = functools.partial(Failing, how, seeds, 3)
     veldt.resume(run.path, env=env, quiet=True, steps=400)
     assert read_metrics(run.path)[-1]["system/env_restarts"] == 2

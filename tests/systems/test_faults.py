@@ -1,4 +1,4 @@
-"""Processes of a run are killed and stopped while it trains: it goes on, and says what happened."""
+"""Processes of a run are killed and stopped while it trains: training continues, with a note about each."""
 
 from __future__ import annotations
 

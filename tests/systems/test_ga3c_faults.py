@@ -1,4 +1,4 @@
-"""Each process of a GA3C run is killed while it trains: it goes on, says what happened, and leaves nothing behind."""
+"""Each process of a GA3C run is killed while it trains: training continues, with a note, and leaves no process."""
 
 from __future__ import annotations
 

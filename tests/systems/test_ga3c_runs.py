@@ -1,4 +1,4 @@
-"""GA3C from the outside: whole runs of each algorithm, resumed; what is learned from; what is refused."""
+"""Whole runs of GA3C with each algorithm, resumed; what is learned from; what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gorila from the outside: whole runs, in bundles and without, with every algorithm, resumed, and refused."""
+"""Whole runs of Gorila, with and without bundles, with every algorithm, resumed, and refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IMPALA from the outside: whole runs, resumed, with old unrolls, an LSTM, and several learners."""
+"""Whole runs of IMPALA, resumed, with replayed unrolls, an LSTM, and several learners."""
 
 from __future__ import annotations
 

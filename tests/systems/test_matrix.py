@@ -1,4 +1,4 @@
-"""Every algorithm in every system that it fits learns the simplest of things, and the others say why they cannot.
+"""Every algorithm learns a simple task in every system that it fits; other pairs are refused with the reason.
 
 `make test` trains each algorithm and each system in at least one pair, and builds the graphs of the other pairs.
 """

@@ -17,7 +17,7 @@ from veldt.systems.driver.message_handler import MessageHandler
 
 
 @dataclass(frozen=True)
-class Unheard(RoleMessage, kind="unheard"):
+class Unhandled(RoleMessage, kind="unhandled"):
     pass
 
 
@@ -69,6 +69,6 @@ def test_notes_of_one_role_about_one_subject_are_shown_together() -> None:
 def test_an_unknown_kind_of_message_is_an_error_of_one_sentence() -> None:
     handles, _ = handler(Recorder())
     with pytest.raises(
-        VeldtError, match="the actor 1 sent a message of kind 'unheard', which no driver handles"
+        VeldtError, match="the actor 1 sent a message of kind 'unhandled', which no driver handles"
     ):
-        handles.handle([Received(1, Unheard())])
+        handles.handle([Received(1, Unhandled())])

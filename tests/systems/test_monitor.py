@@ -1,4 +1,4 @@
-"""Rows of metrics from what is said in their time."""
+"""Rows of metrics average what was recorded in their interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An environment that does not repeat itself is noticed when a run goes on, and the run goes on all the same."""
+"""Resume notices an environment that is not deterministic, and the run continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay buffer's copy on disk: nothing is missing in it, however saves fall, and what is missing is seen."""
+"""The replay buffer's copy on disk is complete after any sequence of saves, and an incomplete one is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What checkpoints no longer need of several replay buffers is removed, in the run and nowhere else."""
+"""Segments of several replay buffers that no checkpoint needs are removed, inside the run only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches as a learner takes them, from an edge whose places are used again."""
+"""Batches as a learner takes them, from an edge whose memory is used again."""
 
 from __future__ import annotations
 

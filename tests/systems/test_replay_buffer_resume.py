@@ -1,4 +1,4 @@
-"""A resumed run has the replay buffer that it was promised, or says what it does without."""
+"""A resumed run has its replay buffer, or prints that it fills a new one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The role of a replay shard, in this process: its slots come from a list, and a test decides when its rows are
-written to disk."""
+"""A replay shard's role in this process: slots come from a list, and the test decides when rows reach the disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resume changes stays changed."""
+"""Settings changed by a resume stay changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What roles send arrives as it was, in JSON and arrays; what nobody knows is refused."""
+"""Messages of roles arrive unchanged, as JSON and arrays; unknown kinds are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What roles say of themselves, over all their lives."""
+"""Metrics of roles, over all their incarnations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training queue's end: all that is there at once, in order, and what a trainer found when it came."""
+"""The training queue: a trainer takes all rollouts that are there, in order, and waits for enough of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learners that act, too, are killed and stopped: independent ones go on without, joint ones from a checkpoint."""
+"""Sampler-learners are killed and stopped: independent ones continue without it, joint ones from a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several synchronous learners: the same parameters everywhere, resumed bit for bit, and what parts them is told."""
+"""Several synchronous learners: equal parameters, resumed bit for bit, and an error if the parameters differ."""
 
 from __future__ import annotations
 

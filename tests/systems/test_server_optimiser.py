@@ -1,4 +1,4 @@
-"""A learner's side of the parameter server, without processes: what it sends, takes, withholds, and waits for."""
+"""A learner's side of the parameter server, without processes: what it sends, pulls, discards and waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from veldt.config.gorila_settings import GorilaConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import VeldtError
 from veldt.exchange.gradients import NoAllReduce
-from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.exchange.parameter_partition import (
+    COUNTS,
+    PARAMETERS,
+    gradient_layouts,
+    part_layouts,
+    split_evenly,
+)
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.functional.updates import Adam
@@ -34,11 +40,11 @@ class StubControl:
 
     def __init__(self) -> None:
         self.said: list[Any] = []
-        self.beats = 0
+        self.heartbeats = 0
 
     def heartbeat(self) -> None:
-        self.beats += 1
-        self.stopping = self.beats > 3
+        self.heartbeats += 1
+        self.stopping = self.heartbeats > 3
 
     def sleep(self, seconds: float) -> None:
         pass
@@ -53,7 +59,7 @@ class Server:
     def __init__(self, **settings: Any) -> None:
         torch.manual_seed(0)
         self.parameters = FlatParameters(nn.Linear(6, 4))
-        self.bounds = cut(len(self.parameters.fp32_params), SHARDS)
+        self.bounds = split_evenly(len(self.parameters.fp32_params), SHARDS)
         context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
         sizes = [end - first for first, end in self.bounds]
         self.gradients = [SlotRings(gradient_layouts(size, 1), 2, DEPTH, context) for size in sizes]
@@ -153,7 +159,7 @@ def test_a_learner_sends_heartbeats_while_a_shards_ring_is_full_and_stops_on_req
     for _ in range(DEPTH):
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
     server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
-    assert server.control.beats > 3 and (server.gradients[0].waiting <= DEPTH).all()
+    assert server.control.heartbeats > 3 and (server.gradients[0].waiting <= DEPTH).all()
 
 
 @pytest.mark.parametrize("loss", [loss_of(float("nan")), loss_of(float("inf")), loss_of(1.0, float("nan"))])

@@ -1,4 +1,4 @@
-"""The tuner on rates that are made up: it finds what is best, follows it when it moves, and is not led astray."""
+"""The tuner on simulated rates: it finds the best setting, follows it when it changes, and ignores noise and drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unrolls of several actors side by side: what a learner reads is what each actor lived through."""
+"""Unrolls of several actors side by side equal the steps of each actor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own logger gets what a run measures; one that fails neither ends the run nor fails unseen."""
+"""A user's own logger gets every row of metrics; one that fails does not end the run, and its error is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress is a plain line now and then or a panel, and a screen that goes away stops nothing."""
+"""Progress is a plain line or a panel, and a closed screen does not stop the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a module would be imported from is what importing it then shows, and looking imports nothing."""
+"""`find_module` names the files that an import would run, and imports nothing."""
 
 from __future__ import annotations
 

@@ -78,8 +78,8 @@ def _file() -> Path:
     """Returns the path of the file; RuntimeError if the user has no home directory."""
     state = os.environ.get("XDG_STATE_HOME", "")
     # The XDG specification requires a relative path to be ignored.
-    place = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
-    return place / "veldt" / "trusted.jsonl"
+    folder = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    return folder / "veldt" / "trusted.jsonl"
 
 
 def _read(path: Path) -> set[Code]:
