@@ -1,4 +1,4 @@
-"""Learning from a replay buffer: number of updates, their time, importance weights, and the counters in a checkpoint."""
+"""Learning from a replay buffer: when and how often, importance weights, and the counters in a checkpoint."""
 
 from __future__ import annotations
 

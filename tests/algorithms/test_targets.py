@@ -1,4 +1,4 @@
-"""Advantages and value targets of a rollout, against sums made one env at a time from the definitions of episode ends."""
+"""Advantages and value targets of a rollout, against sums made one env at a time by the definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With on_env_error="restart" one env's trajectory is interrupted and begins a new episode; other envs are unchanged."""
+"""With on_env_error="restart" one env's trajectory is interrupted and begins a new episode; no other env changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The central store: chunks cover the vector once, each is locked by one learner, and a dead learner's lock is freed."""
+"""The central store: chunks cover the vector once, each is locked by one learner, and a dead learner's is freed."""
 
 from __future__ import annotations
 
