@@ -157,7 +157,7 @@ def test_elements_of_the_critics_slope_can_be_limited() -> None:
         np.testing.assert_allclose(-network.actor.grad, slope, rtol=1e-6)
 
 
-def test_priorities_are_the_sizes_of_the_errors_and_metrics_are_what_they_say() -> None:
+def test_priorities_are_absolute_errors_and_metrics_equal_their_definitions() -> None:
     network, own = Precise(), ddpg()
     batch = own.targets(not_asked, Precise(1), transitions())
     loss = own.loss(network, batch, 0.0)

@@ -72,7 +72,7 @@ def test_zero_is_never_and_one_is_always() -> None:
     assert always.unique().tolist() == list(range(ACTIONS))
 
 
-def test_the_extremes_of_what_can_be_drawn() -> None:
+def test_the_smallest_and_the_largest_random_numbers() -> None:
     least, most = 2.0**-24, 1.0 - 2.0**-24
     given = torch.tensor([[[least, least], [most, most]]])
     assert dqn(epsilon_start=1.0).prepare_noise(given, 0)[0, :, 0].tolist() == [0, ACTIONS - 1]

@@ -145,7 +145,7 @@ def test_settings_reach_the_algorithm(make: Any) -> None:
     assert make(clip_rewards=True, terminal_on_life_loss=True).returns == NStep(1, 0.99, True, True)
 
 
-def test_what_one_reward_can_be_is_between_the_atoms_of_distributions() -> None:
+def test_the_range_of_rewards_is_that_of_the_atoms() -> None:
     assert C51(C51Config(value_min=-3.0, value_max=7.0), DISCRETE).reward_range == (-3.0, 7.0)
     assert DQN(DQNConfig(), DISCRETE).reward_range is None
 

@@ -98,7 +98,7 @@ def test_ppo_horizon_shrinks_as_envs_grow(envs: int, horizon: int) -> None:
 @pytest.mark.parametrize("batch", [64, 1024, 2048])
 @pytest.mark.parametrize("minibatches", [1, 4, 32])
 @pytest.mark.parametrize("envs", [3, 6, 7, 100, 4096])
-def test_ppo_refuses_a_batch_that_does_not_divide_and_says_one_that_does(
+def test_ppo_refuses_a_batch_that_does_not_divide_and_suggests_one(
     batch: int, minibatches: int, envs: int
 ) -> None:
     own = PPO(PPOConfig(batch_size=batch, minibatches=minibatches), ACTION)

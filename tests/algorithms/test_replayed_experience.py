@@ -134,7 +134,7 @@ def test_the_intensity_is_reached() -> None:
     assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(0.5, rel=0.01)
 
 
-def test_batches_are_steps_that_were_made_and_say_how_old_their_policy_is() -> None:
+def test_batches_hold_steps_of_the_envs_and_their_mean_version() -> None:
     own = Learning(Walk(5, 2, length=4), dqn())
     versions = set()
     for _ in range(20):
@@ -199,7 +199,7 @@ def test_uniform_samples_have_no_priorities_and_no_weights() -> None:
     assert "replay/beta" not in own.experience.metrics()
 
 
-def test_a_buffer_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
+def test_learning_pauses_while_a_buffer_is_filled_again_and_does_not_catch_up() -> None:
     before = Learning(Walk(5, 2, length=1000), dqn(learning_starts=30))
     for _ in range(6):
         before.phase()
@@ -265,7 +265,7 @@ def outside(own: Learning) -> float:
     return own.experience.metrics()["replay/rewards_outside_atoms"]
 
 
-def test_rewards_that_the_atoms_cannot_express_are_told_once_and_counted() -> None:
+def test_rewards_outside_of_the_atoms_range_are_counted_with_one_warning() -> None:
     own = Learning(Walk(5, 2, length=2), c51(clip_rewards=False))
     own.phase()
     assert outside(own) == 0.0 and not own.notes
@@ -291,7 +291,7 @@ def test_rewards_that_the_atoms_cannot_express_are_told_once_and_counted() -> No
     assert outside(again) > outside(own) and not again.notes
 
 
-def test_it_is_the_clipped_rewards_that_atoms_have_to_express() -> None:
+def test_the_range_of_atoms_is_compared_with_clipped_rewards() -> None:
     own = Learning(Walk(5, 2, length=1000), c51(clip_rewards=True))
     own.walk.reward = -100.0  # clipped to -1, which is inside
     own.phase()

@@ -142,7 +142,7 @@ def test_it_shares_no_memory_with_the_learning_network() -> None:
     assert not any(array.any() for array in own.target_weights().values())
 
 
-def test_it_comes_back_from_the_arrays_and_moves_when_it_would_have() -> None:
+def test_a_restored_target_network_moves_at_the_same_updates() -> None:
     one, other = (Learning("bf16", target_update_interval=4 * 32) for _ in range(2))
     for update in range(1, 7):
         one.update(update)

@@ -137,7 +137,9 @@ def test_a_package_is_not_imported_to_find_its_module(run: Path, refused: Any) -
         {"env": "__main__:main", "env_kwargs": {"argv": ["--version"]}},
     ],
 )
-def test_names_that_lead_to_imports_otherwise(values: Any, run: Path, refused: Any, monkeypatch: Any) -> None:
+def test_other_names_that_lead_to_imports_are_refused(
+    values: Any, run: Path, refused: Any, monkeypatch: Any
+) -> None:
     Path("mine.py").write_text(PWN)
     monkeypatch.setattr(sys.modules["__main__"], "main", main, raising=False)
     name_in(run, **values)

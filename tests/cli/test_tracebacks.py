@@ -72,7 +72,7 @@ def test_a_users_file_in_a_folder_called_veldt_is_the_users(
     assert f'File "{tmp_path / folder / "mine_in_veldt.py"}", line 2, in make' in shown
 
 
-def test_the_package_is_told_by_its_directory_also_through_a_link(tmp_path: Path) -> None:
+def test_the_package_is_recognised_by_its_directory_also_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(Path(veldt.__file__).parent, target_is_directory=True)
     frame = f'  File "{tmp_path}/link/api.py", line 1, in train\n    pass\n'
     mine = f'  File "{tmp_path}/veldt/mine.py", line 1, in step\n    pass\n'

@@ -218,7 +218,9 @@ def _stands_back_for(pid: int) -> None:
         ),
     ],
 )
-def test_what_cannot_be_joined_is_refused(recipe: str, cluster: str, message: str, tmp_path: Path) -> None:
+def test_clusters_that_a_run_cannot_join_are_refused(
+    recipe: str, cluster: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", cluster=cluster, quiet=True)
     assert not (tmp_path / "run").exists()

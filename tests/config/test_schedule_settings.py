@@ -137,7 +137,7 @@ def test_texts_that_are_refused(cls: Any, settings: Any, sentence: str) -> None:
         ("ppo", {"learning_rate": lambda progress: 1e-3}, "which other processes and a resumed run could not import"),
     ],
 )  # fmt: skip
-def test_what_a_run_refuses(recipe: str, settings: Any, sentence: str, tmp_path: Path) -> None:
+def test_a_run_refuses_wrong_schedules(recipe: str, settings: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=sentence):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **settings)
     assert not (tmp_path / "run").exists()

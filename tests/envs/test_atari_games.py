@@ -105,7 +105,7 @@ def test_sticky_actions_repeat_as_often_as_asked(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("skip", [1, 4])
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 @pytest.mark.parametrize("at", [0, 37, 120])
-def test_another_instance_goes_on_from_a_saved_state(
+def test_another_instance_continues_from_a_saved_state(
     skip: int, sticky: float, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

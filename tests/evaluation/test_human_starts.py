@@ -56,7 +56,7 @@ def by_what_is_seen(agent: Agent) -> Agent:
     return agent
 
 
-def test_episodes_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Starts) -> None:
+def test_episodes_continue_from_the_end_of_the_recorded_actions(run: Path, starts: Starts) -> None:
     agent = by_what_is_seen(veldt.load(run))
     result = veldt.evaluate(agent, starts=starts.path)
     env = agent.make_env()

@@ -67,7 +67,7 @@ def test_a_start_of_an_episode_is_the_emulators_state(tmp_path: Path, preprocess
         ("environments:multi_discrete", [5, 0]),
     ],
 )
-def test_a_file_gives_back_what_was_written(env: str, lengths: list[int], tmp_path: Path) -> None:
+def test_starts_round_trip_through_a_file(env: str, lengths: list[int], tmp_path: Path) -> None:
     starts = made(tmp_path / "starts", resolve(env), lengths)
     again = read_starts(tmp_path / "starts")
     assert again.lengths == lengths
@@ -149,7 +149,9 @@ def test_an_environment_that_is_not_deterministic_is_refused(env: Any, tmp_path:
     assert not (tmp_path / "starts").exists()
 
 
-def test_failing_environments_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environments_that_fail_or_hang_when_replayed_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EnvError, match="failed when its starts were played again: ValueError: illegal move"):
         made(tmp_path / "starts", resolve("faulty_envs:fails_when_replayed"), [20])

@@ -101,7 +101,7 @@ def test_drawing_needs_no_screen(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_without_pygame_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pygame_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
     monkeypatch.setitem(sys.modules, "pygame", None)
     with pytest.raises(
@@ -131,13 +131,13 @@ def test_a_missing_episode_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factory", [scripted, Unseen])
-def test_a_factory_that_cannot_be_told_to_render(factory: Any) -> None:
+def test_a_factory_without_render_mode_is_refused(factory: Any) -> None:
     with pytest.raises(veldt.UsageError, match=NOT_SHOWN):
         resolve(factory).make(render=True)
 
 
 @pytest.mark.filterwarnings("ignore:.*render_mode")
-def test_a_registered_class_that_cannot_be_told_to_render() -> None:
+def test_a_registered_class_without_render_mode_is_refused() -> None:
     gymnasium.register("Unseen-v0", entry_point=f"{__name__}:Unseen")
     try:
         with pytest.raises(veldt.UsageError, match=NOT_SHOWN):

@@ -18,7 +18,7 @@ def writes_and_waits(pipe: Connection, persistent: PersistentState) -> None:
     time.sleep(60.0)
 
 
-def test_what_was_written_is_there_when_the_writer_is_killed() -> None:
+def test_the_state_outlives_its_killed_writer() -> None:
     context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
     persistent = PersistentState({"sum": Layout((5,), "float32"), "count": Layout((), "float32")}, context)
     assert not persistent.is_filled

@@ -131,7 +131,7 @@ def test_batches_are_ordered_ahead_and_a_batch_in_use_is_not_written_to() -> Non
     assert [replay.client.take(0.0) is not None for _ in range(4)] == [True, True, True, False]
 
 
-def test_priorities_go_to_the_shards_they_are_of_before_what_is_drawn_next() -> None:
+def test_priorities_reach_the_shards_of_their_rows_before_the_next_sample() -> None:
     replay = ShardedReplay([np.ones(4), np.ones(12)], ahead=0)
     replay.until_known()
     assert replay.requested(5) == 1

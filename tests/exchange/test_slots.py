@@ -94,7 +94,7 @@ def test_nothing_is_lost_or_torn_when_producers_are_killed() -> None:
             child.kill()
 
 
-def test_a_consumer_that_begins_anew_takes_what_was_not_released() -> None:
+def test_a_restarted_consumer_gets_the_slots_that_were_not_released() -> None:
     rings = SlotRings(LAYOUTS, 1, 3, context())
     producer, consumer = Producer(rings, 0), Consumer(rings)
     for number in (7, 8):

@@ -100,7 +100,7 @@ def test_layouts_of_one_picture_give_the_same_features() -> None:
 
 
 @pytest.mark.parametrize("name", ["a3c", "dqn", "impala", "small", "mlp"])
-def test_pixels_are_scaled_whatever_dtype_they_come_in(name: str) -> None:
+def test_pixels_of_every_dtype_are_scaled(name: str) -> None:
     """Stacks of frames are made in the torso's own precision while training, and are uint8 when an agent acts."""
     pixels = torch.randint(0, 256, (BATCH, 4, 40, 40), dtype=torch.uint8)
     torso = build(name, single(ArraySpec((40, 40), "uint8", stack=4)))

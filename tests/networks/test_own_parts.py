@@ -216,7 +216,7 @@ def test_parts_that_do_not_fit_are_refused(case: str) -> None:
         made(recipe, action, **parts)
 
 
-def test_noisy_layers_are_not_made_in_a_critic_of_ones_own() -> None:
+def test_a_users_own_critic_gets_no_noisy_layers() -> None:
     with pytest.raises(UsageError, match="--noisy is on, and --critic is "):
         make_network(config("dqn", noisy=True), spec(DISCRETE), OwnParts(critic=own_parts.critic))
 

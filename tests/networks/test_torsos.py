@@ -86,7 +86,7 @@ def test_layers_on_a_normalised_body_are_normalised(dueling: bool) -> None:
     assert sum(isinstance(part, nn.LayerNorm) for part in critic.modules()) == 4
 
 
-def test_an_mlp_has_tanh_unless_said_otherwise() -> None:
+def test_the_default_activation_of_an_mlp_is_tanh() -> None:
     torso = build_torso("mlp", single(VECTOR), HIDDEN)
     assert float(torso(observations(VECTOR)).detach().min()) < 0
 

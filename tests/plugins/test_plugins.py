@@ -67,7 +67,7 @@ def test_the_example_is_short() -> None:
         ("apex-dqn", {"actors": 2, "num_envs": 4}),
     ],
 )
-def test_qr_dqn_runs_wherever_dqn_does(
+def test_qr_dqn_runs_in_every_system_of_dqn(
     recipe: str, settings: dict[str, Any], tmp_path: Path, qr_dqn: None
 ) -> None:
     run = veldt.train(recipe, algorithm="qr-dqn", run_dir=tmp_path / "run", **SHORT | settings)

@@ -23,7 +23,7 @@ def given(run: Path) -> Any:
     return json.loads((run / "config.json").read_text())["given"]
 
 
-def test_only_what_was_given_is_recorded_as_given(in_tmp: Path) -> None:
+def test_only_given_settings_are_recorded_as_given(in_tmp: Path) -> None:
     expected = {
         "env": "CartPole-v1",
         "env_kwargs": {},
@@ -79,7 +79,7 @@ def test_more_threads_than_cores_are_a_warning(in_tmp: Path, capsys: pytest.Capt
     assert f"--threads is {threads}, and " in capsys.readouterr().err
 
 
-def test_what_is_public_is_listed() -> None:
+def test_the_public_names_are_listed() -> None:
     """Though it is imported only when it is used."""
     assert set(dir(veldt)) == {*veldt.__all__, "__version__"}
     assert all(getattr(veldt, name) for name in dir(veldt))

@@ -275,14 +275,16 @@ def test_nothing_in_a_run_can_become_markup(tmp_path: Path) -> None:
     report(tmp_path, run)
 
 
-def test_without_matplotlib_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_matplotlib_is_named_with_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(tmp_path, "mine", rows=3)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match="reports need the package matplotlib: pip install matplotlib"):
         write_report([run.path], tmp_path / "report.html")
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a veldt run"):
         write_report([tmp_path], tmp_path / "report.html")
     with pytest.raises(UsageError, match="at least one"):

@@ -41,7 +41,7 @@ def test_pieces_come_back_as_one(
         assert found[f"{i}/rows"].dtype == array.dtype and found[f"{i}/rows"].shape == array.shape
 
 
-def test_the_library_reads_what_is_written(tmp_path: Path) -> None:
+def test_the_safetensors_library_reads_segments(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
     rows = np.arange(24, dtype=np.uint8).reshape(6, 4)
@@ -76,7 +76,7 @@ def test_a_damaged_segment_is_refused(change: str, tmp_path: Path) -> None:
         read(store, record)
 
 
-def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(tmp_path: Path) -> None:
+def test_partial_segments_are_overwritten_and_unneeded_ones_removed(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     (tmp_path / "rows-000003.safetensors.partial").write_bytes(b"half")
     first, second = store.write({"a": np.arange(3)}), store.write({"a": np.arange(5)})

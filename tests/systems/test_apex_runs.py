@@ -168,7 +168,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
         ("dqn", {"shards": 2, "actors": None}, "for actors apart from learners"),
     ],
 )
-def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
     given = {name: value for name, value in (SMALL | settings).items() if value is not None}
     with pytest.raises(UsageError, match=message):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **given)

@@ -121,7 +121,7 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         given = {name: value for name, value in (SMALL | settings).items() if value is not None}
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **given)

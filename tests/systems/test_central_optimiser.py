@@ -327,9 +327,7 @@ class Falling(Ruled):
         (2, [0, 7, 8, 15]),
     ],
 )
-def test_an_update_is_made_to_what_others_have_made_of_the_parameters(
-    local_steps: int, expected: list[int]
-) -> None:
+def test_an_update_counts_those_of_other_learners_before_it(local_steps: int, expected: list[int]) -> None:
     network, others, met = nn.Linear(2, 1), 0, 0
 
     def meet() -> None:

@@ -112,7 +112,7 @@ def test_an_error_in_a_thread_of_the_model_process_ends_the_run(tmp_path: Path) 
         veldt.train("ga3c", env="environments:lopsided_box", run_dir=tmp_path / "run", **(SMALL | settings))
 
 
-def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
+def test_the_tuner_changes_threads_and_agents_and_notes_it(tmp_path: Path) -> None:
     settings = {"steps": 12_000, "tuner_interval": 0.3, "tuner_most": 3, "tune_agents": True}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     rows = learning(run.path)
@@ -181,7 +181,7 @@ def test_without_a_tuner_the_numbers_of_threads_and_agents_are_fixed(tmp_path: P
         ({"cluster": "local"}, "memory that machines do not share; leave --cluster out"),
     ],
 )
-def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     assert not (tmp_path / "run").exists()

@@ -122,7 +122,7 @@ def test_training_continues_after_each_role_is_killed(settings: dict[str, Any]) 
 
 
 @pytest.mark.timeout(300)
-def test_a_shard_that_was_killed_goes_on_with_its_parameters_and_the_rules_state() -> None:
+def test_a_killed_shard_continues_with_its_parameters_and_the_rules_state() -> None:
     with running(BUNDLES | {"optimiser": "adam", "learning_rate": 1e-9}) as run:
         run.until_all_have_learned(np.array([50, 50]))
         for learner in ("learner 0", "learner 1"):

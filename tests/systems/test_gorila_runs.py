@@ -182,7 +182,7 @@ def test_an_evaluator_plays_with_the_servers_parameters(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(settings: Any, message: str, tmp_path: Path) -> None:
     given = {name: value for name, value in (BUNDLES | settings).items() if value is not None}
     with pytest.raises(UsageError, match=message):
         veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **given)

@@ -102,7 +102,7 @@ def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() ->
         ({"processes": 2}, "--actors sets the number of processes that act"),
     ],
 )
-def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     assert not (tmp_path / "run").exists()

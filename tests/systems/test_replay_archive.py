@@ -67,7 +67,7 @@ def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
     events=st.lists(st.sampled_from(["steps", "reset_steps", "save"]), min_size=1, max_size=30),
     compress=st.booleans(),
 )
-def test_whatever_is_saved_is_restored(
+def test_a_saved_buffer_is_restored_after_any_sequence_of_events(
     events: list[str], compress: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path, replay = tmp_path_factory.mktemp("run") / "replay", new_buffer(compress)

@@ -122,7 +122,7 @@ def test_learners_whose_parameters_diverge_are_refused(checkpoint_every: int, tm
         ),
     ],
 )
-def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train(
             recipe,

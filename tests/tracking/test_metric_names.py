@@ -44,7 +44,7 @@ def literals() -> set[str]:
 
 
 @pytest.mark.parametrize("recipe", RUNS)
-def test_what_a_run_logs_is_in_the_dictionary(recipe: str, tmp_path: Path) -> None:
+def test_every_metric_of_a_run_is_in_the_dictionary(recipe: str, tmp_path: Path) -> None:
     settings = {
         "steps": 800,
         "threads": 1,

@@ -84,7 +84,7 @@ def test_a_logger_gets_the_settings_and_every_row(tmp_path: Path) -> None:
     assert [{"step": step, **metrics} for step, metrics in mine.rows + again.rows] == read_metrics(run.path)
 
 
-def test_a_logger_that_raises_is_dropped_and_said_once(
+def test_a_logger_that_raises_is_dropped_with_one_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing, other = Failing(), Recorder()

@@ -128,7 +128,7 @@ def test_on_a_terminal_there_is_a_panel_four_times_a_second_at_most(terminal: An
 @pytest.mark.parametrize(
     "row", [{}, {"step": 0}, dict.fromkeys(ROW), {**ROW, "rollout/ep_return_mean": float("nan")}]
 )
-def test_the_panel_shows_what_it_knows(terminal: Any, row: dict[str, Any]) -> None:
+def test_the_panel_shows_all_known_metrics(terminal: Any, row: dict[str, Any]) -> None:
     controller, stream = terminal
     shown = Progress("run", 100, stream=stream)
     shown.update(row)
