@@ -145,7 +145,7 @@ def test_reset_steps_have_no_part_in_loss_and_gradient(make: Callable[[], A2C | 
 
 @pytest.mark.parametrize("make", MAKE)
 def test_a_rollout_of_reset_steps_teaches_nothing(make: Callable[[], A2C | PPO]) -> None:
-    """Possible where envs that have ended wait for the pause."""
+    """This happens where finished envs wait for the optimisation pause."""
     rollout, table = eventful(np.random.default_rng(0))
     rollout.valid[:] = False
     own, network = make(), table.learning()

@@ -97,7 +97,7 @@ def loss_of(own: DDPG, network: nn.Module, drawn: Transitions) -> tuple[QLearnin
 
 
 def test_the_critics_gradient_is_that_of_its_own_loss_alone() -> None:
-    """Bit for bit: nothing of the actor's objective reaches it. The rows' weights are in it."""
+    """Bit for bit: the actor's loss has no influence. The rows' weights are in it."""
     network = Precise()
     batch, gradient = loss_of(ddpg(), network, transitions())
     error_N = batch.target - network(batch.observation, batch.action)

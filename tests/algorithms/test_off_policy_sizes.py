@@ -83,7 +83,7 @@ def test_step_sizes_of_the_paper() -> None:
 
 
 def test_between_the_papers_batches_the_step_grows_with_the_batch() -> None:
-    """Along a line through the logarithms; a smaller batch than the first has the first's."""
+    """Linear in the logarithms; a smaller batch than the first has the first one's step size."""
     rates = [rate("dqn", batch_size=batch) for batch in (32, 64, 128, 256, 512)]
     ratios = [after / before for before, after in itertools.pairwise(rates)]
     assert ratios == pytest.approx([3 ** (1 / 4)] * 4)

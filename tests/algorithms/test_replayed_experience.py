@@ -27,12 +27,12 @@ CPU = torch.device("cpu")
 
 
 def nothing(observation: Tensor | dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
-    """A network that knows nothing yet."""
+    """A network with zero outputs."""
     return torch.zeros(len(observation), ACTIONS)
 
 
 class Learning:
-    """A walk, and what is learned from it. `notes` are what the user was told."""
+    """A walk, and learning from it. `notes` are the notes to the user."""
 
     def __init__(
         self, walk: Walk, algorithm: DQN | C51, replay: dict[str, Any] | None = None, noise: int = 0
@@ -84,7 +84,7 @@ def in_row(batch: QLearningBatch) -> np.ndarray:
 def test_updates_follow_from_steps(
     steps: int, width: int, length: int, n_step: int, batch: int, intensity: float, starts: int, phases: int
 ) -> None:
-    """As many as the intensity says of the steps since learning could start, after any phase."""
+    """After each phase, the updates are those of the training intensity for the steps since learning could start."""
     algorithm = dqn(batch_size=batch, training_intensity=intensity, learning_starts=starts, n_step=n_step)
     own = Learning(Walk(steps, width, length), algorithm)
     done = 0
@@ -111,7 +111,7 @@ def test_learning_starts_when_that_many_steps_are_done() -> None:
 
 
 def test_learning_waits_for_a_batch_and_does_not_catch_up() -> None:
-    """Batches of 40 are there after 40 steps: what came before was never owed."""
+    """The first batch of 40 exists after 40 steps: updates for earlier steps are not made up for."""
     own = Learning(Walk(5, 2, length=1000), dqn(batch_size=40, training_intensity=16.0, learning_starts=1))
     assert [len(own.phase()) for _ in range(6)] == [0, 0, 0, 4, 4, 4]
 

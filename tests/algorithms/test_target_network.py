@@ -104,7 +104,7 @@ def test_polyak_averaging(precision: str) -> None:
 
 
 def test_updates_of_other_learners_count() -> None:
-    """Between two of its own, others made five: with its own, two times three."""
+    """Between two updates of its own, others make five."""
     others = [0]
     own = Learning("fp32", lambda updates: updates + others[0], target_update_interval=3 * 32, tau=0.1)
     before = own.target_weights()

@@ -223,7 +223,7 @@ def test_unrolls_of_several_actors_side_by_side() -> None:
 
 
 def test_values_computed_while_acting_are_not_used() -> None:
-    """They are of another network than the one that learns."""
+    """Those values are of other parameters than the learner's."""
     rollout, table = eventful(np.random.default_rng(0))
     other = dataclasses.replace(rollout, extras={"policy": rollout.extras["policy"]})
     assert torch.equal(learned(algorithm(), table, rollout).total, learned(algorithm(), table, other).total)

@@ -24,7 +24,7 @@ KILLED = "which was killed by SIGKILL (by hand, or by the system for lack of mem
 
 
 def ended(arguments: str, how: str) -> str:
-    """What the command says that ends so; it is a failure, and nothing of it is left."""
+    """The message of a command that ends in this way; it must fail and leave no process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "veldt", *arguments.split()],
         env=os.environ | {"ENDING": how},

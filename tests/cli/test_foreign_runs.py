@@ -38,7 +38,7 @@ SMALL = "--num-envs 4 --batch-size 64 --minibatches 2 --steps 64 --env-backend i
 def fresh(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[pytest.MonkeyPatch]:
-    """Each test is as a process of its own, of a user who has trained with nothing, in a directory of its own."""
+    """Each test runs in its own directory, as a user whose record of trusted code is empty."""
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(trusted, "_of_this_process", set())
@@ -50,14 +50,14 @@ def fresh(
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows is as in another process."""
+    """Forgets the code that this process has trained with, as a new process would."""
     monkeypatch.setattr(trusted, "_of_this_process", set())
     sys.modules.pop("mine", None)
     sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
 
 
 def name_in(run: Path, network: str | None = None, **values: Any) -> None:
-    """Writes into config.json as anybody could."""
+    """Changes config.json, as the sender of a run could."""
     file = run / "config.json"
     config = json.loads(file.read_text())
     config["resolved"].update(values)
@@ -258,7 +258,7 @@ def test_a_run_of_the_user_needs_no_trust(
 def test_another_file_of_the_same_name_is_refused(
     linked: bool, mine: Path, tmp_path: Path, refused: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor the same file by a link, beside which the run could put what it imports."""
+    """Nor a link to the same file: the run could put modules that it imports beside the link."""
     monkeypatch.chdir(tmp_path)
     if linked:
         Path("mine.py").symlink_to(tmp_path / "project" / "mine.py")
@@ -308,7 +308,7 @@ def test_only_the_user_can_read_the_record_of_trusted_code(mine: Path) -> None:
 def test_damaged_lines_of_the_record_are_skipped(
     mine: Path, refused: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are no code, and spoil no other line."""
+    """Damaged lines are skipped, and the other lines are read."""
     file = Path(os.environ["XDG_STATE_HOME"], "veldt", "trusted.jsonl")
     env, network = file.read_text().splitlines()
     file.write_text(f'{env}\n[1]\n{{"kind": "network"}}\n\0\0\n{{"kind": []}}\n{network[:-9]}')

@@ -59,7 +59,7 @@ def heard() -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_comes_once(number: signal.Signals, in_tmp: Path) -> None:
-    """Whether it is sent to the command alone, to everybody (as by a terminal), or to the child alone."""
+    """The signal is sent to the command alone, to both processes (as by a terminal), or to the child alone."""
     with waiting() as (process, child):
         for count, send in enumerate(
             (process.send_signal, lambda n: os.killpg(process.pid, n), child.send_signal), start=1

@@ -89,7 +89,7 @@ def test_the_package_is_recognised_by_its_directory_also_through_a_link(tmp_path
     ],
 )
 def test_a_failed_check_has_no_traceback(how: str, sentence: str) -> None:
-    """The sentence says it all; veldt's own lines would only send its reader the wrong way."""
+    """The sentence has the cause; veldt's own lines would not help the user."""
     message, details = failed(how)
     assert sentence in message
     assert users_part(details) == ""

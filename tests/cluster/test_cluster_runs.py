@@ -90,7 +90,7 @@ def are_equal(one: Path, other: Path) -> None:
 
 
 def test_sampler_learners_on_ray_equal_those_on_one_machine(tmp_path: Path, nothing_left: Path) -> None:
-    """The middle of the run by Ray's processes, or all of it by this machine's."""
+    """One run is trained on Ray in its middle part, the other on this machine alone."""
     veldt.train("a2c", run_dir=tmp_path / "there", steps=600, **JOINT)
     veldt.resume(tmp_path / "there", steps=1400, cluster="local", quiet=True)
     veldt.resume(tmp_path / "there", steps=2000, quiet=True)
@@ -110,7 +110,7 @@ def _hosts_of(role: str) -> Iterator[psutil.Process]:
 
 @pytest.mark.long
 def test_one_of_several_sampler_learners_is_killed(tmp_path: Path, nothing_left: Path) -> None:
-    """All go on from the newest checkpoint, and the run ends as if nothing had happened to it."""
+    """All continue from the newest checkpoint, and the run ends as usual."""
     run, killed = tmp_path / "there", list[int]()
 
     def kill_one() -> None:
@@ -180,7 +180,7 @@ def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left:
 
 
 def _only_on_loopback(pid: int) -> None:
-    """Whatever belongs to the run listens on the loopback interface only."""
+    """All processes of the run listen on the loopback interface only."""
     family = psutil.Process(pid).children(recursive=True)
     listening = [c for process in family for c in process.net_connections("inet") if c.status == "LISTEN"]
     assert len(listening) > 3

@@ -66,7 +66,7 @@ def test_a_run_is_resumed_on_one_machine(
 def test_a_killed_parameter_shard_continues_from_its_readers_copies(
     tmp_path: Path, nothing_left: Path
 ) -> None:
-    """Without any checkpoint."""
+    """The run has no checkpoint."""
     config = with_settings(
         find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}
     )

@@ -172,7 +172,7 @@ def test_messages_of_roles_arrive_and_roles_are_restarted_and_end_on_request(nod
 def test_roles_know_how_many_like_them_are_on_their_machine(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those that have their places first."""
+    """Also roles that are placed first."""
     node_of = property(lambda life: life.where["node"])
     monkeypatch.setattr(RayProcessHandle, "machine", node_of)  # all nodes of these tests are on one
     added = nodes.add_node(num_cpus=2, object_store_memory=STORE)

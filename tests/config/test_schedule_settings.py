@@ -169,7 +169,7 @@ def test_a_run_with_functions_is_stored_by_name_and_resumed(tmp_path: Path) -> N
 def test_a_schedule_function_of_a_foreign_run_is_not_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To look at the policy it is not needed; to train on, it is."""
+    """The function is needed to resume training, not to evaluate the policy."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil_rate.py").write_text("raise SystemExit('imported')\n")
     run = veldt.train("ppo", run_dir=tmp_path / "run", **SETTINGS)

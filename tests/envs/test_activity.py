@@ -25,7 +25,7 @@ NAME = "environment test_activity:Told"
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[mmap.mmap]:
-    """What this process writes, as if there were another one to read it."""
+    """The record that this process writes, for a test to read."""
     memory = mmap.mmap(-1, activity.SIZE)
     monkeypatch.setattr(activity, "_memory", memory)
     monkeypatch.setattr(Told, "memory", memory, raising=False)
@@ -39,7 +39,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[mmap.mmap]:
 
 
 class Told(Scripted):
-    """Compares in every call what it does with what is written; `wrong` has what differs."""
+    """Compares each call with the record of it; `wrong` has the differences."""
 
     memory: mmap.mmap
     wrong: ClassVar[list[tuple[str, str]]] = []
@@ -136,7 +136,7 @@ def test_nested_activities(memory: mmap.mmap) -> None:
 
 
 def test_more_activities_than_fit(memory: mmap.mmap) -> None:
-    """Then nobody reads it, and nothing fails."""
+    """Then it is not recorded, and nothing fails."""
     record = activity.Record("environment a", width=activity.SIZE // 8, first=0)
     record.busy[0] = record.episodes[1, -1] = 1
     assert activity.last(memory) is None

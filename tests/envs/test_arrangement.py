@@ -52,7 +52,7 @@ def test_the_chosen_arrangement_can_be_requested(
 def test_envs_of_each_group_are_divided_evenly_among_processes(
     data: st.DataObject, groups: int, width: int
 ) -> None:
-    """All envs are dealt out, no process is idle or has two more than another, in all or in one group."""
+    """All envs are divided; in all groups and in each, the processes' numbers of envs differ by at most one."""
     processes = data.draw(st.integers(1, width))
     parts = split(width, groups)
     shares = deal(parts, processes)
@@ -104,7 +104,7 @@ def test_the_atari_backend_refuses_other_environments() -> None:
 
 @pytest.mark.alone
 def test_running_workers_leave_no_named_shared_memory() -> None:
-    """Whatever is killed then, nothing of theirs stays behind."""
+    """So no kill can leave shared memory behind."""
     before = set(Path("/dev/shm").iterdir())
     envs = make(settings_for("CartPole-v1"), 4, groups=2, processes=2)
     try:

@@ -126,7 +126,7 @@ def test_a_slow_step_is_not_a_hang(processes: int) -> None:
 
 @pytest.mark.timeout(40)
 def test_a_process_that_dies_between_steps() -> None:
-    """Its pipe is broken when it is next asked for something, and that has to be an error of the environment."""
+    """The broken pipe at the next command must become an error of the environment."""
     envs = make(settings_for(functools.partial(Slow, 0.0), num_envs=2), 4, processes=2)
     try:
         envs.start()

@@ -169,7 +169,7 @@ class NotDeterministicNeighbours(Failing, NotDeterministic):
 
 @pytest.mark.timeout(60)
 def test_envs_of_the_same_process_that_cannot_be_rebuilt_are_interrupted_too() -> None:
-    """They died with the process of the failing, and their next rows belong to other episodes."""
+    """Their process died with the failing env, and their next rows belong to other episodes."""
     env = functools.partial(NotDeterministicNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
     settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
     envs = make(
@@ -193,7 +193,7 @@ def test_envs_of_the_same_process_that_cannot_be_rebuilt_are_interrupted_too() -
 
 @pytest.mark.timeout(60)
 def test_a_process_that_dies_between_steps_is_replaced() -> None:
-    """All its envs are back where the first row has them when they are next asked for something."""
+    """All its envs are rebuilt to the state of the first row at their next command."""
     env = functools.partial(Failing, "raise", [], 3, lengths=[LENGTH])
     settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
     envs = make(

@@ -72,7 +72,7 @@ def test_stacks_are_kept_for_few_rows_if_they_would_take_much_memory(monkeypatch
 @pytest.mark.parametrize("env", ["ALE/Pong-v5", "environments:dictionary", "environments:scripted"])
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
 def test_the_copy_on_an_accelerator_equals_the_slot(env: str, resets: str) -> None:
-    """Though each frame is sent once, while the rows are filled (here to another place in the same memory)."""
+    """Each frame is sent once, while the rows are filled (here to another block of the same memory)."""
     atari = AtariConfig(max_episode_steps=9)
     envs = make(settings_for(env, atari, num_envs=4, resets=resets), STEPS, groups=2, stacks=True)
     try:

@@ -38,12 +38,12 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def starts(run: Path) -> Starts:
-    """More than there are envs, so that these go from one to the next."""
+    """More starts than envs, so that each env plays several."""
     return veldt.record_starts(run, starts=7, seed=4)
 
 
 def by_what_is_seen(agent: Agent) -> Agent:
-    """A policy whose action is a hash of its whole input: who sees one pixel of the history wrong acts otherwise."""
+    """A policy whose action is a hash of its whole input: one wrong pixel of the history changes the action."""
     spec = agent.spec.action
 
     def choose(observation: Any, noise: Any, greedy: bool, forward: Any) -> np.ndarray:
@@ -170,7 +170,7 @@ def test_agents_with_other_preprocessing_start_at_the_same_points(tmp_path: Path
 
 
 class Changing(Scripted):
-    """Lasts as long, and shows what, the file `now` says."""
+    """An env whose episode length and observations are in the file `now`."""
 
     def __init__(self) -> None:
         self._now = np.loadtxt("now", ndmin=1)
@@ -207,7 +207,7 @@ def test_an_environment_that_has_changed(
 
 
 def test_a_start_at_the_end_of_an_episode(run: Path, starts: Starts) -> None:
-    """Nobody records one; a file may have one all the same."""
+    """`record-starts` never makes such a start, but a file may contain one."""
     agent = veldt.load(run)
     env, start = agent.make_env(), starts.each[0]
     env.reset(seed=start.seed)

@@ -22,7 +22,7 @@ from veldt.evaluation.window import Window
 
 
 class Hands:
-    """Holds the keys of one frame after the other, and then has had enough; by Ctrl-C, if so asked."""
+    """A window: holds the given keys, frame by frame, and then is closed, or raises KeyboardInterrupt."""
 
     def __init__(self, *keys: str, interrupt: bool = False) -> None:
         self._keys: Iterator[str] = iter(keys)

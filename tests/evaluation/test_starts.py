@@ -129,8 +129,8 @@ class Shrinking(Scripted):
         return result
 
 
-class Generous(Scripted):
-    """Not deterministic: its points are drawn anew."""
+class RandomReward(Scripted):
+    """Not deterministic: its rewards are random."""
 
     def __init__(self) -> None:
         super().__init__([(50, "terminated")])
@@ -140,7 +140,7 @@ class Generous(Scripted):
         return observation, float(np.random.default_rng().normal()), *rest
 
 
-@pytest.mark.parametrize("env", ["faulty_envs:not_deterministic", Counting, Shrinking, Generous])
+@pytest.mark.parametrize("env", ["faulty_envs:not_deterministic", Counting, Shrinking, RandomReward])
 def test_an_environment_that_is_not_deterministic_is_refused(env: Any, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"is not deterministic: the same seed and actions lead to other observations"

@@ -127,7 +127,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("threads", [1, 2], indirect=True)
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_large_vectors_are_updated_like_small_ones(rule: UpdateRule) -> None:
-    """Large ones may take another way through the machine."""
+    """Large vectors may be updated by other code."""
     generator = torch.Generator().manual_seed(0)
     steps = torch.randn(5, 120_001, generator=generator)
     apart = torch.cat([run(rule, part) for part in steps.split(50_000, 1)])

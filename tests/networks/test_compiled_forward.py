@@ -47,7 +47,7 @@ def test_a_networks_own_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_two_threads_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One goes on without the compiler already, while the other's call is still to fail."""
+    """One thread already uses the network itself while the other's compiled call has not failed yet."""
     fallen: list[Any] = []
 
     def compiler(network: nn.Module) -> Callable[..., Any]:

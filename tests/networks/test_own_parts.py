@@ -267,7 +267,7 @@ def test_acting_step_by_step_equals_the_forward_pass_of_learning() -> None:
 
 
 class Broken(own_parts.GRU):
-    """What is wrong is said by `how`."""
+    """`how` names the defect."""
 
     def __init__(self, inputs: int, how: str) -> None:
         super().__init__(inputs)

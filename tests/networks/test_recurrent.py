@@ -114,7 +114,7 @@ def test_an_episode_begins_with_a_cleared_state_and_gets_no_gradient_from_the_ne
 
 
 def test_rows_without_a_state_are_of_as_many_envs() -> None:
-    """As when an update's speed is measured, and nobody has acted."""
+    """As when an update's speed is measured before any step."""
     own = network()
     observation_NO = torch.randn(5, 5)
     for mine, its in zip(
@@ -141,7 +141,7 @@ def test_recurrent_state_and_heads_are_float32(field: ArraySpec, action: ActionS
 
 
 def test_dict_observations_are_unrolled_too() -> None:
-    """Whose rows are counted by any of its fields."""
+    """The number of rows is that of any field."""
 
     class Sum(nn.Module):
         features = 5

@@ -101,7 +101,7 @@ def test_the_command_line_knows_what_a_plugin_adds(tmp_path: Path) -> None:
 
 
 def test_a_run_in_another_shell(tmp_path: Path) -> None:
-    """Resumed where the plug-in is found, refused where it is not, and not imported from a foreign run."""
+    """Resumed where the plug-in is found, refused where it is missing; a foreign plug-in is not imported."""
     run, mine, other = tmp_path / "run", tmp_path / "mine", tmp_path / "other"
     mine.mkdir()
     other.mkdir()

@@ -80,6 +80,6 @@ def test_more_threads_than_cores_are_a_warning(in_tmp: Path, capsys: pytest.Capt
 
 
 def test_the_public_names_are_listed() -> None:
-    """Though it is imported only when it is used."""
+    """The names are listed although they are imported only when they are used."""
     assert set(dir(veldt)) == {*veldt.__all__, "__version__"}
     assert all(getattr(veldt, name) for name in dir(veldt))

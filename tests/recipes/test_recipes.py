@@ -67,7 +67,7 @@ def test_every_algorithm_that_fits_has_settings_that_fit(recipe: Recipe, env: st
 def test_another_algorithm_gets_the_settings_of_the_nearest_recipe(
     recipe: str, algorithm: str, as_in: str
 ) -> None:
-    """A step size of RMSProp's is none of Adam's, and a batch of transitions none of a rollout's rows."""
+    """RMSProp's step size is not used for Adam, nor a batch of transitions for a rollout's rows."""
     for env in ENVS:
         assert find(recipe).config(env, algorithm).learn == find(as_in).config(env).learn
 
@@ -176,7 +176,7 @@ def test_recipes_are_found_by_name_and_suggested() -> None:
 
 
 def test_another_algorithm_in_a_recipe_s_system() -> None:
-    """What the recipe sets of both stays, and what only the other one has is as its own recipe says."""
+    """Settings of both algorithms stay, and settings of the new one alone are those of its own recipe."""
     apex, c51 = find("apex-dqn"), find("c51")
     for env in ENVS:
         config, own, other = apex.config(env, "c51"), apex.config(env), c51.config(env)

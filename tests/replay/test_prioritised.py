@@ -73,7 +73,7 @@ def test_weights_of_parts_equal_those_of_the_whole_batch(beta: float) -> None:
 
 
 def test_new_rows_get_the_largest_priority_so_far() -> None:
-    """The raw one: a largest that had been raised to α already would be raised twice."""
+    """The largest raw priority: one that was raised to α already would be raised twice."""
     index = index_of(4)
     index.update(np.array([0, 1]), np.array([16.0, 3.0]))
     index.update(np.array([0]), np.array([2.0]))  # the largest so far is remembered

@@ -79,7 +79,7 @@ def test_priorities_of_overwritten_rows_are_dropped_and_counted(
 
 @pytest.mark.parametrize("returns", [ONE, THREE])
 def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns: NStep) -> None:
-    """Also when other slots bring none; and the largest so far does not grow before."""
+    """Also if other slots have no priorities; the largest priority so far does not grow before."""
     envs = SimulatedEnvs(VECTOR, 2, 2, False, 3)
     replay = ReplayBuffer(VECTOR, 2, prioritised(100), returns)
     given_at = {}
@@ -96,7 +96,7 @@ def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns:
 
 
 def test_no_transition_crosses_a_parted_episode() -> None:
-    """Though by its episode step the next slot could go on with the newest episode: returns do not cross the gap."""
+    """The next slot's episode step would fit the newest episode, but returns do not cross the gap."""
     joined, parted = (ReplayBuffer(VECTOR, 2, prioritised(100), THREE) for _ in range(2))
     times = 0
     for slot in SimulatedEnvs(VECTOR, 2, 2, False, 3).slots(40):
@@ -233,7 +233,7 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken(monkeypatch: py
 
 
 def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
-    """Its own, or that of one around it, with what cached files would give back."""
+    """The group's own limit or that of a group around it, plus the memory of cached files that can be freed."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     for folder, limit in ((tmp_path / "a", "1000"), (tmp_path / "a" / "b", "max")):
         (folder / "memory.max").write_text(f"{limit}\n")

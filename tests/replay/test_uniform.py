@@ -12,7 +12,7 @@ LIFE = [True, True, False, True] * 4
 
 
 def test_every_sampleable_row_has_the_same_probability() -> None:
-    """Of envs that have lived for different times, one of which has wrapped its ring."""
+    """Envs have different numbers of steps, and one has wrapped its ring."""
     ring = ring_of([LIFE * 2, LIFE[:5], [], [False, True, True]], share=11, steps=2)
     index = Uniform(ring)
     drawn, mass = index.sample(40_000, 7)

@@ -157,7 +157,7 @@ def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_a_manifest_with_values_of_other_types_is_refused(tmp_path: Path, values: dict[str, object]) -> None:
-    """Anybody can write one, and give it its checksum."""
+    """Such a manifest can have a correct checksum."""
     path = CheckpointStore(tmp_path).save(7, some_groups(), {})
     manifest = json.loads((path / "manifest.json").read_text()) | values
     del manifest["sha256"]

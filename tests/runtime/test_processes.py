@@ -21,7 +21,7 @@ def child(request: pytest.FixtureRequest) -> Iterator[Child]:
 
 @pytest.mark.parametrize("child", [answers], indirect=True)
 def test_only_the_end_of_its_parent_ends_a_child(child: Child) -> None:
-    """The kernel may tell it of what `multiprocessing` itself wrote to it long after it began, and it has to live."""
+    """The child may see bytes that `multiprocessing` writes to its pipe late, and must not end by them."""
     child.pipe.send_bytes(b"a")
     assert child.receive(20) == b"a"
     write_end = child._process._popen.finalizer._args[0]  # type: ignore[attr-defined]

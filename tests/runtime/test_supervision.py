@@ -16,7 +16,7 @@ from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 
 class Played:
-    """A life that says what it is given to say."""
+    """An incarnation of a role that sends the given messages."""
 
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
@@ -143,7 +143,7 @@ def test_a_pause_of_all_processes_does_not_count_as_hang(monkeypatch: pytest.Mon
     ],
 )
 def test_an_unreadable_message_ends_the_run(message: dict[str, Any], sentence: str) -> None:
-    """And loses none of those beside it."""
+    """No other message of the same poll is lost."""
     plays = Plays([plan("actor")], [Played([pack(message), Note("after it").to_bytes()])])
     with pytest.raises(RoleError, match=sentence) as caught:
         plays.poll(0.0)

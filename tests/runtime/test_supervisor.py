@@ -75,7 +75,7 @@ def stuck(control: Control) -> None:
 
 @contextmanager
 def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[Any]]]]:
-    """A supervisor of running roles, and what looks until it has heard a number of messages of a kind."""
+    """A supervisor of running roles, and a function that polls it until a number of messages of a kind have arrived."""
     supervisor = Supervisor(forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"]), plans)
 
     heard: list[Received] = []

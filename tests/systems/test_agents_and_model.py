@@ -87,7 +87,7 @@ class Roles:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In one thread nothing comes while it waits."""
+    """In one thread, no message arrives while it waits."""
     monkeypatch.setattr("veldt.systems.ga3c.agents._WAIT_S", 0.0)
     monkeypatch.setattr("veldt.systems.ga3c.agents._POLL_S", 0.0)
     monkeypatch.setattr("veldt.systems.ga3c.model._WAIT_S", 0.0)
@@ -98,7 +98,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "a2c"])
 def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those at the ends of episodes, that is: there are no others."""
+    """The env gives rewards at the ends of episodes only."""
     roles = Roles("environments:rewarded_at_the_end", algorithm=algorithm)
     RewardedAtTheEnd.paid = learned = steps = 0.0
     make = type(roles.model._on_policy).minibatches
@@ -163,7 +163,7 @@ def test_the_recorded_policy_and_value_equal_the_networks_output(env: str, setti
 
 
 def test_noise_belongs_to_agents_and_their_steps() -> None:
-    """However agents were batched: an action is a function of what the policy said and of the agent's own count."""
+    """An action depends on the policy's output and the agent's own step count, not on the batch of requests."""
     roles = Roles("CartPole-v1", prediction_batch=2)
     distribution, checked = roles.model._on_policy.distribution, 0
     try:
@@ -185,7 +185,7 @@ def test_noise_belongs_to_agents_and_their_steps() -> None:
 
 
 def test_rollouts_follow_one_another() -> None:
-    """The last row of an agent's rollout is the first of its next: nothing is left out between."""
+    """The last row of an agent's rollout is the first of its next one: no step is missing."""
     roles = Roles("environments:scripted", agent_processes=1, training_queue=AGENTS)
     last: dict[int, tuple[Any, ...]] = {}
     found = 0

@@ -198,7 +198,7 @@ def test_several_learners_equal_the_papers_algorithm(local_steps: int) -> None:
 def test_sums_of_squares_are_not_negative_after_one_learner_stalls(
     rule: UpdateRule, meanwhile: int, local_steps: int
 ) -> None:
-    """While others' decay has left next to nothing of those whose gradients are zero."""
+    """Meanwhile, decay by the other learner brings the squares of zero gradients close to 0."""
     own, generator = Learners(rule, 5, local_steps, count=2), torch.Generator().manual_seed(3)
     one, stalled = own.optimisers
 
@@ -220,7 +220,7 @@ def test_sums_of_squares_are_not_negative_after_one_learner_stalls(
 
 @pytest.mark.parametrize("local_steps", [1, 2])
 def test_the_bf16_copy_is_of_the_parameters(local_steps: int) -> None:
-    """Chunks end within the part that has one."""
+    """Chunks end within the parameters of the group."""
     network = nn.ModuleDict({name: nn.Linear(9, 9) for name in "abc"})
     own = FlatParameters(network, [network["a"], network["b"]])
     own.refresh()

@@ -32,7 +32,7 @@ def test_only_losses_above_the_limit_are_outliers() -> None:
 
 @pytest.mark.parametrize("deviations", [0.5, 1.0, 2.0])
 def test_as_many_are_found_as_lie_above_the_losses_own_mean_and_deviation(deviations: float) -> None:
-    """Those that are found must not shift what the next ones are measured by."""
+    """Outliers must not change the statistics for later losses."""
     losses = np.abs(np.random.default_rng(4).normal(10.0, 2.0, 20_000))
     outliers = Outliers(deviations)
     found = np.mean([outliers.is_outlier(float(loss)) for loss in losses])

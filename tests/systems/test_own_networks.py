@@ -101,7 +101,7 @@ def test_an_error_in_a_network_names_the_network(network: str, sentence: str, tm
 
 @pytest.mark.parametrize("network", [own_networks.flat, "own_networks:flat"])
 def test_a_users_network_computes_in_fp32(network: Any, tmp_path: Path) -> None:
-    """What it does with its inputs is not known: a linear layer of bf16 weights would refuse float32 vectors."""
+    """A linear layer of bf16 weights would refuse float32 vectors, and veldt does not know the layers."""
     with pytest.raises(veldt.UsageError, match="--precision is bf16, and what your own network does"):
         train(tmp_path / "run", network=network, precision="bf16")
     assert not (tmp_path / "run").exists()

@@ -83,7 +83,7 @@ def test_resume_requires_a_closure_to_be_passed_again(tmp_path: Path) -> None:
 
 
 def test_code_of_a_foreign_run_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it is named or trusted; it counts as one's own after training with it."""
+    """The code must be named or trusted, or the user must have trained with it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "foreign_actor.py").write_text("from own_parts import actor\n")

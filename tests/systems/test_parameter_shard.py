@@ -133,7 +133,7 @@ class StopAfterHeartbeats:
 
 
 def test_the_sender_of_a_stale_gradient_gets_a_newer_version() -> None:
-    """Before that is due: gradients of the version that they have would all be too old, for ever."""
+    """Even before a publish is due: otherwise all gradients of the sender's version would be too old for ever."""
     settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
     run_plan = make_run_plan(config, resolve("CartPole-v1"))

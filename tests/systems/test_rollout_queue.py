@@ -18,7 +18,7 @@ STEPS = 3
 
 
 class Queue:
-    """Rollouts that are there, and those that come while somebody waits."""
+    """Rollouts that are in the queue, and those that arrive while a trainer waits."""
 
     def __init__(self) -> None:
         self.there, self.coming = deque[ReceivedSlot](), deque[ReceivedSlot]()

@@ -119,7 +119,7 @@ def test_an_error_of_the_background_writer_is_raised_once_by_check() -> None:
 def test_rows_that_are_being_written_when_a_run_fails_become_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The failure is none of an env: no further checkpoint is taken, and the one on its way is finished."""
+    """The failure is not an env's: no further checkpoint is requested, and the one being written is finished."""
     write, run_phase, steps = SegmentStore.write, SamplerLearner.run_phase, []
 
     def slow(self: SegmentStore, arrays: Mapping[str, Any]) -> dict[str, Any]:

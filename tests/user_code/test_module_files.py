@@ -92,7 +92,7 @@ def test_a_link_to_the_directory_is_the_directory_and_one_within_is_not(here: Pa
 
 
 def test_the_working_directory_is_for_functions_that_are_there(here: Path) -> None:
-    """What a function from elsewhere imports must not be looked for there."""
+    """Imports of a function from another directory must not be searched in the working directory."""
     load_function("environments:scripted", "environment")
     assert os.getcwd() not in sys.path
     Path("plain_m.py").write_text("make = print")
