@@ -43,11 +43,11 @@ class NetworkConfig:
     lstm: Annotated[int, Unit("units")] = 0
     """Units of an LSTM between torso and heads (a recurrent policy); 0: none."""
     core: str = ""
-    """Your own recurrent core in the place of the LSTM, as module:function."""
+    """Your own recurrent core instead of the LSTM, as module:function."""
     actor: str = ""
-    """Your own actor in the place of torso and head of the policy, as module:function."""
+    """Your own actor instead of torso and head of the policy, as module:function."""
     critic: str = ""
-    """Your own critic in the place of torso and head of the value, as module:function."""
+    """Your own critic instead of torso and head of the value, as module:function."""
     model: str = ""
     """Your own whole network, with the outputs that the algorithm needs, as module:function."""
 
