@@ -153,9 +153,9 @@ def test_reset_steps_have_no_part_in_loss_and_gradient(seed: int) -> None:
         results.append([loss.detach(), *metrics.values(), network.policy.grad, network.value.grad])
     clean, dirty = results
     assert all(torch.equal(one, other) for one, other in zip(clean, dirty, strict=True))
-    phantom = ~rollout.valid.flatten()
-    assert not dirty[-1][: len(phantom)][phantom].any()
-    assert not dirty[-2][: len(phantom)][phantom].any()
+    is_reset_step = ~rollout.valid.flatten()
+    assert not dirty[-1][: len(is_reset_step)][is_reset_step].any()
+    assert not dirty[-2][: len(is_reset_step)][is_reset_step].any()
 
 
 def test_a_rollout_of_reset_steps_teaches_nothing() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from veldt.functional.updates import Adam, RMSProp, UpdateRule, clip_by_norm
 
 SIZE, STEPS, RATE = 37, 1000, 1e-3
-NONE = torch.zeros(0, dtype=torch.bfloat16)  # no rounded copy
+NONE = torch.zeros(0, dtype=torch.bfloat16)  # no bf16 copy
 RULES = [Adam(), RMSProp(), RMSProp(epsilon_inside=False), RMSProp(initial=1.0)]
 
 
@@ -160,8 +160,8 @@ def test_without_a_limit_the_gradient_is_unchanged() -> None:
 def test_the_bf16_copy_is_of_the_updated_parameters(rule: UpdateRule, size: int, share: float) -> None:
     generator = torch.Generator().manual_seed(0)
     parameters = torch.randn(size, generator=generator) * torch.logspace(-30, 30, size)
-    rounded = torch.zeros(int(share * size), dtype=torch.bfloat16)
+    bf16_copy = torch.zeros(int(share * size), dtype=torch.bfloat16)
     state = rule.state(parameters)
     for _ in range(3):
-        rule.apply(parameters, torch.randn(size, generator=generator), state, RATE, rounded)
-        assert torch.equal(rounded, parameters[: len(rounded)].bfloat16())
+        rule.apply(parameters, torch.randn(size, generator=generator), state, RATE, bf16_copy)
+        assert torch.equal(bf16_copy, parameters[: len(bf16_copy)].bfloat16())

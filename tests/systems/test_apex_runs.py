@@ -53,13 +53,13 @@ def test_a_run_does_its_steps_and_can_be_evaluated(algorithm: str, tmp_path: Pat
     result = veldt.evaluate(run.path, episodes=3)
     assert len(result.scores) == 3
     checkpoint = CheckpointStore(run.path / "checkpoints").newest(print)
-    _assert_pace_is_kept(checkpoint)
+    _assert_rate_limit_is_kept(checkpoint)
     assert set(checkpoint.meta["segments"]) == {"shard-0", "shard-1"}
     rows = sum(segment["end"][0] for segment in checkpoint.meta["segments"]["shard-0"])
     assert rows > 0
 
 
-def _assert_pace_is_kept(checkpoint: Checkpoint) -> None:
+def _assert_rate_limit_is_kept(checkpoint: Checkpoint) -> None:
     """Never more is learned than is due, and no less than by the slack; nothing is excused."""
     rate_limiter = checkpoint.meta["rate_limiter"]
     due, done = 2.0 * (sum(rate_limiter["steps"]) - 100), rate_limiter["updates"][0] * 16
@@ -107,7 +107,7 @@ def test_a_resumed_run_continues_with_its_replay_buffer(tmp_path: Path) -> None:
     assert after.meta["incarnations"]["actor 0"] == 2
     rows = [row for row in metrics(run.path) if row["step"] > before.step]
     assert min(row["replay/transitions"] for row in rows if "replay/transitions" in row) > 2000
-    _assert_pace_is_kept(after)
+    _assert_rate_limit_is_kept(after)
     # No game of the second life is one of the first again.
     games = episodes(run.path)
     acted = [game["seed"] for game in games if game["env"] < 8]

@@ -183,7 +183,7 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
         files = " and ".join(code.files) or "no file"
         parts.append(f"the {_WORDS.get(code.kind, code.kind)} {code.name}{kwargs}, imported from {files}")
     what = f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
-    # Neither keyword arguments that lead to an import nor a schedule can be given by whoever opens a run.
+    # Neither keyword arguments that lead to an import nor a schedule can be given by the user who opens a run.
     if not all(":" in code.name and code.kind != "schedule" for code in foreign):
         raise UsageError(f"{what}--trust if you trust the run (in Python trust=True)")
     flags = " ".join(f"--{_SETTINGS.get(code.kind, code.kind)} {code.name}" for code in foreign)
