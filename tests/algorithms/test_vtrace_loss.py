@@ -68,7 +68,9 @@ def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
 
     for t, b in np.argwhere(rollout.valid.numpy()):
         last = t + 1 == steps or ended[t, b]
-        following = value[t + 1, b] if last else target(t + 1, b)
+        following = value[t + 1, b]
+        if not last:
+            following += config.gae_lambda * (target(t + 1, b) - following)
         found["ratio"].append(ratio(t, b))
         found["log_prob"].append(policy[t, b, action[t, b]])
         found["entropy"].append(-(np.exp(policy[t, b]) * policy[t, b]).sum())

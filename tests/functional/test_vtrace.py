@@ -39,7 +39,7 @@ def under_test(arrays: Arrays, **settings: float) -> VTraceReturns:
 
 
 def naive(arrays: Arrays, rho_bar: float, c_bar: float, lambda_: float) -> tuple[np.ndarray, np.ndarray]:
-    """Equation 1 with the products of its c_i, and section 4.2, one step at a time."""
+    """Equation 1 with the products of its c_i, and the advantage with a mixture of the next step's values."""
     log_ratio, reward, value, discount, trace = arrays.values()
     ratio, (length, width) = np.exp(log_ratio), log_ratio.shape
     target, advantage = np.zeros((length, width)), np.zeros((length, width))
@@ -54,7 +54,9 @@ def naive(arrays: Arrays, rho_bar: float, c_bar: float, lambda_: float) -> tuple
                 target[s, b] += np.prod(discount[s:t, b]) * np.prod(c) * delta
         for s in range(length):
             goes_on = s + 1 < length and trace[s, b]
-            following = target[s + 1, b] if goes_on else value[s + 1, b]
+            following = value[s + 1, b]
+            if goes_on:
+                following = lambda_ * target[s + 1, b] + (1 - lambda_) * value[s + 1, b]
             error = reward[s, b] + discount[s, b] * following - value[s, b]
             advantage[s, b] = min(rho_bar, ratio[s, b]) * error
     return target, advantage
@@ -75,17 +77,16 @@ def test_equal_to_the_definition(
 
 @given(steps=STEPS, bar=st.sampled_from([1.0, 3.0]), lambda_=st.sampled_from([0.0, 0.9, 1.0]), seed=SEED)
 @settings(max_examples=100, deadline=None)
-def test_on_policy_the_target_is_the_lambda_return(
+def test_on_policy_targets_and_advantages_are_those_of_gae(
     steps: list[list[tuple[float, int]]], bar: float, lambda_: float, seed: int
 ) -> None:
-    """Remark 1: with λ = 1, the n-step return; and so is A2C's advantage the same."""
+    """The target is the λ-return (remark 1: with λ = 1, the n-step return), and the advantage is GAE's."""
     arrays = experience(steps, seed, lag=0.0)
     got = under_test(arrays, rho_bar=bar, c_bar=bar, lambda_=lambda_)
     tensors = [torch.from_numpy(array) for array in list(arrays.values())[1:]]
     advantage = generalised_advantages(*tensors, lambda_)
     torch.testing.assert_close(got.target_TB, advantage + tensors[1][:-1])
-    if lambda_ == 1.0:
-        torch.testing.assert_close(got.advantage_TB, advantage)
+    torch.testing.assert_close(got.advantage_TB, advantage)
 
 
 def test_a_truncated_step_by_hand() -> None:

@@ -35,11 +35,13 @@ def vtrace(
         ρ_t = min(ρ̄, π(a_t|x_t) / μ(a_t|x_t)),   c_t = λ min(c̄, π(a_t|x_t) / μ(a_t|x_t))          (remark 2 for λ)
         δ_t = ρ_t (r_t + discount_t V(x_{t+1}) - V(x_t))
         v_t = V(x_t) + δ_t + discount_t trace_t c_t (v_{t+1} - V(x_{t+1}))                          (equation 1)
-        A_t = ρ_t (r_t + discount_t v_{t+1} - V(x_t))                                               (section 4.2)
+        A_t = ρ_t (r_t + discount_t (λ v_{t+1} + (1 - λ) V(x_{t+1})) - V(x_t))
 
-    Where the trace is 0, the sum of equation 1 ends with δ_t, and v_{t+1} in A_t is V(x_{t+1}), because x_{t+1} is the
-    trajectory's last observation. The same holds after the last step. With π = μ and ρ̄, c̄ >= 1, v_t is the λ-return:
-    the n-step return if λ is 1. ρ̄ decides which policy V is the value of; c̄ and λ only decide how fast V converges.
+    The advantage of section 4.2 has λ = 1; the mixture is that of rlax, for which on-policy advantages are those of
+    generalised advantage estimation for every λ. Where the trace is 0, the sum of equation 1 ends with δ_t, and the
+    mixture in A_t is V(x_{t+1}), because x_{t+1} is the trajectory's last observation. The same holds after the last
+    step. With π = μ and ρ̄, c̄ >= 1, v_t is the λ-return: the n-step return if λ is 1. ρ̄ decides which policy V is the
+    value of; c̄ and λ only decide how fast V converges.
 
     Args:
         log_ratio_TB: float [T, B], log π(a_t|x_t) - log μ(a_t|x_t): π is the learner's policy, μ the actor's.
@@ -61,6 +63,6 @@ def vtrace(
     correction_SB = torch.zeros_like(value_SB)
     for t in range(len(delta_TB) - 1, -1, -1):
         torch.addcmul(delta_TB[t], decay_TB[t], correction_SB[t + 1], out=correction_SB[t])
-    next_target_TB = value_SB[1:] + trace_TB * correction_SB[1:]
-    advantage_TB = rho_TB * (reward_TB + discount_TB * next_target_TB - value_SB[:-1])
+    next_value_TB = value_SB[1:] + lambda_ * trace_TB * correction_SB[1:]
+    advantage_TB = rho_TB * (reward_TB + discount_TB * next_value_TB - value_SB[:-1])
     return VTraceReturns(value_SB[:-1] + correction_SB[:-1], advantage_TB, rho_TB)
