@@ -13,7 +13,7 @@ MOVED := moved
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint docs venv clean moved
+.PHONY: help demo test test-long lint docs dist venv clean moved
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
@@ -42,6 +42,9 @@ lint: $(STAMP) ## style, formatting, types and import rules, without the tests
 docs: $(STAMP) ## build the documentation's site, from docs/ into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "The site: $(CURDIR)/build/site/index.html"
+
+dist: $(STAMP) ## build the sdist and the wheel, into dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 venv: $(STAMP) ## only install, into .venv
 

@@ -1,0 +1,61 @@
+"""The sdist builds, and has all that is needed to install and to test it; the wheel has the package alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def tracked_files() -> set[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in listed.stdout.split("\n") if (ROOT / name).is_file()}
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the sdist, and the wheel that was built from it."""
+    out = tmp_path_factory.mktemp("dist")
+    copy = tmp_path_factory.mktemp("copy") / "veldt"
+    for name in tracked_files():  # building writes into the source tree
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(copy)]
+    subprocess.run(command, check=True, capture_output=True, timeout=100)
+    return out
+
+
+def test_the_sdist_has_every_file_of_the_repository(distributions: Path, tmp_path: Path) -> None:
+    (sdist,) = distributions.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+        archive.extractall(tmp_path, filter="data")
+    assert tracked_files() - names - {".gitignore"} == set()
+    # Its tests run from itself.
+    (unpacked,) = tmp_path.iterdir()
+    tests = ["tests/functional/test_losses.py", "tests/envs/test_observation_spaces.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
+        cwd=unpacked,
+        env={"PYTHONPATH": str(unpacked / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_the_wheel_has_the_package_alone(distributions: Path) -> None:
+    (wheel,) = distributions.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"veldt"}
+    packaged = {name for name in names if name.startswith("veldt/")}
+    source = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/veldt").rglob("*.py")}
+    assert packaged == source | {"veldt/py.typed"}
