@@ -25,6 +25,13 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gorila", {"parameter_shards": 400}, "--parameter-shards is 400, and 2 cores"),
         ("dqn", {"steps": 900}, "--steps is 900, and learning starts after 1,000"),
         ("dqn", {"training_intensity": 5000.0}, "acting waits for 39 updates"),
+        (
+            "ppo",
+            {"learning_rate": 1e9},
+            "--learning-rate is 1000000000.0: an update then moves parameters so far",
+        ),
+        ("ppo", {"learning_rate": "linear:2:0"}, "--learning-rate is linear:2:0: an update then moves"),
+        ("ddpg", {"actor_learning_rate": 3.0}, "--actor-learning-rate is 3.0: an update then moves"),
     ],
 )
 def test_a_warning_is_one_sentence_with_the_value(recipe: str, given: dict[str, Any], said: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from veldt import openmp
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config.train_config import TrainConfig
+from veldt.functional.schedules import parse
 from veldt.runtime.cores import allowed_cores
 from veldt.setting_metadata import flag
 
@@ -17,6 +18,7 @@ _MORE_THAN_CORES = {
     "learners": "learners take turns on them, which helps nothing but to see how so many learn",
     "parameter_shards": "each is a process, and the learners' gradients wait for all of them",
 }
+_LARGE_RATE = 0.1  # recipes have at most 2.3e-3
 _MANY_UPDATES = 8  # for each step; one is already many (Young & Tian 2019)
 
 
@@ -40,6 +42,17 @@ def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster:
             continue
         warnings.append(f"{flag(name)} is {count:,}, and {cores} cores may be used: {why}")
     learn = config.learn
+    for name in ("learning_rate", "actor_learning_rate"):
+        rate = getattr(learn, name, 0.0)
+        schedule = parse(rate) if isinstance(rate, str) else None
+        if (
+            max(schedule.numbers if schedule else (rate if isinstance(rate, float | int) else 0.0,))
+            > _LARGE_RATE
+        ):
+            warnings.append(
+                f"{flag(name)} is {rate}: an update then moves parameters so far that networks seldom learn; the "
+                f"recipe's value is in `veldt recipes {config.recipe}`"
+            )
     if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:
         warnings.append(
             f"--steps is {config.run.steps:,}, and learning starts after {learn.learning_starts:,}: nothing will "
