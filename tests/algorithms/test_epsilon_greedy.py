@@ -92,6 +92,15 @@ def test_annealed_as_a_function_of_steps(steps: int, epsilon: float) -> None:
     assert torch.equal(explores, drawn()[..., 0] < epsilon)
 
 
+def test_annealed_over_a_fraction_of_the_run() -> None:
+    own = dqn(
+        epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=0, exploration_fraction=0.25, learning_starts=300
+    )
+    own.run_steps = 4000
+    for steps, epsilon in ((0, 1.0), (300, 1.0), (550, 0.8), (1300, 0.2), (4000, 0.2)):
+        assert own.exploration(steps) == pytest.approx({"rollout/epsilon": epsilon})
+
+
 def test_on_the_ladder_each_env_has_its_own() -> None:
     """Horgan et al. 2018, section 4.1: ε_i = 0.4^(1 + 7 i / (N - 1)), the first explores the most, at any time."""
     own = dqn(exploration="ladder", evaluation_epsilon=0.0)

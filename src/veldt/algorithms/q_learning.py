@@ -71,7 +71,10 @@ class QLearningConfig(OffPolicyConfig):
     epsilon_end: Annotated[float, Unit("probability")] = 0.1
     """Final ε, after --epsilon-steps."""
     epsilon_steps: Annotated[int, Unit("steps")] = 1_000_000
-    """Agent steps over which ε falls, from the start of learning (as in dqn_zoo and Dopamine)."""
+    """Agent steps over which ε falls, from the start of learning (as in dqn_zoo and Dopamine); 0: a fraction of the
+    run."""
+    exploration_fraction: Annotated[float, Unit("of the run")] = 0.1
+    """Fraction of the run's steps over which ε falls, if --epsilon-steps is 0."""
     evaluation_epsilon: Annotated[float, Unit("probability")] = 0.05
     """ε in evaluation; 0 means no random actions."""
 
@@ -82,7 +85,13 @@ class QLearningConfig(OffPolicyConfig):
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
         if self.epsilon != "":
             check_schedule("epsilon", self.epsilon)
-        for name in ("epsilon_steps", "adam_epsilon", "rmsprop_epsilon", "noisy_sigma"):
+        if self.epsilon_steps < 0:
+            raise UsageError(f"--epsilon-steps is {self.epsilon_steps}: it must be 0 or more")
+        if not 0 < self.exploration_fraction <= 1:
+            raise UsageError(
+                f"--exploration-fraction is {self.exploration_fraction}: it must be more than 0, and at most 1"
+            )
+        for name in ("adam_epsilon", "rmsprop_epsilon", "noisy_sigma"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be more than 0")
         if self.adagrad_initial < 0:
@@ -130,13 +139,17 @@ class QLearningConfig(OffPolicyConfig):
             if rule != self.optimiser:
                 unread |= dict.fromkeys(names, f"--optimiser is {self.optimiser}")
         if self.exploration == "ladder":
-            annealing = ("epsilon", "epsilon_start", "epsilon_end", "epsilon_steps")
+            annealing = ("epsilon", "epsilon_start", "epsilon_end", "epsilon_steps", "exploration_fraction")
             unread |= dict.fromkeys(annealing, "--exploration is ladder, where each env has its own ε")
         else:
             unread["ladder_epsilon"] = "--exploration is annealed, where all envs have the same ε"
             if self.epsilon != "":
-                steps = ("epsilon_start", "epsilon_end", "epsilon_steps")
+                steps = ("epsilon_start", "epsilon_end", "epsilon_steps", "exploration_fraction")
                 unread |= dict.fromkeys(steps, f"--epsilon is {self.epsilon}")
+            elif self.epsilon_steps:
+                unread["exploration_fraction"] = (
+                    f"--epsilon-steps is {self.epsilon_steps:,}; 0 uses the fraction"
+                )
         if self.noisy:
             explored = (
                 "exploration",
@@ -145,6 +158,7 @@ class QLearningConfig(OffPolicyConfig):
                 "epsilon_start",
                 "epsilon_end",
                 "epsilon_steps",
+                "exploration_fraction",
             )
             unread |= dict.fromkeys(explored, "with --noisy the layers' noise explores")
         else:
@@ -285,7 +299,8 @@ class QLearning(ReplayAlgorithm):
             progress = min(1.0, steps / self.run_steps) if self.run_steps else 0.0
             return torch.full((width,), self._epsilon_schedule(progress))
         learning = max(0, steps - config.learning_starts)
-        epsilon = annealed(config.epsilon_start, config.epsilon_end, config.epsilon_steps, learning)
+        falls_for = config.epsilon_steps or max(1, round(config.exploration_fraction * self.run_steps))
+        epsilon = annealed(config.epsilon_start, config.epsilon_end, falls_for, learning)
         return torch.full((width,), epsilon)
 
 
