@@ -25,6 +25,8 @@ FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
         ("--batch-size", FLAGS, None),
         ("runs/ppo-breakot", ["a/runs/ppo-breakout"], "a/runs/ppo-breakout"),
         ("", NAMES, None),
+        ("sac", ["a3c", "ppo"], None),
+        ("dqm", ["ddpg", "dqn"], "dqn"),
     ],
 )
 def test_the_closest_name(name: str, known: list[str], meant: str | None) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ from veldt.networks.own_core import OwnCore
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
 from veldt.runtime.devices import one_thread
+from veldt.runtime.system_memory import available_memory
+
+_BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
+_SURELY_FITS = 2**30
 
 
 def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -> Network:
@@ -40,6 +45,7 @@ def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -
     algorithm = config.make_algorithm(spec.action)
     parts = own.over(config.network)
     assert parts.network is not None
+    _refuse_too_large(config.network.hidden)
     # The orthogonal initialisation gives other numbers with another number of threads.
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
@@ -51,6 +57,16 @@ def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -
         if not isinstance(algorithm, OnPolicy):
             return algorithm.network(build)
         return algorithm.network(build, _core_maker(parts, config.network.lstm))
+
+
+def _refuse_too_large(hidden: Sequence[int]) -> None:
+    """Raises UsageError if an MLP's layers are sure not to fit into memory: torch would say so in its own words."""
+    needed = _BYTES_PER_WEIGHT * sum(inputs * outputs for inputs, outputs in itertools.pairwise(hidden))
+    if needed > _SURELY_FITS and needed > (available := available_memory()):
+        raise UsageError(
+            f"--hidden is {' '.join(map(str, hidden))}: such layers need {needed / 2**30:,.0f} GiB to be trained, and "
+            f"{available / 2**30:,.1f} GiB are available; take smaller ones"
+        )
 
 
 def _core_maker(parts: OwnParts, lstm: int) -> Callable[[int], nn.Module] | None:

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
+_SHORT = 4  # letters
 _ALIKE = 0.65  # minimum similarity (of 1) of two names for one to be suggested for the other
 
 
@@ -125,7 +126,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     wanted, ranked = _core(name), []
     for other in known:
         likeness = difflib.SequenceMatcher(None, wanted, _core(other)).ratio()
-        if likeness >= _ALIKE:
+        # Of short names, any two letters in common are much: sac is not a misspelt a3c.
+        if likeness >= _ALIKE and (len(wanted) > _SHORT or wanted[:1] == _core(other)[:1]):
             whole = difflib.SequenceMatcher(None, name, other).ratio()
             ranked.append((likeness, whole, other))
     return f" (did you mean '{max(ranked)[2]}'?)" if ranked else ""

@@ -60,11 +60,20 @@ def test_a_failure_removes_what_the_run_wrote_and_nothing_else(has_own: bool, tm
 
 def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
-    for sentence in ("exists already: .* or remove it", "exists already: .* or `veldt resume"):
-        with pytest.raises(UsageError, match=sentence), new_run(tmp_path, ""):
-            pass
-        CheckpointStore(tmp_path / "checkpoints").save(0, {"weights": {"w": np.zeros(2)}}, {})
+    with pytest.raises(UsageError, match=r"exists already: name a new directory \(it contains no run\)"):
+        new_run(tmp_path, "").__enter__()
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"exists already: .* or remove it: its run has no checkpoint"):
+        new_run(tmp_path, "").__enter__()
+    CheckpointStore(tmp_path / "checkpoints").save(0, {"weights": {"w": np.zeros(2)}}, {})
+    with pytest.raises(UsageError, match=r"exists already: .* or `veldt resume"):
+        new_run(tmp_path, "").__enter__()
     assert (tmp_path / "note.txt").exists()
+
+
+def test_an_empty_name_is_not_the_working_directory() -> None:
+    with pytest.raises(UsageError, match="--run-dir is empty"):
+        new_run("", "").__enter__()
 
 
 @pytest.mark.parametrize(
@@ -81,3 +90,7 @@ def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:
 )
 def test_names_of_run_directories(env: str, name: str) -> None:
     assert run_name("ppo", env, 3) == name
+
+
+def test_another_algorithm_is_in_the_name() -> None:
+    assert run_name("ppo", "CartPole-v1", 3, "dqn") == "ppo-dqn-CartPole-v1-3"

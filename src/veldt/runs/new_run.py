@@ -10,7 +10,7 @@ from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own_tree
-from veldt.runs.own_names import OF_RUN
+from veldt.runs.own_names import CONFIG, OF_RUN
 
 
 @contextlib.contextmanager
@@ -24,15 +24,21 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
         UsageError: `run_dir` exists.
         VeldtError: it cannot be made.
     """
+    if run_dir is not None and not str(run_dir).strip():
+        raise UsageError("--run-dir is empty: name a directory, or leave it out")
     path = None if run_dir is None else Path(run_dir)
     if path is None:
         directory = RunDirectory.create(Path("runs"), name)
     elif path.exists() and not path.is_dir():
         raise UsageError(f"--run-dir {path} is a file: name a new directory")
     elif path.exists():
-        begun = CheckpointStore(RunDirectory(path).checkpoints).has_any()
-        other = f"or `veldt resume {path}`" if begun else "or remove it, as nothing in it can be resumed"
-        raise UsageError(f"--run-dir {path} exists already: name a new directory, {other}")
+        if CheckpointStore(RunDirectory(path).checkpoints).has_any():
+            mend = f"name a new directory, or `veldt resume {path}`"
+        elif (path / CONFIG).is_file():
+            mend = "name a new directory, or remove it: its run has no checkpoint, so nothing can be resumed"
+        else:
+            mend = "name a new directory (it contains no run)"
+        raise UsageError(f"--run-dir {path} exists already: {mend}")
     else:
         directory = RunDirectory.create(path.parent, path.name)
     try:
@@ -43,7 +49,11 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
         raise
 
 
-def run_name(recipe: str, env: str, seed: int) -> str:
-    """Returns `<recipe>-<env>-<seed>`; of an environment `module:outer.<locals>.<lambda>`, only the last name."""
+def run_name(recipe: str, env: str, seed: int, algorithm: str | None = None) -> str:
+    """Returns `<recipe>-<env>-<seed>`, or `<recipe>-<algorithm>-...` for an algorithm that is not the recipe's own.
+
+    Of an environment `module:outer.<locals>.<lambda>`, only the last name.
+    """
     function = env.rpartition(":")[2].rpartition(".<locals>.")[2].strip("<>")
+    recipe = f"{recipe}-{algorithm}" if algorithm else recipe
     return f"{recipe}-{''.join(c if c.isalnum() or c in '-_.' else '-' for c in function)}-{seed}"

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -57,9 +58,10 @@ def split_name(name: str, what: str) -> tuple[str, str]:
     """
     module, _, attribute = name.partition(":")
     if module.endswith(".py") or not all(part.isidentifier() for part in (attribute, *module.split("."))):
-        raise UsageError(
-            f"no {what} '{name}': write it as module:function, such as mine:make for make in mine.py"
-        )
+        example = "module:function, such as mine:make for make in mine.py"
+        if module.endswith(".py") and attribute.isidentifier():
+            example = f"{Path(module).stem}:{attribute}, and run this in the directory of {Path(module).name}"
+        raise UsageError(f"no {what} '{name}': write it as {example}")
     return module, attribute
 
 
