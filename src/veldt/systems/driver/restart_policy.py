@@ -14,7 +14,9 @@ from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.training_run import RestartHistory, TrainingRun
 
-_MAX_FAILURES = 3  # failures in a row without a new checkpoint: a further restart would fail, too
+# Errors in a row without a new checkpoint, after which a further restart would fail, too. Processes that were killed do
+# not count: nothing in the run is wrong.
+_MAX_FAILURES = 3
 
 Begin = Callable[[Checkpoint | None, RestartHistory | None], TrainingRun]
 
@@ -37,8 +39,15 @@ def run_restarting(begin: Begin, checkpoint: Checkpoint | None, directory: Path,
             newest, before = newest_checkpoint(directory), checkpoint.step if checkpoint else None
             if newest is None or error.is_final or times == restarts:
                 raise
-            failures = failures + 1 if newest.step == before else 0
+            if newest.step != before:
+                failures = 0
+            elif error.details:
+                failures += 1
             if failures == _MAX_FAILURES:
+                error.add_note(
+                    f"It is not restarted again, whatever --max-restarts: {failures} restarts in a row have ended so "
+                    "before a new checkpoint"
+                )
                 raise
             checkpoint, times = newest, times + 1
             text = f"{error}; all learners go on from the checkpoint of step {newest.step:,}"
