@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import NamedTuple, Protocol
@@ -28,7 +27,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from veldt.exchange.sample_requests import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher
-from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
+from veldt.exchange.slots import Consumer, Producer, SlotRings, awaited
+from veldt.replay.batch import ReplayBatch
 from veldt.runtime.shared import Layout, SharedArrays
 
 _SAMPLE, _UPDATE = 0, 1
@@ -67,14 +67,17 @@ class ReplayIn(Protocol):
         False if there are no free batches for a group, no rows, or a shard is too slow.
         """
 
-    def take(self, deadline_s: float) -> ShardedBatch | None:
-        """Returns the oldest requested batch, valid until the next call; None if it is not complete in time.
+    def take(self, deadline_s: float) -> ReplayBatch | None:
+        """Returns the oldest requested batch, valid until it is given back; None if it is not complete in time.
 
         A batch that no shard can write to any more is dropped.
         """
 
-    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
-        """Sends new raw priorities of the batch's rows. Those that a shard has no room for in time are dropped."""
+    def give_back(self, priority_N: np.ndarray | None) -> None:
+        """Gives back the oldest batch taken, with new raw priorities float64 [N] of its rows if there are any.
+
+        Priorities of rows that a shard has lost by a restart are dropped, and counted.
+        """
 
 
 class ReplayEnds(Protocol):
@@ -89,7 +92,7 @@ class ReplayEdge:
     """See `ReplayEnds`: the memory that learner and shards share. Picklable while a process is being started.
 
     Args:
-        layouts: of the arrays of a batch, [N, ...] each, `key` int64 [N] among them.
+        layouts: of the arrays of a batch, see `batch_layouts`.
         rows: N.
         ahead: batches requested ahead.
         filled: for each shard, the semaphore that wakes it.
@@ -122,6 +125,7 @@ class ReplayEdge:
             "key": Layout((rows,), "int64"),
             "priority": Layout((rows,), "float64"),
         }
+        # A shard has at most a request and priorities of each batch to carry out, so that its ring has room for them.
         self.requests = [SlotRings(request, 1, 2 * self.num_batches, context, wakes) for wakes in filled]
         self.done = context.Semaphore(0)
 
@@ -144,16 +148,20 @@ class ReplayEdge:
         """Number of learner incarnations so far, int64 [1]."""
         return self._shared["clients"]
 
-    def arrays(self, batch_index: int) -> Arrays:
-        return {name: self._shared[f"{batch_index}/{name}"] for name in self._names}
+    def batches(self) -> list[ReplayBatch]:
+        """Returns the preallocated batches, which all ends share."""
+        return [
+            ReplayBatch({name: self._shared[f"{batch_index}/{name}"] for name in self._names})
+            for batch_index in range(self.num_batches)
+        ]
 
 
 class SampleRequest(NamedTuple):
-    """Asks a shard for rows drawn by `seed` into `out`, arrays [n, ...]; where `out` is None, brings new priorities."""
+    """Asks a shard for rows drawn by `seed` into `out`; where `out` is None, brings new priorities."""
 
     number: int
     seed: int
-    out: Arrays | None
+    out: ReplayBatch | None
     key_N: np.ndarray
     priority_N: np.ndarray
 
@@ -163,7 +171,7 @@ class ReplayServer:
 
     def __init__(self, edge: ReplayEdge, shard: int) -> None:
         self._edge, self._shard = edge, shard
-        self._requests = Consumer(edge.requests[shard])
+        self._requests, self._batches = Consumer(edge.requests[shard]), edge.batches()
         edge.ledger("mass")[shard] = edge.ledger("rows")[shard] = 0
         edge.ledger("incarnation")[shard] += 1
         self._incarnation = int(edge.ledger("incarnation")[shard])
@@ -183,11 +191,7 @@ class ReplayServer:
                 break
             self._requests.release(0)
         key_N, priority_N = received.arrays["key"][:count], received.arrays["priority"][:count]
-        out = None
-        if kind == _SAMPLE:
-            out = {
-                name: array[first : first + count] for name, array in self._edge.arrays(batch_index).items()
-            }
+        out = self._batches[batch_index].part(slice(first, first + count)) if kind == _SAMPLE else None
         return SampleRequest(number, seed % 2**64, out, key_N, priority_N), batch_index
 
     def done(self, request: SampleRequest, batch_index: int) -> None:
@@ -197,25 +201,16 @@ class ReplayServer:
         self._requests.release(0)
 
 
-@dataclass(frozen=True)
-class ShardedBatch:
-    """N rows, valid until the next `take`. `part_S` int64 [S + 1]: rows part_s to part_(s+1) are from shard s."""
-
-    arrays: Arrays
-    part_S: np.ndarray
-    incarnation_S: np.ndarray
-
-
 class ReplayClient:
     """See `ReplayIn`."""
 
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
         self._requests = [Producer(rings, 0) for rings in edge.requests]
-        self._free, self._pending = deque(range(edge.num_batches)), deque[PendingBatch]()
+        self._batches, self._free = edge.batches(), deque(range(edge.num_batches))
+        self._pending, self._taken = deque[PendingBatch](), deque[PendingBatch]()
         edge.clients_1[0] += 1
         self._number = int(edge.clients_1[0]) * REQUESTS_PER_INCARNATION
-        self._in_use: PendingBatch | None = None
         self._num_lost = 0  # priorities that were never sent
         self._group = RequestBatcher(edge.num_batches)
 
@@ -253,10 +248,7 @@ class ReplayClient:
         self._pending.append(pending)
         return True
 
-    def take(self, deadline_s: float) -> ShardedBatch | None:
-        if self._in_use is not None:
-            self._free.append(self._in_use.batch_index)
-            self._in_use = None
+    def take(self, deadline_s: float) -> ReplayBatch | None:
         if not self._pending:
             return None
         oldest = self._pending[0]
@@ -267,20 +259,22 @@ class ReplayClient:
         if not oldest.written_S(written_SP).all():
             self._free.append(oldest.batch_index)
             return None
-        self._in_use = oldest
-        return ShardedBatch(self._edge.arrays(oldest.batch_index), oldest.part_S, oldest.incarnation_S)
+        self._taken.append(oldest)
+        return self._batches[oldest.batch_index]
 
-    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
-        for shard in range(self._edge.shards):
-            part = slice(*batch.part_S[shard : shard + 2].tolist())
-            count = part.stop - part.start
-            if count == 0:
-                continue
-            head = (_UPDATE, 0, 0, count, 0, batch.incarnation_S[shard], 0)
-            is_alive = self._edge.ledger("incarnation")[shard] == batch.incarnation_S[shard]
-            if not (
-                is_alive and self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
-            ):
+    def give_back(self, priority_N: np.ndarray | None) -> None:
+        taken = self._taken.popleft()
+        if priority_N is not None:
+            self._send_priorities(taken, priority_N)
+        self._free.append(taken.batch_index)
+
+    def _send_priorities(self, taken: PendingBatch, priority_N: np.ndarray) -> None:
+        key_N, incarnation_S = self._batches[taken.batch_index].key_N, self._edge.ledger("incarnation")
+        for shard in taken.asked:
+            part, count = taken.part(shard), taken.count(shard)
+            head = (_UPDATE, 0, 0, count, 0, taken.incarnation_S[shard], 0)
+            is_alive = incarnation_S[shard] == taken.incarnation_S[shard]
+            if not (is_alive and self._send(shard, head, 0.0, key_N[part], priority_N[part])):
                 self._num_lost += count
 
     def _send(

@@ -46,6 +46,10 @@ class PendingBatch(NamedTuple):
     def count(self, shard: int) -> int:
         return int(self.part_S[shard + 1] - self.part_S[shard])
 
+    def part(self, shard: int) -> slice:
+        """The rows of the batch that are from this shard."""
+        return slice(int(self.part_S[shard]), int(self.part_S[shard + 1]))
+
     def seed_of(self, shard: int) -> int:
         """Returns an int64 seed by which a shard draws its part."""
         state = np.random.SeedSequence([self.seed % 2**64, shard]).generate_state(1, np.uint64)
