@@ -8,7 +8,6 @@ from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.replay.batch import ReplayBatch
 from veldt.replay.frames import read_observations
-from veldt.replay.keys import keys_of, positions_of
 from veldt.replay.n_step import NStep
 from veldt.replay.returns import n_step_returns
 from veldt.replay.ring import Change, Ring
@@ -89,12 +88,12 @@ class ReplayBuffer:
             out = batch.observation[name], batch.next_observation[name]
             read_observations(ring.observation[name], field.stack, ring.episode_step, position_SN, out)
         batch.action_N[:] = ring.action.reshape(-1, *ring.action.shape[2:])[position_N]
-        batch.key_N[:] = keys_of(position_N, ring.first, ring.rows)
+        batch.key_N[:] = ring.keys(position_N)
         batch.version_N[:] = ring.version.reshape(-1)[position_N]
 
     def update(self, key_N: np.ndarray, priority_N: np.ndarray) -> None:
         """Sets new raw priorities of sampled transitions; drops and counts those of overwritten transitions."""
-        position_N, is_there_N = positions_of(key_N, self.ring.first, self.ring.end, self.ring.rows)
+        position_N, is_there_N = self.ring.positions(key_N)
         self.dropped += len(key_N) - int(is_there_N.sum())
         self.index.update(position_N[is_there_N], np.asarray(priority_N)[is_there_N])
 

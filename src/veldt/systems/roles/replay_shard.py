@@ -26,8 +26,8 @@ from veldt.replay.archive import NewRows, ReplayArchive
 from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.n_step import NStep
 from veldt.runs.background_writer import BackgroundWriter
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runs.directory import RunDirectory
-from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.cores import use_batch_scheduler
 from veldt.runtime.roles import Control
 from veldt.systems.roles.messages import SnapshotPart, WrittenSegments
