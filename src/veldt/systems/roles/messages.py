@@ -15,6 +15,7 @@ from veldt.envs.seeding import episode_seed
 from veldt.exchange.graph import Groups
 from veldt.runtime.role_messages import RoleMessage
 from veldt.sampling.episodes import Episode
+from veldt.tracking.metric_names import with_prefix
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,7 +125,7 @@ class UpdateMetrics:
         """Returns the message with all that was added since the last call, and begins anew."""
         metrics = LearnerMetrics(
             count=self._count,
-            sums={name: float(value) for name, value in self._sums.items()},
+            sums={with_prefix(name): float(value) for name, value in self._sums.items()},
             lag_sum=self._lag_sum,
             lag_min=float(self._lag_min) if self._count else None,
             lag_max=float(self._lag_max) if self._count else None,
