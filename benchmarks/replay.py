@@ -39,9 +39,8 @@ from veldt.envs.trajectory import Trajectory
 from veldt.replay.archive import ReplayArchive
 from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.replay.size import replay_bytes
 from veldt.runtime.cores import allowed_cores
 

@@ -26,8 +26,7 @@ from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.learning.optimiser import LocalOptimiser
 from veldt.replay.batch import ReplayBatch, batch_layouts
-from veldt.replay.n_step import NStep
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from simulated_envs import RecordedStep, SimulatedEnvs
 
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 
 
 @dataclass

@@ -15,8 +15,7 @@ from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.trajectory import Trajectory
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 
 STEPS, WIDTH, SLOTS = 7, 3, 12
 SCRIPT = [

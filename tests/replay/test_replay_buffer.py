@@ -16,9 +16,8 @@ from veldt.errors import UsageError, VeldtError
 from veldt.replay import size
 from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.replay.size import replay_bytes
 from veldt.runtime.system_memory import _left_by_groups
 

@@ -14,9 +14,8 @@ from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.replay.batch import ReplayBatch
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 
 
 @settings(max_examples=120, deadline=None)

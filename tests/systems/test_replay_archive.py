@@ -16,8 +16,7 @@ from veldt.errors import CheckpointError
 from veldt.replay.archive import ReplayArchive
 from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 
 SPEC = EnvSpec(
     {"frame": ArraySpec((3, 2), "uint8", stack=3), "speed": ArraySpec((2,), "float32")},

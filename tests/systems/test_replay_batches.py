@@ -13,8 +13,7 @@ from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.replay_batches import Noise, ReplayBatches, to_transitions
-from veldt.replay.batch import ReplayBatch, batch_layouts
-from veldt.replay.sampling_strategy import importance_weights
+from veldt.replay.batch import ReplayBatch, batch_layouts, importance_weights
 from veldt.tracking.stage_clock import StageClock
 
 ROWS = 4

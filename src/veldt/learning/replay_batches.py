@@ -29,8 +29,7 @@ from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import EnvSpec
 from veldt.exchange.gradients import GradientEdge
 from veldt.exchange.replay import ReplayIn
-from veldt.replay.batch import ReplayBatch
-from veldt.replay.sampling_strategy import importance_weights, weights_among
+from veldt.replay.batch import ReplayBatch, importance_weights
 from veldt.tracking.stage_clock import StageClock
 
 
@@ -88,9 +87,12 @@ def to_transitions(
 def with_global_weights(
     transitions: Transitions, least_mass: float, beta: float, edge: GradientEdge
 ) -> Transitions:
-    """Normalises importance weights over the batches of all learners; `least_mass` is the smallest in this batch."""
-    share = weights_among(least_mass, -edge.all_reduce_max(-least_mass), beta)
-    return dataclasses.replace(transitions, weight=transitions.weight * share)
+    """Divides importance weights by the largest over the batches of all learners, in the place of this batch's own.
+
+    The largest weight is that of the smallest mass, which is `least_mass` in this batch.
+    """
+    least_of_all = -edge.all_reduce_max(-least_mass)
+    return dataclasses.replace(transitions, weight=transitions.weight * (least_of_all / least_mass) ** beta)
 
 
 class ReplayBatches:

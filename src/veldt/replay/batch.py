@@ -40,7 +40,7 @@ class ReplayBatch:
 
     `observation` and `next_observation` hold arrays by field (a single "" unless the space is a Dict), [N, ...], or
     [N, H, W, K] where frames are stacked. The target is reward_N + discount_N V(next); see `returns.n_step_returns`.
-    `mass_N` float64 are proportional to the sampling probabilities (see `sampling_strategy.importance_weights`),
+    `mass_N` float64 are proportional to the sampling probabilities (see `importance_weights`),
     `version_N` int32 are the policy versions that acted, and `key_N` int64 identify the transitions for
     `ReplayBuffer.update`.
 
@@ -75,3 +75,13 @@ class ReplayBatch:
         """Copies all arrays of a batch with as many rows."""
         for name, array in self.arrays.items():
             np.copyto(array, other.arrays[name])
+
+
+def importance_weights(mass_N: np.ndarray, beta: float) -> np.ndarray:
+    """Returns the importance weights for rows drawn in proportion to their mass: float32 [N], at most 1.
+
+    A row that is drawn with probability P among S has the weight (S P)^-β, divided by the largest weight of the batch
+    (Schaul et al. 2016, section 3.4). So S and the sum of all masses cancel out, and a batch may come from several
+    shards.
+    """
+    return ((mass_N / mass_N.min()) ** -beta).astype(np.float32)

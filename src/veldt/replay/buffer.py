@@ -8,11 +8,10 @@ from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.replay.batch import ReplayBatch
 from veldt.replay.frames import read_observations
-from veldt.replay.n_step import NStep
 from veldt.replay.returns import n_step_returns
 from veldt.replay.ring import Change, Ring
 from veldt.replay.sampling_strategy import Prioritised, SamplingStrategy, Uniform, check_priorities
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.replay.size import transitions_each
 
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from veldt.envs.trajectory import Rows
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 
 
 @numba.njit(nogil=True, cache=True)

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.exchange.replay import SampleRequest
-from veldt.exchange.sample_requests import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher
+from veldt.exchange.replay import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher, SampleRequest
 from veldt.exchange.slots import awaited
 from veldt.replay.batch import ReplayBatch
 from veldt.runtime.on_ray.transport import Message, Transport

@@ -138,7 +138,8 @@ class Checkpointing:
             self.saved_step = step
             self._on_saved(step)
         finally:  # also removes the files of a checkpoint that did not fit on the disk
-            remove_unneeded(self._replay, self._store.newest_meta())
+            if self._replay.is_dir():
+                remove_unneeded(self._replay, self._store.newest_meta())
 
 
 class SnapshotAssembler:

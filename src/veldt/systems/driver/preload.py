@@ -15,9 +15,8 @@ from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
 from veldt.replay.returns import slot_returns
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 
 _ROWS, _WIDTH = 8, 2
 

@@ -24,7 +24,7 @@ from veldt.exchange.replay import ReplayEnds, ReplayOut, SampleRequest
 from veldt.exchange.slots import Slots
 from veldt.replay.archive import NewRows, ReplayArchive
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runs.directory import RunDirectory
