@@ -173,13 +173,16 @@ class ReplayServer:
     def __init__(self, edge: ReplayEdge, shard: int) -> None:
         self._edge, self._shard = edge, shard
         self._requests, self._batches = Consumer(edge.requests[shard]), edge.batches()
-        edge.ledger("mass")[shard] = edge.ledger("rows")[shard] = 0
-        edge.ledger("incarnation")[shard] += 1
-        self._incarnation = int(edge.ledger("incarnation")[shard])
+        self._mass_S, self._rows_S, self._dropped_S = map(edge.ledger, ("mass", "rows", "dropped"))
+        self._clients_1, self._written_SP = edge.clients_1, edge.written_SP
+        self._mass_S[shard] = self._rows_S[shard] = 0
+        incarnation_S = edge.ledger("incarnation")
+        incarnation_S[shard] += 1
+        self._incarnation = int(incarnation_S[shard])
 
     def state(self, mass: float, rows: int, dropped: int) -> None:
-        for name, value in (("mass", mass), ("rows", rows), ("dropped", dropped)):
-            self._edge.ledger(name)[self._shard] = value
+        shard = self._shard
+        self._mass_S[shard], self._rows_S[shard], self._dropped_S[shard] = mass, rows, dropped
 
     def take(self) -> tuple[SampleRequest, int] | None:
         while True:
@@ -187,7 +190,7 @@ class ReplayServer:
             if received is None:
                 return None
             kind, batch_index, first, count, number, incarnation, seed = received.arrays["head"].tolist()
-            is_outdated = kind == _SAMPLE and number // REQUESTS_PER_INCARNATION != self._edge.clients_1[0]
+            is_outdated = kind == _SAMPLE and number // REQUESTS_PER_INCARNATION != self._clients_1[0]
             if incarnation == self._incarnation and not is_outdated:
                 break
             self._requests.release(0)
@@ -197,7 +200,7 @@ class ReplayServer:
 
     def done(self, request: SampleRequest, batch_index: int) -> None:
         if request.out is not None:
-            self._edge.written_SP[self._shard, batch_index] = request.number
+            self._written_SP[self._shard, batch_index] = request.number
             self._edge.done.release()
         self._requests.release(0)
 
@@ -212,25 +215,27 @@ class ReplayClient:
         self._pending, self._taken = deque[PendingBatch](), deque[PendingBatch]()
         edge.clients_1[0] += 1
         self._number = int(edge.clients_1[0]) * REQUESTS_PER_INCARNATION
+        self._mass_S, self._rows_S, self._dropped_S = map(edge.ledger, ("mass", "rows", "dropped"))
+        self._incarnation_S, self._written_SP = edge.ledger("incarnation"), edge.written_SP
         self._num_lost = 0  # priorities that were never sent
         self._group = RequestBatcher(edge.num_batches)
 
     @property
     def rows(self) -> int:
-        return int(self._edge.ledger("rows").sum())
+        return int(self._rows_S.sum())
 
     @property
     def is_empty(self) -> bool:
-        return bool((self._edge.ledger("incarnation") > 0).all()) and not self.rows
+        return bool((self._incarnation_S > 0).all()) and not self.rows
 
     @property
     def dropped(self) -> int:
-        return int(self._edge.ledger("dropped").sum()) + self._num_lost
+        return int(self._dropped_S.sum()) + self._num_lost
 
     def request(self, seed: int, deadline_s: float) -> bool:
         # Incarnations are read first: a shard that restarts meanwhile skips this request.
-        incarnation_S = self._edge.ledger("incarnation").copy()
-        mass_S = self._edge.ledger("mass").copy()
+        incarnation_S = self._incarnation_S.copy()
+        mass_S = self._mass_S.copy()
         if not self._group.may_request(len(self._free)) or not mass_S.any():
             return False
         pending = PendingBatch.shared_out(
@@ -253,11 +258,12 @@ class ReplayClient:
         if not self._pending:
             return None
         oldest = self._pending[0]
-        written_SP, incarnation_S = self._edge.written_SP, self._edge.ledger("incarnation")
-        if not awaited(lambda: oldest.is_settled(written_SP, incarnation_S), self._edge.done, deadline_s):
+        if not awaited(
+            lambda: oldest.is_settled(self._written_SP, self._incarnation_S), self._edge.done, deadline_s
+        ):
             return None
         self._pending.popleft()
-        if not oldest.written_S(written_SP).all():
+        if not oldest.written_S(self._written_SP).all():
             self._free.append(oldest.batch_index)
             return None
         self._taken.append(oldest)
@@ -270,11 +276,11 @@ class ReplayClient:
         self._free.append(taken.batch_index)
 
     def _send_priorities(self, taken: PendingBatch, priority_N: np.ndarray) -> None:
-        key_N, incarnation_S = self._batches[taken.batch_index].key_N, self._edge.ledger("incarnation")
+        key_N = self._batches[taken.batch_index].key_N
         for shard in taken.asked:
             part, count = taken.part(shard), taken.count(shard)
             head = (_UPDATE, 0, 0, count, 0, taken.incarnation_S[shard], 0)
-            is_alive = incarnation_S[shard] == taken.incarnation_S[shard]
+            is_alive = self._incarnation_S[shard] == taken.incarnation_S[shard]
             if not (is_alive and self._send(shard, head, 0.0, key_N[part], priority_N[part])):
                 self._num_lost += count
 
