@@ -33,7 +33,7 @@ def start_inline(graph: Graph) -> tuple[InlineSupervisor, dict[str, Any]]:
     """Returns the supervisor of the only role, which takes one turn at each poll, already made; and the edges."""
     (role,), edges = graph.roles, {}
     for name, edge in graph.edges.items():
-        assert isinstance(edge.spec, RateLimiterSpec), "one role has nobody to exchange data with"
+        assert isinstance(edge.spec, RateLimiterSpec), "one role has no other role to exchange data with"
         edges[name] = RateLimiter(edge.spec, context=None)
     (plan,), (wiring,) = role.plans, role.edges
     return InlineSupervisor(role.entry, plan, edges_by_parameter(wiring, edges.__getitem__)), edges
@@ -45,6 +45,6 @@ def _check_memory(graph: Graph) -> None:
     needed, available = sum(edge_bytes(edge.spec) for edge in graph.edges.values()), available_memory()
     if needed > available:
         raise UsageError(
-            f"what is under way between roles needs {needed / _GIB:.1f} GiB of memory, and {available / _GIB:.1f} GiB "
-            f"are available: most of it are {largest.carries}; take fewer of these, or smaller ones"
+            f"the data between roles needs {needed / _GIB:.1f} GiB of memory, and {available / _GIB:.1f} GiB "
+            f"are available: most of it is for {largest.carries}; take fewer of these, or smaller ones"
         )
