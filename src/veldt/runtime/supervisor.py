@@ -7,7 +7,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 
 from veldt.runtime import activity
-from veldt.runtime.inbox import Inbox
+from veldt.runtime.messages import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.role_messages import Failed
 from veldt.runtime.roles import ControlBlock, Peers, RoleIdentity, run_role

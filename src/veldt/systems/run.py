@@ -17,8 +17,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
 from veldt.runtime.devices import choose_device
-from veldt.systems.driver.inline_runtime import start_inline
-from veldt.systems.driver.local_runtime import start_local
+from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
 from veldt.systems.driver.training_run import RestartHistory, StartRoles, TrainingRun
