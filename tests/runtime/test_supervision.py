@@ -28,6 +28,9 @@ class Played:
     def alive(self) -> bool:
         return self.is_alive
 
+    def failure(self) -> Failed | None:
+        return None
+
     def cause_of_death(self) -> str:
         return "died"
 

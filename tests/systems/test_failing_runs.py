@@ -193,7 +193,7 @@ def test_an_environment_that_ends_its_role_is_named_and_not_restarted(recipe: st
     env = functools.partial(Failing, "exit", None, 3)
     with pytest.raises(RoleError) as caught:
         veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, steps=2_000, **ROLES[recipe])
-    sentence = r"environment environments:<Failing>, env \d \(seed \d+\) took its process with it in step 2"
+    sentence = r"environment faulty_envs:<Failing>, env \d \(seed \d+\) took its process with it in step 2"
     assert re.search(f"{sentence}, which exited with code 7", str(caught.value)), caught.value
     assert "restarts" not in str(caught.value)
 
