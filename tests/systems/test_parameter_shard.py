@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.envs.spec import ActionSpec
 from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
@@ -130,7 +131,7 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
     """Before that is due: gradients of the version that they have would all be too old, for ever."""
     settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
-    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     own = run_plan.network()[1]
     end, context = len(own.fp32_params), forkserver(["veldt.envs.worker"])
     rule = {
@@ -180,7 +181,7 @@ def test_a_shard_begins_anew_from_the_newest_that_is_left(
 ) -> None:
     """A part of a checkpoint may have been saved after what was published last, and the other way round."""
     config = with_settings(find("gorila").config("CartPole-v1"), {"hidden": (4,)})
-    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     algorithm, (_, own) = run_plan.algorithm(), run_plan.network()
     saved = ParameterShard(
         GroupedRule(algorithm.groups, own),
