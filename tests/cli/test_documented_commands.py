@@ -72,7 +72,7 @@ def test_it_works(
     if "FILE" in words:
         starts = veldt.record_starts(run, starts=2)
         words = [str(starts.path) if word == "FILE" else word for word in words]
-    monkeypatch.setattr(training, "check_request", stop)
+    monkeypatch.setattr(training, "_train", stop)
     if words[0] == "train" and "--env" not in words:  # in a sentence about something else
         words += ["--env", "CartPole-v1"]
     try:
