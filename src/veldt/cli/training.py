@@ -117,8 +117,11 @@ def parse_kwargs(text: str) -> dict[str, Any]:
 
 def add_settings(line: CommandLine, draft: Draft) -> None:
     """Adds every setting of a recipe, with the draft's values as defaults."""
-    for section, cls in draft.classes.items():
-        line.add(cls, section, values=draft.values)
+    from veldt.config.train_config import SECTIONS
+
+    for section in SECTIONS:
+        if section in draft.classes:
+            line.add(draft.classes[section], section, values=draft.values)
 
 
 def peek(arguments: list[str], name: str) -> str | None:

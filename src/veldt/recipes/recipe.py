@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.config.fit import check_fits
 from veldt.config.system_registry import SYSTEMS
-from veldt.config.train_config import SECTIONS, NetworkConfig, RunConfig, TrainConfig
+from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.recipes.draft import Draft, names_of
 from veldt.registry import Registry
@@ -71,8 +72,8 @@ class Recipe:
             return settings
         nearest, names = self._nearest(algorithm), names_of(ALGORITHMS[algorithm].settings)
         if nearest is self:
-            # A variant learns by these settings, and by its own recipe's where only it has them.
-            names -= names_of(ALGORITHMS[self.algorithm].settings)
+            # A variant learns by these settings, and by its own where its class adds one or changes a default.
+            names &= _declared(ALGORITHMS[algorithm].settings, ALGORITHMS[self.algorithm].settings)
             nearest = next((recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm), None)
         else:
             names |= names_of(ReplayConfig)
@@ -115,10 +116,10 @@ class Recipe:
 
     def _sections(self, algorithm: str) -> dict[str, type[Any]]:
         learn, roles = ALGORITHMS[algorithm].settings, SYSTEMS.find(self.system).settings
-        sections = {**_SECTIONS, "learn": learn, "roles": roles}
+        sections = {"learn": learn, **_SECTIONS, "roles": roles}
         if not issubclass(learn, OffPolicyConfig):
             del sections["replay"]
-        return {section: sections[section] for section in SECTIONS if section in sections}
+        return sections
 
     def setting_names(self) -> set[str]:
         """Returns the names of all settings that the recipe has."""
@@ -144,7 +145,11 @@ class Recipe:
 
 # All recipes by name, in the order of listings.
 RECIPES: Registry[Recipe] = Registry("recipe", "veldt.recipes.builtin")
-find = RECIPES.find
+
+
+def find(name: str) -> Recipe:
+    """Returns the recipe of this name. UsageError, with a suggestion, for an unknown name."""
+    return RECIPES.find(name, or_else="; a plug-in's needs --plugin MODULE")
 
 
 def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
@@ -152,11 +157,18 @@ def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     return config.learn.derived(config.envs.num_envs, config.in_phases)
 
 
+def _declared(settings: type[AlgorithmConfig], beside: type[AlgorithmConfig]) -> set[str]:
+    """Returns the names that the class `settings`, or a base class that `beside` lacks, declares."""
+    own = [cls for cls in settings.__mro__ if cls not in beside.__mro__]
+    return set().union(*map(inspect.get_annotations, own))
+
+
 def _family(algorithm: str) -> type[AlgorithmConfig]:
     """Returns the settings class that the algorithm's family shares; see `AlgorithmConfig.is_family`."""
     settings = ALGORITHMS[algorithm].settings
-    families = [cls for cls in settings.__mro__ if cls.__dict__.get("is_family")]
-    return families[-1] if families else settings
+    bases = [cls for cls in settings.__mro__ if issubclass(cls, AlgorithmConfig)]
+    decides = next(cls for cls in bases if "is_family" in cls.__dict__)
+    return decides if decides.is_family else settings
 
 
 def _unit(hint: Any) -> str:
