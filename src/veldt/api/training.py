@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from veldt.api.stored_run import read_stored_run, refuse_fixed, with_changes
 from veldt.config.run_code import Choice, Env, Part
-from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import EnvSource
 from veldt.networks.own import NO_PARTS, OwnParts
 from veldt.recipes.configure import configure, request_of
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
-from veldt.runtime.devices import flush_denormals
-from veldt.systems.planning.checks import check_plan, check_request
-from veldt.systems.planning.run_plan import make_run_plan
-from veldt.systems.run import Run, new_directory, run_system
+from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
-from veldt.tracking.recording import RecordingPlan
 
 
 def train(
@@ -76,8 +72,9 @@ def train(
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
     own = OwnParts(network, core, actor, critic, model)
-    asked = configure(recipe, env, env_kwargs or {}, algorithm, own, settings)
-    return _train(asked, run_dir, cluster, quiet, loggers, callbacks)
+    request = configure(recipe, env, env_kwargs or {}, algorithm, own, settings)
+    options = RunOptions(cluster, quiet, loggers, callbacks)
+    return run_system(request, options, partial(new_directory, run_dir=run_dir))
 
 
 def train_config(
@@ -96,28 +93,10 @@ def train_config(
     Raises:
         VeldtError: as for `train`.
     """
-    return _train(request_of(config, source, own), run_dir, None, quiet, (), ())
+    request = request_of(config, source, own)
+    return run_system(request, RunOptions(quiet=quiet), partial(new_directory, run_dir=run_dir))
 
 
-@flush_denormals()
-def _train(
-    asked: RunRequest,
-    run_dir: str | Path | None,
-    cluster: str | None,
-    quiet: bool,
-    loggers: Sequence[Logger],
-    callbacks: Sequence[Callback],
-) -> Run:
-    check_request(asked, cluster)
-    recording = RecordingPlan(asked.config.run.log, asked.config.run.callback, loggers, callbacks)
-    run_plan = make_run_plan(asked)
-    notes = [*run_plan.decisions, *check_plan(run_plan, cluster)]
-    return run_system(
-        run_plan, new_directory(run_plan, run_dir), recording, cluster=cluster, quiet=quiet, notes=notes
-    )
-
-
-@flush_denormals()
 def resume(
     run: str | Path,
     *,
@@ -161,17 +140,6 @@ def resume(
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     with directory.lock():
         stored = read_stored_run(directory, choice, settings)
-        config = stored.request.config
-        check_request(stored.request, cluster)
-        recording = RecordingPlan(config.run.log, config.run.callback, loggers, callbacks)
-        run_plan = make_run_plan(stored.request)
-        check_plan(run_plan, cluster)
-        return run_system(
-            run_plan,
-            with_changes(directory, settings),
-            recording,
-            cluster=cluster,
-            quiet=quiet,
-            notes=stored.notes,
-            checkpoint=stored.checkpoint,
-        )
+        options = RunOptions(cluster, quiet, loggers, callbacks)
+        opened = with_changes(directory, settings)
+        return run_system(stored.request, options, lambda _: opened, stored.checkpoint, stored.notes)

@@ -1,10 +1,13 @@
-"""Trains by a run plan: opens the run's directory, its recording and the runtime, and drives the system's graph."""
+"""Runs a system: decides what is left open, checks it, opens the run's directory and the runtime, and trains.
+
+`train` and `resume` differ in what they ask for, in the directory, and in the checkpoint; all else is here.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +18,7 @@ import torch
 
 from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.run_code import own_names, remember_code, remember_functions
+from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig, to_dict
 from veldt.errors import VeldtError
 from veldt.runs.checkpoint_files import Checkpoint
@@ -24,12 +28,16 @@ from veldt.runs.new_run import new_run, run_name
 from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
+from veldt.runtime.devices import flush_denormals
 from veldt.systems.driver.inline_runtime import start_inline
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
 from veldt.systems.driver.training_run import RestartHistory, StartRoles, TrainingRun
-from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.planning.checks import check_plan, check_request
+from veldt.systems.planning.run_plan import RunPlan, make_run_plan
+from veldt.tracking.callback import Callback
+from veldt.tracking.loggers.logger import Logger
 from veldt.tracking.progress import Progress, Silent
 from veldt.tracking.recording import Recording, RecordingPlan, named_functions
 
@@ -49,36 +57,54 @@ class Run:
     summary: Mapping[str, Any] = field(repr=False)
 
 
-def run_system(
-    run_plan: RunPlan,
-    opened: AbstractContextManager[RunDirectory],
-    recording_plan: RecordingPlan,
-    *,
-    cluster: str | None,
-    quiet: bool,
-    notes: Sequence[str],
-    checkpoint: Checkpoint | None = None,
-) -> Run:
-    """Trains to the end, from the start or resumed from `checkpoint`.
+@dataclass(frozen=True)
+class RunOptions:
+    """What a call of `train` or `resume` chooses for itself, and no run stores.
 
     Args:
-        opened: yields the run's directory, locked; it is entered when the runtime is there, and nothing is written
-            before.
         cluster: where the processes run; None: on this machine, without Ray.
         quiet: shows no progress.
-        notes: sentences to show before training begins.
+        loggers, callbacks: the user's own objects, besides those that the settings name.
+    """
+
+    cluster: str | None = None
+    quiet: bool = False
+    loggers: Sequence[Logger] = ()
+    callbacks: Sequence[Callback] = ()
+
+
+@flush_denormals()
+def run_system(
+    request: RunRequest,
+    options: RunOptions,
+    open_directory: Callable[[RunPlan], AbstractContextManager[RunDirectory]],
+    checkpoint: Checkpoint | None = None,
+    notes: Sequence[str] = (),
+) -> Run:
+    """Decides what is left open, checks it, and trains to the end, from the start or resumed from `checkpoint`.
+
+    Args:
+        open_directory: yields the run's directory, locked. It is entered when the runtime is there, and nothing is
+            written before.
+        notes: sentences to show before a resumed run goes on. A new run shows its decisions and warnings.
 
     Raises:
+        UsageError: the run is not possible as asked; nothing was written.
         VeldtError: training failed; a note says how to resume, if possible.
     """
+    check_request(request, options.cluster)
+    asked = request.config.run
+    recording_plan = RecordingPlan(asked.log, asked.callback, options.loggers, options.callbacks)
+    run_plan = make_run_plan(request)
+    warnings = check_plan(run_plan, options.cluster)
     config = run_plan.config
     with (
-        _runtime(config, cluster) as start_roles,
-        opened as directory,
-        _progress(config, quiet) as progress,
+        _runtime(config, options.cluster) as start_roles,
+        open_directory(run_plan) as directory,
+        _progress(config, options.quiet) as progress,
     ):
         if checkpoint is None:
-            progress.note(f"{config.recipe} on {config.env}: {directory.path}")
+            notes = [f"{config.recipe} on {config.env}: {directory.path}", *run_plan.decisions, *warnings]
         for note in (*notes, *_remember(run_plan)):
             progress.note(note)
         with recording_plan.opened(directory, progress) as recording:
