@@ -17,7 +17,7 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.envs.spec import ActionSpec
 from veldt.exchange.central_store import CentralStore, CentralStoreClient
 from veldt.functional.updates import RMSProp
-from veldt.learning.optimiser import CentralOptimiser
+from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.networks.flat import FlatParameters
 
 RULE = RMSProp()

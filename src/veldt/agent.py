@@ -15,9 +15,10 @@ from torch import nn
 from veldt.algorithms.base import Algorithm, Forward, OnPolicy
 from veldt.algorithms.rollout import Observation
 from veldt.config.train_config import TrainConfig
+from veldt.envs.env import ObservationCodec
 from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
-from veldt.envs.spec import EnvSpec, ObservationCodec
+from veldt.envs.spec import EnvSpec
 from veldt.networks.build import build_torso
 from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
 from veldt.networks.own_core import OwnCore

@@ -20,6 +20,7 @@ from veldt.errors import CheckpointError
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
+from veldt.systems.roles.update_metrics import UpdateMetrics
 
 
 class OneHot(nn.Module):
@@ -128,10 +129,19 @@ def test_metrics_of_an_update_get_the_prefix_of_learning(monkeypatch: pytest.Mon
 
     def loss(*arguments: Any) -> Loss:
         return compute(*arguments)._replace(
-            metrics={"loss": torch.tensor(7.0), "curiosity/bonus": torch.tensor(2.0)}
+            metrics={
+                "loss": torch.tensor(7.0),
+                "entropy_bonus": torch.tensor(1.0),
+                "curiosity/bonus": torch.tensor(2.0),
+            }
         )
 
     monkeypatch.setattr(own, "loss", loss)
     loss_of_update = learner.update(batch, 0.0, 1e-3)
-    assert set(loss_of_update.metrics) == {"curiosity/bonus", "train/loss", "train/grad_norm"}
-    assert float(loss_of_update.metrics["train/loss"]) == float(loss_of_update.total.detach())
+    metrics = UpdateMetrics()
+    metrics.add(loss_of_update.metrics, (0.0, 0.0, 0.0), 1e-3)
+    sums = metrics.take(1, {}, {}).sums
+    assert set(sums) == {"curiosity/bonus", "train/entropy_bonus", "train/loss", "train/grad_norm"}
+    assert sums["train/loss"] == float(
+        loss_of_update.total.detach()
+    )  # its own name wins over the algorithm's

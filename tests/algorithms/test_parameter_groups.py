@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.base import Algorithm
-from veldt.algorithms.groups import ParameterGroup, rates
+from veldt.algorithms.groups import ParameterGroup
 from veldt.errors import UsageError
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.functional.updates import Adam, RMSProp
-from veldt.learning.grouped_rule import GroupedRule
-from veldt.learning.optimiser import CentralOptimiser, LocalOptimiser
+from veldt.learning.central_optimiser import CentralOptimiser
+from veldt.learning.optimiser import GroupedRule, LocalOptimiser
 from veldt.networks.flat import FlatParameters
 
 GROUPS = (
@@ -147,11 +147,12 @@ def test_the_gradient_of_a_group_has_a_limit_of_its_own() -> None:
 
 def test_learning_rates() -> None:
     groups = (
-        ParameterGroup("a", Adam(), learning_rate=lambda progress: 1.0 - progress),
-        ParameterGroup("b", Adam()),
+        ParameterGroup("a", Adam(), ("a.",), learning_rate=lambda progress: 1.0 - progress),
+        ParameterGroup("rest", Adam()),
     )
-    assert rates(groups, ("a", "b"), 0.25, 0.5) == {"a": 0.75, "b": 0.5}
-    assert rates(groups, ("b",), 0.25, 0.5) == {"b": 0.5}
+    rule = GroupedRule(groups, FlatParameters(network()))
+    assert rule.rates(("a", "rest"), 0.25, 0.5) == {"a": 0.75, "rest": 0.5}
+    assert rule.rates(("rest",), 0.25, 0.5) == {"rest": 0.5}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from veldt.functional.valid_rows import ValidRows
+from veldt.functional.losses import ValidRows
 
 VALID = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
 

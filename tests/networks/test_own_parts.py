@@ -16,7 +16,7 @@ from veldt.agent import make_network
 from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import ActionSpec, EnvSpec
 from veldt.errors import NetworkError, UsageError
-from veldt.learning.grouped_rule import GroupedRule
+from veldt.learning.optimiser import GroupedRule
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import OwnParts
 from veldt.networks.own_core import OwnCore, RecurrentState

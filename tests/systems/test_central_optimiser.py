@@ -17,8 +17,9 @@ from veldt.envs.spec import ActionSpec
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.exchange.gradients import NoAllReduce
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule, _is_fused
+from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.learner import Learner
-from veldt.learning.optimiser import CentralOptimiser, LocalOptimiser
+from veldt.learning.optimiser import LocalOptimiser
 from veldt.networks.flat import FlatParameters
 
 RATE, STEPS = 1e-3, 1000

@@ -22,9 +22,8 @@ from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.functional.updates import AdaGrad
-from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import load_state
-from veldt.learning.optimiser import LocalOptimiser
+from veldt.learning.optimiser import GroupedRule, LocalOptimiser
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import NO_PARTS
 from veldt.recipes import find

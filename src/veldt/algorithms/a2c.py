@@ -16,7 +16,7 @@ from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Batch, Rollout, unroll_forward
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
-from veldt.functional.valid_rows import ValidRows
+from veldt.functional.losses import ValidRows
 from veldt.setting_metadata import Unit
 
 

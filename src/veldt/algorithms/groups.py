@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,14 +73,3 @@ def group_of(groups: Sequence[ParameterGroup], parameter: str) -> ParameterGroup
     """Returns the group of the parameter with this name; None if it belongs to none."""
     best = max(groups, key=lambda group: group.longest_prefix(parameter))
     return best if best.longest_prefix(parameter) >= 0 else None
-
-
-def rates(
-    groups: Sequence[ParameterGroup], moving: Sequence[str], progress: float, learning_rate: float
-) -> Mapping[str, float]:
-    """Returns the learning rate of each group in `moving`; `learning_rate` is that of groups without their own."""
-    return {
-        group.name: learning_rate if group.learning_rate is None else group.learning_rate(progress)
-        for group in groups
-        if group.name in moving
-    }

@@ -15,9 +15,9 @@ from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
+from veldt.functional.losses import ValidRows
 from veldt.functional.returns import generalised_advantages
 from veldt.functional.updates import UpdateRule
-from veldt.functional.valid_rows import ValidRows
 from veldt.networks.actor_critic import ActorCritic, policy_distribution
 from veldt.networks.own import OwnModules
 from veldt.networks.own_heads import OwnActorCritic, OwnPolicyModel, OwnRecurrentModel

@@ -15,9 +15,8 @@ from veldt.algorithms.rollout import Batch, Rollout
 from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
-from veldt.functional.losses import approximate_kl, clipped_surrogate, clipped_value_error
+from veldt.functional.losses import ValidRows, approximate_kl, clipped_surrogate, clipped_value_error
 from veldt.functional.updates import Adam
-from veldt.functional.valid_rows import ValidRows
 from veldt.setting_metadata import Unit, flag
 
 

@@ -30,8 +30,8 @@ from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.rollout import Rollout, unroll_forward
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
+from veldt.functional.losses import ValidRows
 from veldt.functional.updates import Adam, UpdateRule
-from veldt.functional.valid_rows import ValidRows
 from veldt.functional.vtrace import VTraceReturns, vtrace
 from veldt.setting_metadata import Unit, flag
 

@@ -261,7 +261,7 @@ def _both(run_plan: RunPlan, seconds: float) -> float:
             StageClock(),
             noise=run_plan.algorithm().action_noise(network),
             recurrent_size=recurrent_size_of(network),
-            inference=run_plan.infer_threads,
+            threads=run_plan.inference_threads,
             cores=run_plan.inference_cores,
         )
 

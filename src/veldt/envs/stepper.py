@@ -15,7 +15,6 @@ from veldt.envs.action_replay import ActionPrefix, Unfinished, replay
 from veldt.envs.env import StepEnv, StepperSettings, make_step_env
 from veldt.envs.failures import Patience, named
 from veldt.envs.seeding import DECORRELATION, derive_seed
-from veldt.envs.step_rows import step_rows
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, described
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
@@ -64,7 +63,7 @@ class Stepper:
         self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
         self._notes: list[str] = []
         self._envs: list[StepEnv] = []
-        self._step_rows = [step_rows(slot, t, part) for t in range(slot.steps)]
+        self._step_rows = [slot.step_rows(t, part) for t in range(slot.steps)]
         for index in range(part.stop - part.start):
             self._touch(self._first + index, 0)
             try:

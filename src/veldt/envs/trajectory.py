@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,7 @@ _KEEP_ALL = 32 * 2**20  # bytes of stacks; for more, making stacks again costs n
 
 ROW_FIELDS = {"episode_step": "int32", "is_last": "bool", "episode": "int64"}
 STEP_FLAGS = ("terminated", "truncated", "life_lost", "interrupted", "valid")
+_ORDINARY = np.array([[name == "valid"] for name in STEP_FLAGS])  # the flags of an ordinary step
 
 
 def row_layouts(spec: EnvSpec, steps: int, width: int) -> dict[str, Layout]:
@@ -143,6 +144,23 @@ class Trajectory(Rows):
         """Returns writable views of the observation arrays of row `t` for the envs `part`, one per field."""
         return [array[self.history + t, part] for array in self.observation.values()]
 
+    def step_rows(self, t: int, part: slice) -> StepRows:
+        """Returns the views of step `t` for the envs `part`."""
+        observation = self.rows(t + 1, part)
+        return StepRows(
+            flags=self.flags[t, :, part],
+            is_last=self.is_last[t, part],
+            episode_step=self.episode_step[t, part],
+            episode=self.episode[t, part],
+            action=self.action[t, part],
+            reward=self.reward[t, part],
+            next_is_last=self.is_last[t + 1, part],
+            next_episode_step=self.episode_step[t + 1, part],
+            next_episode=self.episode[t + 1, part],
+            next_observation=observation,
+            next_floats=[row.reshape(-1) for row in observation if row.dtype == np.float32],
+        )
+
     def stack(self, t: int, part: slice) -> None:
         """Makes the stacks of row `t` from its frames, for the envs `part`."""
         for name, array in self.stacks.items():
@@ -175,3 +193,26 @@ class Trajectory(Rows):
         self.episode[0, ended] = self.fresh_episode[ended]
         for b in ended:
             self.stack(0, slice(b, b + 1))
+
+
+class StepRows(NamedTuple):
+    """Row t and row t + 1 of a slot for a slice of envs; sliced once and not at every step."""
+
+    flags: np.ndarray
+    is_last: np.ndarray
+    episode_step: np.ndarray
+    episode: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    next_is_last: np.ndarray
+    next_episode_step: np.ndarray
+    next_episode: np.ndarray
+    next_observation: list[np.ndarray]
+    next_floats: list[np.ndarray]  # float fields, flattened: these may hold NaN
+
+    def clear(self) -> None:
+        """Sets the rows to an ordinary step of every env, before the envs are stepped."""
+        self.flags[...] = _ORDINARY
+        np.add(self.episode_step, 1, out=self.next_episode_step)
+        self.next_is_last.fill(False)
+        self.next_episode[...] = self.episode

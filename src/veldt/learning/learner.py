@@ -10,15 +10,12 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward, Loss
-from veldt.algorithms.groups import rates
 from veldt.errors import CheckpointError, UsageError, diverged
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
-from veldt.learning.grouped_rule import GroupedRule
-from veldt.learning.optimiser import LocalOptimiser, Optimiser
+from veldt.learning.optimiser import GroupedRule, LocalOptimiser, Optimiser
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
-from veldt.tracking.metric_names import with_prefix
 
 
 class Learner:
@@ -43,7 +40,8 @@ class Learner:
         version_of: Callable[[int], int] = lambda own: own,
     ) -> None:
         self._algorithm, self._forward, self._edge = algorithm, forward, edge
-        self._parameters, self._targets = parameters, targets
+        self._parameters = parameters
+        self._targets = targets if targets is not None and targets.forwards else None
         self._groups = GroupedRule(algorithm.groups, parameters)
         self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
         self._version_of = version_of
@@ -88,10 +86,9 @@ class Learner:
         self._edge.reduce(gradient_P, loss.rows)
         norm = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
         self._groups.clip(gradient_P)
-        metrics = {with_prefix(name): value for name, value in loss.metrics.items()}
-        loss = loss._replace(metrics=metrics | {"train/loss": loss.total.detach(), "train/grad_norm": norm})
-        due_rates = rates(self._algorithm.groups, due, progress, learning_rate)
-        self._optimiser.apply(gradient_P, due_rates, loss)
+        metrics = {**loss.metrics, "train/loss": loss.total.detach(), "train/grad_norm": norm}
+        loss = loss._replace(metrics=metrics)
+        self._optimiser.apply(gradient_P, self._groups.rates(due, progress, learning_rate), loss)
         self._updates += 1
         # If the gradient is sent to a parameter server, the version may not have changed yet.
         self._updated_version = max(before, self.version - 1)

@@ -1,16 +1,178 @@
-"""Applies gradients to parameters, with the update rule's state in this process or in a central store."""
+"""The update rules of an algorithm's parameter groups, and the optimiser that applies them in this process.
+
+    parameters [P]   | actor.body | critic.body | actor.last | critic.last |     (bf16 parts come first)
+    pieces             actor        critic        actor        critic
+
+Accumulators of all groups are vectors [P]. Groups with the same rule and interval share its counters, which advance
+once in an update, however many pieces there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
-from veldt.exchange.central_store import PARAMETERS, CentralStoreClient, Chunk
-from veldt.learning.grouped_rule import GroupedRule
+from veldt.algorithms.groups import ParameterGroup, group_of
+from veldt.errors import UsageError
+from veldt.functional.updates import clip_by_norm
 from veldt.networks.flat import FlatParameters
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive parameters `first` up to `end` of a group. `counters` is appended to its counters' names."""
+
+    first: int
+    end: int
+    group: ParameterGroup
+    counters: str
+
+
+class GroupedRule:
+    """The update rules of all parameter groups, for any slice of the flat parameter vector; see the module.
+
+    Args:
+        groups: the algorithm's; see `ParameterGroup`.
+        parameters: the network's.
+
+    Raises:
+        UsageError: a parameter belongs to no group, or a group has no parameters.
+    """
+
+    def __init__(self, groups: Sequence[ParameterGroup], parameters: FlatParameters) -> None:
+        self.groups = tuple(groups)
+        self.members: dict[str, list[int]] = {group.name: [] for group in groups}
+        if len(self.members) < len(self.groups):
+            raise UsageError(f"two parameter groups have the same name, of {_listed(groups)}: rename one")
+        self.pieces: list[Piece] = []
+        first = 0
+        for number, (name, size) in enumerate(zip(parameters.names, parameters.sizes, strict=True)):
+            group = group_of(groups, name)
+            if group is None:
+                raise UsageError(
+                    f"the parameter {name} belongs to no parameter group, of {_listed(groups)}: add its prefix to one"
+                )
+            self.members[group.name].append(number)
+            last = self.pieces[-1] if self.pieces else None
+            if last is not None and last.group is group:
+                first = self.pieces.pop().first
+            end = (last.end if last is not None else 0) + size
+            self.pieces.append(Piece(first, end, group, self._counters(group)))
+            first = end
+        if empty := [name for name, numbers in self.members.items() if not numbers]:
+            raise UsageError(
+                f"the parameter group {empty[0]} has no parameters, of {_listed(groups)}: correct its prefix"
+            )
+        self._is_single = len(self.pieces) == 1
+
+    def _counters(self, group: ParameterGroup) -> str:
+        """The ending of the names of a group's counters; none if all groups share them."""
+        kinds = [(each.rule, each.every) for each in self.groups]
+        first = self.groups[kinds.index((group.rule, group.every))]
+        return "" if all(kind == kinds[0] for kind in kinds) else f".{first.name}"
+
+    def due(self, update: int) -> tuple[str, ...]:
+        """Names of the groups that move in the update with this number, counted from 1."""
+        return tuple(group.name for group in self.groups if update % group.every == 0)
+
+    def rates(self, due: Sequence[str], progress: float, learning_rate: float) -> dict[str, float]:
+        """Returns the learning rate of each group in `due`; `learning_rate` is that of groups without their own."""
+        return {
+            group.name: learning_rate if group.learning_rate is None else group.learning_rate(progress)
+            for group in self.groups
+            if group.name in due
+        }
+
+    def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
+        """Returns the initial state: accumulators float32 [P], and counters []."""
+        if self._is_single:
+            return self.groups[0].rule.state(parameters_P)
+        state: dict[str, Tensor] = {}
+        for piece in self.pieces:
+            for name, value in piece.group.rule.state(parameters_P[piece.first : piece.end]).items():
+                if value.ndim:
+                    whole = state.setdefault(name, torch.zeros_like(parameters_P))
+                    whole[piece.first : piece.end] = value
+                else:
+                    state.setdefault(name + piece.counters, value)
+        return state
+
+    def within(self, first: int, end: int) -> Iterator[tuple[Piece, slice]]:
+        """Yields the pieces that overlap the parameters `first` to `end`, each with its slice of those."""
+        for piece in self.pieces:
+            start, stop = max(first, piece.first), min(end, piece.end)
+            if start < stop:
+                yield piece, slice(start - first, stop - first)
+
+    def apply(
+        self,
+        first: int,
+        parameters_N: Tensor,
+        gradient_N: Tensor,
+        state: Mapping[str, Tensor],
+        rates: Mapping[str, float],
+        bf16_R: Tensor,
+    ) -> None:
+        """Updates N parameters, which begin at `first` in the network's vector, in place; see `UpdateRule.apply`.
+
+        Args:
+            state: of these parameters: accumulators [N], counters [].
+            rates: the learning rate of each group that moves.
+        """
+        if self._is_single:
+            group = self.groups[0]
+            if group.name in rates:
+                group.rule.apply(parameters_N, gradient_N, dict(state), rates[group.name], bf16_R)
+            return
+        before = {name: value.clone() for name, value in state.items() if not value.ndim}
+        for piece, part, rate in self._runs(first, first + len(parameters_N), rates):
+            rule, own = piece.group.rule, {}
+            for name in rule.decay_of:
+                if (vector := state.get(name)) is not None and vector.ndim:
+                    own[name] = vector[part]
+                else:
+                    own[name] = state[name + piece.counters].copy_(before[name + piece.counters])
+            rule.apply(parameters_N[part], gradient_N[part], own, rate, bf16_R[part])
+
+    def _runs(self, first: int, end: int, rates: Mapping[str, float]) -> list[tuple[Piece, slice, float]]:
+        """The slices of the parameters `first` to `end` to update, each with its rate: adjacent pieces with the same
+        rule, counters and rate together, and an empty slice for a group that has no parameters there.
+
+        With an empty slice, a group only counts its update: each shard and each chunk has the counters of all groups.
+        """
+        runs: list[tuple[Piece, slice, float]] = []
+        inside = list(self.within(first, end))
+        names = {piece.group.name for piece, _ in inside}
+        outside = {piece.group.name: piece for piece in self.pieces if piece.group.name not in names}
+        for piece, part in (*inside, *((piece, slice(0, 0)) for piece in outside.values())):
+            if (rate := rates.get(piece.group.name)) is None:
+                continue
+            if runs:
+                last, before, last_rate = runs[-1]
+                kind = (piece.group.rule, piece.counters, rate)
+                if before.stop == part.start and kind == (last.group.rule, last.counters, last_rate):
+                    runs[-1] = (last, slice(before.start, part.stop), rate)
+                    continue
+            runs.append((piece, part, rate))
+        return runs
+
+    def clip(self, gradient_P: Tensor) -> None:
+        """Scales the gradient of each group that has a limit, in place."""
+        for group in self.groups:
+            if not group.max_grad_norm:
+                continue
+            parts = [gradient_P[piece.first : piece.end] for piece in self.pieces if piece.group is group]
+            if len(parts) == 1:
+                clip_by_norm(parts[0], group.max_grad_norm)
+                continue
+            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(part) for part in parts]))
+            for part in parts:
+                part.mul_((group.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
 class Optimiser(Protocol):
@@ -37,114 +199,5 @@ class LocalOptimiser:
         self._rule.apply(0, own.fp32_params, gradient_P, self.state, rates, own.bf16_copy)
 
 
-class CentralOptimiser:
-    """See `Optimiser`: many learners update parameters and rule state in a central store, and continue from its values.
-
-    With one local step, each gradient is applied to the central values with the central state (Stooke & Abbeel, section
-    4.3). With more, a learner makes the steps on local copies. Then its change of the parameters, and of each
-    accumulator apart from the decay d over n steps, is added to the central values (appendix B):
-
-        central <- d^n central + (local now - d^n local at the start)
-
-    With a single learner the central values are its own, so this equals its own update rule, up to rounding.
-
-    Args:
-        store: this learner's client of the store, which holds the initial parameters.
-        local_steps: updates between two exchanges.
-        on_synchronised: called when the local parameters equal the central ones, so that they include others' updates.
-    """
-
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        parameters: FlatParameters,
-        store: CentralStoreClient,
-        local_steps: int,
-        on_synchronised: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._rule, self._parameters = GroupedRule(algorithm.groups, parameters), parameters
-        self._store, self._local_steps = store, local_steps
-        # Steps since the last exchange: of this learner, and of each parameter group.
-        self._steps, self._steps_of = 0, dict.fromkeys(self._rule.members, 0)
-        self._on_synchronised = on_synchronised
-        self._local = {PARAMETERS: parameters.fp32_params}
-        if local_steps > 1:
-            self._local |= self._rule.state(parameters.fp32_params)
-        self.state = {name: tensor for name, tensor in self._local.items() if name != PARAMETERS}
-        self._start = {name: tensor.clone() for name, tensor in self._local.items() if local_steps > 1}
-        self.pull()
-
-    def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss | None = None) -> None:
-        if self._local_steps == 1:
-            for chunk in self._store.chunks():
-                self._update(chunk, gradient_P, rates)
-            self._on_synchronised()
-            return
-        own = self._parameters
-        self._rule.apply(0, own.fp32_params, gradient_P, self.state, rates, own.bf16_copy)
-        self._steps += 1
-        for name in rates:
-            self._steps_of[name] += 1
-        if self._steps == self._local_steps:
-            self.exchange()
-
-    def exchange(self) -> None:
-        """Adds local changes to the central values and continues from the result."""
-        if not self._steps:
-            return
-        new = {name: self._local[name] - start for name, start in self._start.items() if not start.ndim}
-        for chunk in self._store.chunks():
-            for name, central in chunk.tensors.items():
-                if not central.ndim:
-                    self._local[name].copy_(central.add_(new[name].to(central)))
-                    continue
-                now, start = (own[name][chunk.first : chunk.end] for own in (self._local, self._start))
-                for piece, part in self._rule.within(chunk.first, chunk.end):
-                    rule, steps = piece.group.rule, self._steps_of[piece.group.name]
-                    decay = 1.0 if name == PARAMETERS else rule.decay_of.get(name, 1.0) ** steps
-                    start[part].mul_(-decay).add_(now[part])
-                    if name == rule.squares:
-                        # Rounding can make the difference negative, and others may have let the sum decay below that.
-                        start[part].clamp_(min=0.0)
-                    now[part].copy_(central[part].mul_(decay).add_(start[part].to(central)))
-                start.copy_(central)
-        for name in new:
-            self._start[name].copy_(self._local[name])
-        self._parameters.refresh()
-        self._steps, self._steps_of = 0, dict.fromkeys(self._steps_of, 0)
-        self._on_synchronised()
-
-    def pull(self) -> None:
-        """Continues from the present central values. Not allowed between local steps.
-
-        It takes no lock: later changes are measured against the values read, even if others write meanwhile.
-        """
-        assert not self._steps
-        central = self._store.values()
-        for name, own in self._local.items():
-            own.copy_(central[name])
-        for name, start in self._start.items():
-            start.copy_(self._local[name])
-        self._parameters.refresh()
-        self._on_synchronised()
-
-    def catch_up(self) -> None:
-        """Continues from the central values, after adding local changes if there are any."""
-        if self._steps:
-            self.exchange()
-        else:
-            self.pull()
-
-    def _update(self, chunk: Chunk, gradient_P: Tensor, rates: Mapping[str, float]) -> None:
-        """Makes one update of a chunk of the central values and copies it to the learner's own parameters."""
-        own, part = self._parameters, slice(chunk.first, chunk.end)
-        # On the CPU the store's own tensors, else copies on the learner's device.
-        on_device = {name: tensor.to(gradient_P.device) for name, tensor in chunk.tensors.items()}
-        state = {name: tensor for name, tensor in on_device.items() if name != PARAMETERS}
-        self._rule.apply(
-            chunk.first, on_device[PARAMETERS], gradient_P[part], state, rates, own.bf16_copy[part]
-        )
-        own.fp32_params[part].copy_(on_device[PARAMETERS])
-        for name, tensor in chunk.tensors.items():
-            if tensor is not on_device[name]:
-                tensor.copy_(on_device[name])
+def _listed(groups: Sequence[ParameterGroup]) -> str:
+    return ", ".join(f"{group.name} ({' '.join(map(repr, group.prefixes))})" for group in groups)

@@ -7,10 +7,7 @@ stays inside it.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
 
 
 def allowed_cores() -> list[int]:
@@ -43,22 +40,6 @@ def pin(core: int) -> None:
     """Pins the calling process to `core`, if the platform supports it."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
-
-
-@contextlib.contextmanager
-def rotating_cores(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
-    """Yields a function that moves the calling thread to the next of `cores`; restores the affinity afterwards.
-
-    Threads that are started meanwhile would also be pinned to one core: the block should start none.
-    """
-    if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
-        yield lambda: None
-        return
-    before, turns = os.sched_getaffinity(0), itertools.cycle(cores)
-    try:
-        yield lambda: os.sched_setaffinity(0, {next(turns)})
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def use_batch_scheduler() -> None:

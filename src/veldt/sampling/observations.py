@@ -25,7 +25,7 @@ class SlotObservations(ABC):
 
     def __init__(self, trajectory: Trajectory) -> None:
         self._trajectory = trajectory
-        self._fields = trajectory.spec.observation
+        self._fields, self._is_dict = trajectory.spec.observation, trajectory.spec.is_dict
 
     @abstractmethod
     def row(self, t: int, part: slice) -> Observation:
@@ -51,7 +51,7 @@ class SlotObservations(ABC):
         return flat if index_N is None else flat[index_N]
 
     def _observation(self, fields: dict[str, Any]) -> Observation:
-        return fields if self._trajectory.spec.is_dict else fields[""]
+        return fields if self._is_dict else fields[""]
 
 
 class OnCPU(SlotObservations):

@@ -10,7 +10,10 @@ may round differently in batches of another size; the same setup repeats bit for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -23,7 +26,6 @@ from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.errors import diverged
 from veldt.networks.recurrent import RecurrentState
-from veldt.runtime.cores import rotating_cores
 from veldt.sampling.observations import slot_observations
 from veldt.tracking.stage_clock import StageClock
 
@@ -39,7 +41,7 @@ class Sampler:
         recurrent_size: size of each env's recurrent state; see `recurrent_size_of`.
         act: the algorithm's `act`, or another of its functions that chooses actions and returns more extras.
         phase: rollouts done before this process started (the noise sequence continues there).
-        inference: called before each rollout; sets the number of inference threads.
+        threads: torch's number of threads for inference; None leaves it as it is.
         first: index in the run of the first env.
         beat: heartbeat, called before each step of a group.
         cores: cores on which inference runs in turn. If envs are pinned to all cores, inference on a single core would
@@ -56,7 +58,7 @@ class Sampler:
         clock: StageClock,
         noise: int,
         phase: int = 0,
-        inference: Callable[[], None] = lambda: None,
+        threads: int | None = None,
         cores: Sequence[int] = (),
         act: Act | None = None,
         recurrent_size: int = 0,
@@ -68,8 +70,9 @@ class Sampler:
         self.trajectory = envs.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
-        self._inference, self._cores, self._noise_width = inference, cores, noise
+        self._threads, self._cores, self._noise_width = threads, cores, noise
         self._extras: dict[str, Tensor] = {}
+        self._is_recurrent = recurrent_size > 0
         self._recurrent_state = RecurrentState(forward, recurrent_size, self.trajectory.width, device)
         self.initial_state_BM = self._recurrent_state.state_BM.clone()  # before the buffer's first row
         self.phase = phase
@@ -84,11 +87,12 @@ class Sampler:
         trajectory, envs = self.trajectory, self._envs
         groups = range(len(envs.groups))
         with self._clock("infer"):
-            self._inference()
+            if self._threads is not None:
+                torch.set_num_threads(self._threads)
             noise_TBK = self._noise(steps)
             self._last_noise = noise_TBK[-1]
             self._recurrent_state.state_BM.copy_(self.initial_state_BM)
-        with rotating_cores(self._cores) as next_core:
+        with _rotating_cores(self._cores) as next_core:
             for group in groups:
                 next_core()
                 self._act(group, 0, noise_TBK)
@@ -118,7 +122,9 @@ class Sampler:
         self._heartbeat()
         with self._clock("infer"):
             observation = self._observations.row(t, part)
-            forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
+            forward = self._forward
+            if self._is_recurrent:
+                forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
             action, extras = self._policy(forward, observation, noise_TBK[t, part])
             self.trajectory.action[t, part] = check_actions(action)
             self.trajectory.version[t, part] = self.version
@@ -157,13 +163,29 @@ class Sampler:
         )
 
     def _recurrent_rollout(self) -> RecurrentRollout | None:
-        if not self.initial_state_BM.numel():
+        if not self._is_recurrent:
             return None
         begins_SB = self._tensor(self.trajectory.episode_step == 0)
         return RecurrentRollout(self.initial_state_BM, begins_SB, last_BM=self._recurrent_state.state_BM)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self._device)
+
+
+@contextlib.contextmanager
+def _rotating_cores(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
+    """Yields a function that moves the calling thread to the next of `cores`; restores the affinity afterwards.
+
+    Threads that are started meanwhile would also be pinned to one core: the block should start none.
+    """
+    if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
+        yield lambda: None
+        return
+    before, turns = os.sched_getaffinity(0), itertools.cycle(cores)
+    try:
+        yield lambda: os.sched_setaffinity(0, {next(turns)})
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def check_actions(action: Tensor) -> np.ndarray:

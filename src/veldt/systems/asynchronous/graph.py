@@ -22,9 +22,9 @@ from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreS
 from veldt.exchange.graph import Edge, Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
-from veldt.learning.grouped_rule import GroupedRule
+from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.learner import by_parameter_name, load_state, load_weights, state_by_parameter_name
-from veldt.learning.optimiser import CentralOptimiser
+from veldt.learning.optimiser import GroupedRule
 from veldt.learning.snapshot import Groups
 from veldt.networks.flat import FlatParameters
 from veldt.runs.checkpoint_files import Checkpoint

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 
 from veldt.evaluation.evaluator import play_steps
 from veldt.learning.learner import load_weights
@@ -47,7 +48,8 @@ class Evaluating:
         with self._clock("evaluate"):
             network, parameters = run_plan.network()
             load_weights(parameters, {name: np.array(array) for name, array in weights.items()})
-            run_plan.infer_threads()
+            if (threads := run_plan.inference_threads) is not None:
+                torch.set_num_threads(threads)
             agent = run_plan.agent(network, self._directory.path)
             result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
         if not stop.is_set():  # else the evaluation is repeated when the run resumes

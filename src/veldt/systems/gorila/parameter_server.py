@@ -21,8 +21,8 @@ from veldt.exchange.parameter_partition import (
     gradient_layouts,
     part_layouts,
 )
-from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import by_parameter_name, state_by_parameter_name
+from veldt.learning.optimiser import GroupedRule
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.shared import Layout
 from veldt.systems.gorila.parameter_shard import ParameterShardPlan, run_parameter_shard

@@ -31,8 +31,8 @@ from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, VERSION, Shar
 from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
-from veldt.learning.grouped_rule import GroupedRule
 from veldt.learning.learner import load_state, load_weights
+from veldt.learning.optimiser import GroupedRule
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.runs.latest_checkpoint import newest_checkpoint

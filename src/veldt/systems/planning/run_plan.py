@@ -122,26 +122,24 @@ class RunPlan:
     def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
         return CompiledForward(network, on_fallback) if self.config.run.compile else network
 
-    def train_threads(self) -> None:
-        """Sets torch's number of threads for training."""
-        if self.device.type == "cpu":
-            torch.set_num_threads(self.config.run.threads)
+    @property
+    def training_threads(self) -> int | None:
+        """Torch's number of threads for training; None on an accelerator, where it does not matter."""
+        return self.config.run.threads if self.device.type == "cpu" else None
 
-    def infer_threads(self) -> None:
-        """Sets torch's number of threads for inference."""
-        if self.device.type == "cpu":
-            torch.set_num_threads(self._infer_threads)
+    @property
+    def inference_threads(self) -> int | None:
+        """Torch's number of threads for inference; None on an accelerator."""
+        if self.device.type != "cpu":
+            return None
+        return inference_threads(self.config.run.threads, self.plan.groups, self.plan.backend == "workers")
 
     @property
     def inference_cores(self) -> Sequence[int]:
         """The cores that inference takes in turn; empty if it has a core of its own, or uses several threads."""
         cores = sorted(set(self.plan.cores))
-        alone = self.device.type == "cpu" and self.plan.groups > 1 and self._infer_threads == 1
+        alone = self.plan.groups > 1 and self.inference_threads == 1
         return cores if alone and cores == allowed_cores() else ()
-
-    @property
-    def _infer_threads(self) -> int:
-        return inference_threads(self.config.run.threads, self.plan.groups, self.plan.backend == "workers")
 
     def envs(
         self, settings: StepperSettings, steps: int, actions_until: ActionsUntil = lambda b, t: None

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
 from veldt.algorithms.groups import Targets
 from veldt.envs.env import StepperSettings
@@ -115,6 +117,7 @@ class SamplerLearner:
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
+        self._threads = run_plan.training_threads
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
         self._sharing = (
@@ -157,7 +160,7 @@ class SamplerLearner:
                 clock,
                 noise=self.algorithm.action_noise(self.network),
                 recurrent_size=recurrent_size_of(self.network),
-                inference=run_plan.infer_threads,
+                threads=run_plan.inference_threads,
                 cores=run_plan.inference_cores,
                 first=self.first,
                 beat=ties.heartbeat,
@@ -232,7 +235,8 @@ class SamplerLearner:
             self.envs.reset_ended()  # workers reset envs while this process learns
         new_steps = int(slot.valid.sum())
         rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
-        self._run_plan.train_threads()
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
         if isinstance(self._experience, ReplaySource) and self._sharing > 1:

@@ -100,6 +100,7 @@ class SamplerLearnerRole(ABC):
     ) -> None:
         self._control, self._plan, self._rate_limiter, self._rank = control, plan, rate_limiter, plan.rank
         self._worker_rank, self._clock, self._update_metrics = worker_rank, StageClock(), UpdateMetrics()
+        self._steps_A, self._updates_L = rate_limiter.steps_A, rate_limiter.updates_L
         self._reset_steps, self._sent_at, self._said_snapshot = 0, time.monotonic(), 0
         self._is_in_phase = False
         self._writer, self._segments = BackgroundWriter(), list[dict[str, Any]]()
@@ -111,7 +112,7 @@ class SamplerLearnerRole(ABC):
             plan.run_plan, worker_rank, self._clock, archive, self._note, ties
         )
         try:
-            for text in self._sampler_learner.begin(own, int(rate_limiter.steps_A[plan.rank])):
+            for text in self._sampler_learner.begin(own, int(self._steps_A[plan.rank])):
                 self._note(text, "resume")
         except BaseException:
             self._sampler_learner.close()
@@ -196,10 +197,10 @@ class SamplerLearnerRole(ABC):
         return {}
 
     def _act_and_learn(self, now: SyncState) -> None:
-        unit, rate_limiter = self._sampler_learner, self._rate_limiter
+        unit = self._sampler_learner
 
         def updated(loss: Loss, lag: float, rate: float) -> None:
-            rate_limiter.updates_L[self._rank] = unit.learner.updates
+            self._updates_L[self._rank] = unit.learner.updates
             self._update_metrics.add(loss.metrics, (lag, lag, lag), rate)
             self._control.heartbeat()
 
@@ -207,7 +208,7 @@ class SamplerLearnerRole(ABC):
         phase = unit.run_phase(now.steps, now.done, updated, self._finish_writing)
         self._is_in_phase = False
         self._update_metrics.rate = phase.learning_rate
-        rate_limiter.steps_A[self._rank] += phase.steps
+        self._steps_A[self._rank] += phase.steps
         self._reset_steps += phase.reset_steps
         if phase.episodes:
             self._control.send(FinishedEpisodes.of_role(phase.episodes, self._worker_rank.seed, unit.first))
@@ -241,7 +242,7 @@ class SamplerLearnerRole(ABC):
                 groups,
                 rank=self._rank,
                 updates=self._sampler_learner.learner.updates,
-                steps=int(self._rate_limiter.steps_A[self._rank]),
+                steps=int(self._steps_A[self._rank]),
                 state=content.meta | {"seed": self._worker_rank.seed, "steps": now.done},
                 replay=None if content.rows is None else self._plan.group,
             )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from veldt.systems.roles.messages import LearnerMetrics
+from veldt.tracking.metric_names import with_prefix
 
 _SEND_S = 0.5  # seconds between messages with metrics
 
@@ -47,7 +48,7 @@ class UpdateMetrics:
         """Returns the message with all that was added since the last call, and begins anew."""
         metrics = LearnerMetrics(
             count=self._count,
-            sums={name: float(value) for name, value in self._sums.items()},
+            sums={with_prefix(name): float(value) for name, value in self._sums.items()},
             lag_sum=self._lag_sum,
             lag_min=float(self._lag_min) if self._count else None,
             lag_max=float(self._lag_max) if self._count else None,
