@@ -93,11 +93,6 @@ def test_one_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) ->
     assert plan(env, on_env_error="restart").backend == "workers"
 
 
-def test_only_atari_is_atari() -> None:
-    with pytest.raises(UsageError, match="--env-backend atari is for Atari games, and CartPole-v1 is none"):
-        plan(env_backend="atari")
-
-
 @pytest.mark.alone
 def test_running_workers_have_nothing_with_a_name() -> None:
     """Whatever is killed then, nothing of theirs stays behind."""

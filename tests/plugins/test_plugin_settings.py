@@ -20,7 +20,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import from_dict, to_dict
 from veldt.errors import PluginError, UsageError
 from veldt.recipes import RECIPES, Recipe, Sourced, find
-from veldt.recipes.overrides import build, with_settings
+from veldt.recipes.overrides import build_config, with_settings
 
 
 @pytest.fixture(autouse=True)
@@ -96,12 +96,12 @@ def test_a_recipe_s_values_are_checked_with_the_user_s_in_their_place() -> None:
     """Neither the recipe's values alone nor one of the user's beside the other is what the user asked for."""
     register(Mine, Ordered, epochs=1)
     draft = find("mine").draft("CartPole-v1")
-    learn: Any = build(draft, {"low": 5, "high": 10, "epochs": 20}).learn
+    learn: Any = build_config(draft, {"low": 5, "high": 10, "epochs": 20}).learn
     assert (learn.low, learn.high, learn.epochs) == (5, 10, 20)
     with pytest.raises(UsageError, match="--high is 2: it must be at most --epochs, 1"):
-        build(draft, {})
+        build_config(draft, {})
     with pytest.raises(UsageError, match="--low is 5 and --high is 2"):
-        build(draft, {"low": 5, "epochs": 20})
+        build_config(draft, {"low": 5, "epochs": 20})
 
 
 def test_the_command_line_and_python_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,9 +156,9 @@ def test_an_exception_of_a_settings_class_names_it() -> None:
     named = rf"^the plug-in {__name__} failed when FailingSettings was made: ValueError: seven is no"
     draft = find("mine").draft("CartPole-v1")
     with pytest.raises(PluginError, match=named) as failed:
-        build(draft, {"epochs": 7})
+        build_config(draft, {"epochs": 7})
     assert isinstance(failed.value.__cause__, ValueError) and "Traceback" in failed.value.details
-    config = build(draft, {})
+    config = build_config(draft, {})
     with pytest.raises(PluginError, match=named):
         with_settings(config, {"epochs": 7})
     values = to_dict(config)

@@ -235,7 +235,7 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     from rich.table import Table
 
     from veldt.recipes import derived_of
-    from veldt.recipes.overrides import build, why_no_setting
+    from veldt.recipes.overrides import build_config, why_no_setting
 
     draft = recipe.draft(peek(arguments, "env") or ATARI, peek(arguments, "algorithm"))
     why_none = partial(why_no_setting, draft)
@@ -244,7 +244,7 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     add_settings(line, draft)
     given = line.parse(arguments)
     shown = {name: given.pop(name, None) for name in ("env", "algorithm", "graph")}
-    config = build(draft, given)
+    config = build_config(draft, given)
     if shown["graph"]:
         from veldt import api
 

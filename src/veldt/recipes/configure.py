@@ -13,7 +13,7 @@ from veldt.envs.source import EnvSource, resolve
 from veldt.errors import UsageError
 from veldt.networks.own import NO_PARTS, PARTS, OwnParts
 from veldt.recipes.draft import NOTHING
-from veldt.recipes.overrides import build
+from veldt.recipes.overrides import build_config
 from veldt.recipes.recipe import find
 from veldt.recipes.registration import plugins_of
 from veldt.user_code.import_path import can_be_loaded, name_of
@@ -48,7 +48,7 @@ def configure(
                 f"{part} is {value!r}: it must be a name, 'module:function' or a callable from {gets}"
             )
     given |= own.names()
-    config = build(find(recipe).draft(source.name, algorithm), given, env_kwargs)
+    config = build_config(find(recipe).draft(source.name, algorithm), given, env_kwargs)
     return request_of(config, source, own.callables(), given)
 
 

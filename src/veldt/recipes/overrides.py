@@ -47,7 +47,9 @@ _ELSEWHERE = {
 }
 
 
-def build(draft: Draft, given: Mapping[str, Any], env_kwargs: Mapping[str, Any] = NOTHING) -> TrainConfig:
+def build_config(
+    draft: Draft, given: Mapping[str, Any], env_kwargs: Mapping[str, Any] = NOTHING
+) -> TrainConfig:
     """Returns the configuration with the user's settings instead of the recipe's. Errors as of `with_settings`."""
     _by_section(draft, given)
     return draft.build(given, env_kwargs)

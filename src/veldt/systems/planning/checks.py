@@ -54,6 +54,11 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
     """
     _refuse_unread(request)
     config = request.config
+    if config.envs.env_backend == "atari" and not request.source.is_atari:
+        raise UsageError(
+            f"--env-backend atari is for Atari games, and {request.source.name} is none: use auto, in-process or "
+            "workers"
+        )
     if "__main__" in config.plugins and not config.in_one_process:
         raise UsageError(
             f"{config.recipe} with {config.algorithm} has processes that import what they need, and a part of it is "
