@@ -69,6 +69,7 @@ def train(
         UsageError: an argument is invalid, settings are incompatible, or a setting would have no effect; nothing was
             written.
         EnvError: the env failed.
+        PluginError: a plug-in's settings class or constructor raised an exception.
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
     own = OwnParts(network, core, actor, critic, model)

@@ -67,7 +67,7 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
     if cluster is not None and (why := config.roles.cluster_refusal):
         raise UsageError(
             f"--cluster is '{cluster}', and {config.recipe} cannot run there: {why}; leave --cluster out, or take a "
-            f"recipe of several processes that share no memory"
+            "recipe of several processes that share no memory"
         )
     try_functions(config.learn)
 
