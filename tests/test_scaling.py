@@ -75,7 +75,7 @@ def test_alternating_groups_hide_the_quicker_of_simulation_and_inference() -> No
     assert model.predicted(systems.synchronous(slow, 1, 4)).sps == pytest.approx(1 / (1e-3 + 16.25e-6))
 
 
-def test_synchronous_units_pay_for_each_all_reduce_and_each_epoch() -> None:
+def test_synchronous_learners_pay_for_each_all_reduce_and_each_epoch() -> None:
     costly = dataclasses.replace(COSTS, reduce=lambda count, learners: count * 1e-6 * (learners - 1))
     # Two units of 2 workers: 160 rows each; 4,000 bytes take 4 ms; two epochs of four minibatches of 40 rows, 2.4 ms.
     found = model.predicted(systems.synchronous(costly, 2, 4, epochs=2, minibatches=4))
@@ -83,7 +83,7 @@ def test_synchronous_units_pay_for_each_all_reduce_and_each_epoch() -> None:
     assert found.sps == pytest.approx(2 / of_a_row)
 
 
-def test_the_store_binds_when_more_units_update_than_it_has_chunks() -> None:
+def test_the_store_binds_when_more_learners_update_than_it_has_chunks() -> None:
     costly = with_edges(store=Line(0.0, 1e-4))  # 0.1 s for 1,000 parameters
     # 100 units of one worker: 80 rows an update. Three at once: 3 x 80 rows in 0.1 s.
     found = model.predicted(systems.asynchronous(costly, 100, 100))
@@ -99,14 +99,14 @@ def test_actors_bind_until_the_learner_does() -> None:
     assert 85 <= model.saturation(lambda actors: systems.impala(COSTS, 1, actors)) <= 92
 
 
-def test_apex_uses_each_step_as_often_as_it_is_told() -> None:
+def test_apex_uses_each_step_training_intensity_times() -> None:
     # The learner's 512 rows take 7.12 ms, for 64 steps at 8 uses and for 512 at one.
     for intensity, steps in ((8.0, 64), (1.0, 512)):
         found = model.predicted(systems.apex(COSTS, 1, 10**5, intensity=intensity))
         assert found.sps == pytest.approx(steps / 7.12e-3) and found.binds == "update"
 
 
-def test_shards_share_what_is_drawn_and_messages_bind_where_bytes_are_dear() -> None:
+def test_shards_divide_the_samples_and_messages_bind_where_bytes_are_expensive() -> None:
     costly = with_edges(draw=Line(0.0, 1e-4), message=Line(0.0, 1e-6))
     # 8 uses of 0.1 ms are 0.8 ms a step of a shard: four make 5,000.
     assert model.predicted(systems.apex(costly, 1, 10**5)).sps == pytest.approx(5000)

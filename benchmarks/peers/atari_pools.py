@@ -1,7 +1,7 @@
-"""Random actions through others' pools of Atari simulators: grey, four frames skipped, four stacked.
+"""Random actions through others' pools of Atari envs: grey, four frames skipped, four stacked.
 
 A step is counted when a pool hands back the result of an action: the rows that are really in a batch (the
-asynchronous pools return a part of their simulators), without those that only report the reset after a
+asynchronous pools return a part of their envs), without those that only report the reset after a
 finished game, in which the action was ignored.
 """
 
@@ -14,7 +14,7 @@ from measure import measure, report
 
 
 class EnvPool:
-    """EnvPool: with `--batch` below `--simulators` it returns whichever are ready first."""
+    """EnvPool: with `--batch` below `--num-envs` it returns whichever are ready first."""
 
     packages = ("envpool",)
 
@@ -24,7 +24,7 @@ class EnvPool:
         self.pool = envpool.make(
             f"{args.game}-v5",
             env_type="gymnasium",
-            num_envs=args.simulators,
+            num_envs=args.num_envs,
             batch_size=args.batch,
             num_threads=args.threads,
             img_height=args.height,
@@ -55,7 +55,7 @@ class AleVector:
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self.pool = AtariVectorEnv(
             re.sub(r"(?<!^)(?=[A-Z])", "_", args.game).lower(),
-            num_envs=args.simulators,
+            num_envs=args.num_envs,
             batch_size=args.batch,
             num_threads=args.threads,
             img_height=args.height,
@@ -72,7 +72,7 @@ class AleVector:
 
 
 class GymnasiumAsync:
-    """Gymnasium's AsyncVectorEnv, one process for each simulator, with its own Atari wrappers."""
+    """Gymnasium's AsyncVectorEnv, one process for each env, with its own Atari wrappers."""
 
     packages = ("gymnasium", "ale-py", "opencv-python-headless")
 
@@ -100,13 +100,13 @@ class GymnasiumAsync:
             env = AtariPreprocessing(env, frame_skip=4, screen_size=(args.width, args.height))
             return FrameStackObservation(env, 4)
 
-        self.pool = AsyncVectorEnv([make] * args.simulators, copy=False)
+        self.pool = AsyncVectorEnv([make] * args.num_envs, copy=False)
         self.actions = self.pool.single_action_space.n
-        self.ids = np.arange(args.simulators)
+        self.ids = np.arange(args.num_envs)
         self.pool.reset(seed=args.seed)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Step all simulators in lock step."""
+        """Step all envs in lock step."""
         _, _, terminated, truncated, _ = self.pool.step(actions)
         return self.ids, terminated | truncated
 
@@ -123,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pool", choices=POOLS, required=True)
     parser.add_argument("--game", default="Breakout", help="name of the game, in CamelCase")
-    parser.add_argument("--simulators", type=int, default=16)
+    parser.add_argument("--num-envs", type=int, default=16)
     parser.add_argument("--batch", type=int, help="rows per batch (default: all, or half if envpool-async)")
     parser.add_argument("--threads", type=int, default=2, help="threads of the C++ pools")
     parser.add_argument("--height", type=int, default=84)
@@ -133,14 +133,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if args.batch is None:
-        args.batch = args.simulators // 2 if args.pool == "envpool-async" else args.simulators
-    if args.batch != args.simulators and args.pool in ("envpool-sync", "gymnasium-async"):
-        parser.error(f"{args.pool} returns all simulators at once: leave --batch out")
+        args.batch = args.num_envs // 2 if args.pool == "envpool-async" else args.num_envs
+    if args.batch != args.num_envs and args.pool in ("envpool-sync", "gymnasium-async"):
+        parser.error(f"{args.pool} returns all envs at once: leave --batch out")
 
     pool = POOLS[args.pool](args)
     table = np.random.default_rng(args.seed).integers(pool.actions, size=(1024, args.batch), dtype=np.int32)
     actions = itertools.cycle(table)
-    resetting = np.zeros(args.simulators, bool)
+    resetting = np.zeros(args.num_envs, bool)
 
     def step() -> int:
         ids, finished = pool.step(next(actions))

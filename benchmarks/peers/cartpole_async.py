@@ -14,13 +14,13 @@ from measure import measure, report
 
 
 def make() -> gymnasium.Env:
-    """One simulator, without the checks that are meant for debugging."""
+    """One env, without the checks that are meant for debugging."""
     return gymnasium.make("CartPole-v1", disable_env_checker=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--simulators", type=int, default=16)
+    parser.add_argument("--num-envs", type=int, default=16)
     parser.add_argument(
         "--vector", choices=("async", "sync"), default="async", help="processes, or one process"
     )
@@ -31,15 +31,15 @@ def main() -> None:
 
     # Shared memory is on by default; without copy the array that is handed out is the shared memory itself.
     vector = {"async": AsyncVectorEnv, "sync": SyncVectorEnv}[args.vector]
-    pool = vector([make] * args.simulators, copy=False)
+    pool = vector([make] * args.num_envs, copy=False)
     pool.reset(seed=args.seed)
-    actions = itertools.cycle(np.random.default_rng(args.seed).integers(2, size=(1024, args.simulators)))
-    resetting = np.zeros(args.simulators, bool)
+    actions = itertools.cycle(np.random.default_rng(args.seed).integers(2, size=(1024, args.num_envs)))
+    resetting = np.zeros(args.num_envs, bool)
 
     def step() -> int:
         nonlocal resetting
         _, _, terminated, truncated, _ = pool.step(next(actions))
-        delivered = args.simulators - int(resetting.sum())
+        delivered = args.num_envs - int(resetting.sum())
         resetting = terminated | truncated
         return delivered
 

@@ -1,7 +1,7 @@
 """CleanRL's DQN on Atari, run from its own source file, which is not part of this repository.
 
 The file is patched in memory, only where today's Gymnasium needs it (see PATCHES), and run on the CPU with its own
-settings: one simulator, batch 32, an update every 4 steps (each step is used 8 times), Adam, the target moves every
+settings: one env, batch 32, an update every 4 steps (each step is used 8 times), Adam, the target moves every
 1,000 steps. The wrappers and the buffer are CleanRL's too: the file must lie in a clone, beside cleanrl_utils.
 
 Learning starts after 1,000 steps and not 80,000, the buffer holds 100,000 steps and not a million, and ε is at its end

@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--game", default="Breakout", help="name of the game, in CamelCase")
     parser.add_argument("--steps", type=int, default=51_200, help="steps trained, warm-up included")
     parser.add_argument("--warmup-updates", type=int, default=2, help="updates before the clock starts")
-    parser.add_argument("--simulators", type=int, default=8)
+    parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2, help="threads of EnvPool")
     parser.add_argument("--torch-threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
@@ -86,7 +86,7 @@ def main() -> None:
     ppo = {
         "env_id": f"{args.game}-v5",
         "total_timesteps": args.steps,
-        "num_envs": args.simulators,
+        "num_envs": args.num_envs,
         "num_steps": 128,
         "update_epochs": 4,
         "num_minibatches": 4,

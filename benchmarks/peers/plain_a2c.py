@@ -1,6 +1,6 @@
 """A2C as a competent person writes it in one file: plain PyTorch, fp32, on EnvPool.
 
-Every update steps all simulators `--horizon` times with the current policy, then takes one RMSProp step on
+Every update steps all envs `--horizon` times with the current policy, then takes one RMSProp step on
 the whole batch. Nothing is compiled, pinned or overlapped. The rows in which EnvPool only reports a reset are
 trained on, as such programs do, but they are not counted as steps.
 """
@@ -42,7 +42,7 @@ class A3CNet(nn.Module):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--game", default="Breakout", help="name of the game, in CamelCase")
-    parser.add_argument("--simulators", type=int, default=16)
+    parser.add_argument("--num-envs", type=int, default=16)
     parser.add_argument("--horizon", type=int, default=5)
     parser.add_argument("--learning-rate", type=float, default=7e-4)
     parser.add_argument("--threads", type=int, default=2, help="threads of EnvPool")
@@ -54,23 +54,23 @@ def main() -> None:
 
     torch.set_num_threads(args.torch_threads)
     torch.manual_seed(args.seed)
-    simulators = envpool.make(
+    envs = envpool.make(
         f"{args.game}-v5",
         env_type="gymnasium",
-        num_envs=args.simulators,
+        num_envs=args.num_envs,
         num_threads=args.threads,
         img_height=HEIGHT,
         img_width=WIDTH,
         reward_clip=True,
         seed=args.seed,
     )
-    net = A3CNet(simulators.action_space.n)
+    net = A3CNet(envs.action_space.n)
     optimizer = torch.optim.RMSprop(net.parameters(), lr=args.learning_rate, alpha=0.99, eps=1e-5)
-    shape = (args.horizon, args.simulators)
+    shape = (args.horizon, args.num_envs)
     frames = torch.zeros((*shape, 4, HEIGHT, WIDTH), dtype=torch.uint8)
     actions = torch.zeros(shape, dtype=torch.long)
     rewards, finished = torch.zeros(shape), torch.zeros(shape)
-    now = torch.from_numpy(simulators.reset()[0])
+    now = torch.from_numpy(envs.reset()[0])
 
     def update() -> int:
         nonlocal now
@@ -78,7 +78,7 @@ def main() -> None:
             frames[t] = now
             with torch.no_grad():
                 actions[t] = Categorical(logits=net(now)[0]).sample()
-            seen, reward, terminated, truncated, _ = simulators.step(actions[t].int().numpy())
+            seen, reward, terminated, truncated, _ = envs.step(actions[t].int().numpy())
             now = torch.from_numpy(seen)
             rewards[t] = torch.from_numpy(reward)
             finished[t] = torch.from_numpy(terminated | truncated)

@@ -20,7 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--actors", type=int, default=8)
-    parser.add_argument("--envs", type=int, default=1, help="simulators of each actor")
+    parser.add_argument("--envs", type=int, default=1, help="envs of each actor")
     parser.add_argument("--stack", choices=("new", "old"), default="new", help="which of RLlib's APIs")
     parser.add_argument("--torch-threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=20.0)
@@ -56,7 +56,7 @@ def main() -> None:
     last, ended = until(args.seconds)
     report(
         "RLlib",
-        f"IMPALA on {args.env}, {args.actors} actors of {args.envs} simulators",
+        f"IMPALA on {args.env}, {args.actors} actors of {args.envs} envs",
         steps=last - first,
         seconds=ended - began,
         packages=("ray", "torch", "gymnasium"),

@@ -39,8 +39,8 @@ class Clock(AlgoObserver):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--game", default="breakout", help="name of the game in Sample Factory's list")
-    parser.add_argument("--workers", type=int, default=2, help="processes that step simulators")
-    parser.add_argument("--simulators", type=int, default=16, help="simulators, over all workers")
+    parser.add_argument("--workers", type=int, default=2, help="processes that step envs")
+    parser.add_argument("--num-envs", type=int, default=16, help="envs, over all workers")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--warmup", type=float, default=15.0, help="seconds trained before the clock starts")
     parser.add_argument("--seed", type=int, default=0)
@@ -56,7 +56,7 @@ def main() -> None:
             "experiment": "benchmark",
             "async_rl": True,
             "num_workers": args.workers,
-            "num_envs_per_worker": args.simulators // args.workers,
+            "num_envs_per_worker": args.num_envs // args.workers,
             "worker_num_splits": 2,
             "summaries_use_frameskip": False,
             "seed": args.seed,

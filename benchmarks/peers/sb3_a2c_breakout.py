@@ -1,8 +1,8 @@
 """Stable-Baselines3's A2C on Breakout with RL Zoo's Atari settings: steps per second of `learn()`.
 
-RL Zoo's settings: 16 simulators behind AtariWrapper, four frames stacked, horizon 5, RMSpropTFLike with eps
+RL Zoo's settings: 16 envs behind AtariWrapper, four frames stacked, horizon 5, RMSpropTFLike with eps
 1e-5, learning rate 7e-4 (SB3's default), entropy 0.01, value coefficient 0.25. RL Zoo runs them in one
-process (DummyVecEnv); SB3's own advice for slow simulators is SubprocVecEnv: `--vector` tries both.
+process (DummyVecEnv); SB3's own advice for slow envs is SubprocVecEnv: `--vector` tries both.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Window(BaseCallback):
 
 
 def make(game: str) -> gymnasium.Env:
-    """One simulator. It is registered here because a worker process may start without this one's registry."""
+    """One env. It is registered here because a worker process may start without this one's registry."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     gymnasium.register_envs(ale_py)
     return gymnasium.make(f"{game}NoFrameskip-v4")
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--game", default="Breakout", help="name of the game, in CamelCase")
     parser.add_argument("--vector", choices=("subproc", "dummy"), default="subproc")
     parser.add_argument("--start-method", choices=("fork", "forkserver", "spawn"), default="forkserver")
-    parser.add_argument("--simulators", type=int, default=16)
+    parser.add_argument("--num-envs", type=int, default=16)
     parser.add_argument("--torch-threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--warmup", type=float, default=10.0, help="seconds trained before the clock starts")
@@ -66,13 +66,13 @@ def main() -> None:
         vector = {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": {"start_method": args.start_method}}
     else:
         vector = {"vec_env_cls": DummyVecEnv}
-    simulators = make_atari_env(
-        make, n_envs=args.simulators, seed=args.seed, env_kwargs={"game": args.game}, **vector
+    envs = make_atari_env(
+        make, n_envs=args.num_envs, seed=args.seed, env_kwargs={"game": args.game}, **vector
     )
-    simulators = VecFrameStack(simulators, n_stack=4)
+    envs = VecFrameStack(envs, n_stack=4)
     model = A2C(
         "CnnPolicy",
-        simulators,
+        envs,
         ent_coef=0.01,
         vf_coef=0.25,
         policy_kwargs={"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}},
@@ -81,7 +81,7 @@ def main() -> None:
     )
     window = Window(args.seconds, args.warmup)
     model.learn(total_timesteps=10_000_000, callback=window)
-    simulators.close()
+    envs.close()
     report(
         "stable-baselines3",
         f"A2C, {args.vector}, {args.game}",

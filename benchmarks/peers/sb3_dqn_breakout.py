@@ -2,8 +2,8 @@
 
 RL Zoo's settings: AtariWrapper, four frames stacked, NatureCNN, batch 32, an update every 4 steps (each step is used
 8 times), Adam with learning rate 1e-4, the target moves every 1,000 steps, a buffer of 100,000, ε 0.01 at its end. RL
-Zoo has one simulator. With `--simulators N` it is 4 steps of each and then N updates: inference is in batches, and the
-intensity the same. `--vector` puts simulators in this process or in processes of their own.
+Zoo has one env. With `--num-envs N` it is 4 steps of each and then N updates: inference is in batches, and the
+intensity the same. `--vector` puts envs in this process or in processes of their own.
 
 Learning starts after 1,000 steps and not 100,000, and ε is at its end by then: what is measured is how nearly all of a
 run goes, with an inference for each step.
@@ -46,7 +46,7 @@ class Window(BaseCallback):
 
 
 def make(game: str) -> gymnasium.Env:
-    """One simulator. It is registered here because a worker process may start without this one's registry."""
+    """One env. It is registered here because a worker process may start without this one's registry."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     gymnasium.register_envs(ale_py)
     return gymnasium.make(f"{game}NoFrameskip-v4")
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--game", default="Breakout", help="name of the game, in CamelCase")
     parser.add_argument("--vector", choices=("subproc", "dummy"), default="dummy")
     parser.add_argument("--start-method", choices=("fork", "forkserver", "spawn"), default="forkserver")
-    parser.add_argument("--simulators", type=int, default=1, help="and as many updates every 4 steps of each")
+    parser.add_argument("--num-envs", type=int, default=1, help="and as many updates every 4 steps of each")
     parser.add_argument(
         "--optimise-memory", action="store_true", help="SB3's optimize_memory_usage: each observation once"
     )
@@ -72,19 +72,19 @@ def main() -> None:
         vector = {"vec_env_cls": SubprocVecEnv, "vec_env_kwargs": {"start_method": args.start_method}}
     else:
         vector = {"vec_env_cls": DummyVecEnv}
-    simulators = make_atari_env(
-        make, n_envs=args.simulators, seed=args.seed, env_kwargs={"game": args.game}, **vector
+    envs = make_atari_env(
+        make, n_envs=args.num_envs, seed=args.seed, env_kwargs={"game": args.game}, **vector
     )
-    simulators = VecFrameStack(simulators, n_stack=4)
+    envs = VecFrameStack(envs, n_stack=4)
     model = DQN(
         "CnnPolicy",
-        simulators,
+        envs,
         learning_rate=1e-4,
         buffer_size=100_000,
         learning_starts=LEARNING_STARTS,
         batch_size=32,
         train_freq=4,
-        gradient_steps=args.simulators,
+        gradient_steps=args.num_envs,
         target_update_interval=1_000,
         exploration_fraction=LEARNING_STARTS / BUDGET,
         exploration_final_eps=0.01,
@@ -96,11 +96,11 @@ def main() -> None:
     )
     window = Window(args.seconds, args.warmup)
     model.learn(total_timesteps=BUDGET, callback=window)
-    simulators.close()
+    envs.close()
     steps, updates = window.last_step - window.first_step, window.last_update - window.first_update
     report(
         "stable-baselines3",
-        f"DQN, {args.simulators} in {args.vector}, {args.game}",
+        f"DQN, {args.num_envs} in {args.vector}, {args.game}",
         steps=steps,
         seconds=window.end - window.begin,
         packages=("stable-baselines3", "ale-py", "torch"),

@@ -67,7 +67,7 @@ def main() -> None:
         steps=model.num_timesteps,
         seconds=learning,
         packages=("stable-baselines3", "gymnasium", "torch"),
-        settings=vars(args) | {"simulators": 8},
+        settings=vars(args) | {"num_envs": 8},
         solved_after=solved.seconds and round(solved.seconds, 3),
     )
 

@@ -22,7 +22,6 @@ from veldt.user_code.module_files import find_module
 
 GROUP = "veldt.plugins"
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OWN = "veldt."
 
 T = TypeVar("T")
@@ -173,7 +172,7 @@ def import_plugins(modules: Iterable[str]) -> None:
         if module in sys.modules:
             continue
         where = f"on {platform.node()}" if platform.node() else "here"
-        if not _MODULE.fullmatch(module) or find_module(module) is None:
+        if find_module(module) is None:
             raise UsageError(
                 f"the plug-in {module!r} is no module that Python finds {where}: install it, or run this in the "
                 "directory that has its file"

@@ -95,15 +95,15 @@ def eventful(rng: np.random.Generator, steps: int = 12, width: int = 5) -> tuple
 
 
 def spoilt(rollout: Rollout) -> Rollout:
-    """The same, with extreme numbers in phantom rows, in all that a reset step row owns.
+    """The same, with extreme numbers in every array of its reset steps.
 
     Its observation's value is left alone: that is where a truncated trajectory bootstraps from.
     """
-    phantom = ~rollout.valid
-    reward = torch.where(phantom, 1e30, rollout.reward)
-    action = torch.where(phantom, (rollout.action + 1) % ACTIONS, rollout.action)
-    policy = torch.where(phantom[..., None], torch.tensor([50.0, -50.0, 0.0]), rollout.extras["policy"])
-    assert phantom.any()
+    is_reset_step = ~rollout.valid
+    reward = torch.where(is_reset_step, 1e30, rollout.reward)
+    action = torch.where(is_reset_step, (rollout.action + 1) % ACTIONS, rollout.action)
+    policy = torch.where(is_reset_step[..., None], torch.tensor([50.0, -50.0, 0.0]), rollout.extras["policy"])
+    assert is_reset_step.any()
     return dataclasses.replace(
         rollout, reward=reward, action=action, extras={**rollout.extras, "policy": policy}
     )

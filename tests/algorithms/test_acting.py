@@ -1,4 +1,4 @@
-"""Acting: sampled actions and what is remembered with them, for every kind of action."""
+"""Acting: sampled actions and the recorded policy, for every kind of action."""
 
 from __future__ import annotations
 

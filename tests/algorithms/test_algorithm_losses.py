@@ -137,15 +137,17 @@ def test_reset_steps_have_no_part_in_loss_and_gradient(make: Callable[[], A2C | 
     assert all(torch.equal(metrics[name], other_metrics[name]) for name in metrics)
     assert torch.equal(policy, other_policy)
     assert torch.equal(value, other_value)
-    phantom = torch.cat([~rollout.valid.flatten(), torch.ones(rollout.valid.shape[1], dtype=torch.bool)])
-    assert not other_policy[phantom].any()
-    assert not other_value[phantom].any()
-    assert policy[~phantom].any(-1).all()
+    is_reset_step = torch.cat(
+        [~rollout.valid.flatten(), torch.ones(rollout.valid.shape[1], dtype=torch.bool)]
+    )
+    assert not other_policy[is_reset_step].any()
+    assert not other_value[is_reset_step].any()
+    assert policy[~is_reset_step].any(-1).all()
 
 
 @pytest.mark.parametrize("make", MAKE)
 def test_a_rollout_of_reset_steps_teaches_nothing(make: Callable[[], A2C | PPO]) -> None:
-    """Possible where envs that have ended wait for the pause."""
+    """This happens where finished envs wait for the optimisation pause."""
     rollout, table = eventful(np.random.default_rng(0))
     rollout.valid[:] = False
     own, network = make(), table.learning()

@@ -1,4 +1,4 @@
-"""Training finds the best arm, whatever kind of action an arm is."""
+"""Training finds the best arm, for every kind of action space."""
 
 from __future__ import annotations
 

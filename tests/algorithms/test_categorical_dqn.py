@@ -51,7 +51,7 @@ def test_targets(seed: int, double: bool) -> None:
 
 
 def certain(*values: float) -> list[list[float]]:
-    """Logits of actions that are worth just these atoms."""
+    """Logits of actions whose values are exactly these atoms."""
     return [[40.0 if z == value else 0.0 for z in SUPPORT] for value in values]
 
 
@@ -112,7 +112,7 @@ def test_the_loss_is_the_weighted_mean_cross_entropy_and_priorities_are_divergen
 
 
 def test_priorities_are_never_below_zero() -> None:
-    """Nor where the distribution is learned, and rounding decides."""
+    """Nor where the distribution equals its target, up to rounding."""
     rng = np.random.default_rng(3)
     rows = 500
     online = table(rng, rows, ATOMS)

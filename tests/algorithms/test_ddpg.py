@@ -1,4 +1,4 @@
-"""DDPG: two objectives in one loss that do not touch each other's parameters, and noise on actions."""
+"""DDPG: the two losses have separate gradients, and noise is added to actions."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def loss_of(own: DDPG, network: nn.Module, drawn: Transitions) -> tuple[QLearnin
 
 
 def test_the_critics_gradient_is_that_of_its_own_loss_alone() -> None:
-    """Bit for bit: nothing of the actor's objective reaches it. The rows' weights are in it."""
+    """Bit for bit: the actor's loss has no influence. The rows' weights are in it."""
     network = Precise()
     batch, gradient = loss_of(ddpg(), network, transitions())
     error_N = batch.target - network(batch.observation, batch.action)
@@ -157,7 +157,7 @@ def test_elements_of_the_critics_slope_can_be_limited() -> None:
         np.testing.assert_allclose(-network.actor.grad, slope, rtol=1e-6)
 
 
-def test_priorities_are_the_sizes_of_the_errors_and_metrics_are_what_they_say() -> None:
+def test_priorities_are_absolute_errors_and_metrics_equal_their_definitions() -> None:
     network, own = Precise(), ddpg()
     batch = own.targets(not_asked, Precise(1), transitions())
     loss = own.loss(network, batch, 0.0)
@@ -246,7 +246,7 @@ def test_noise_belongs_to_envs_and_not_to_batches(steps: int | None) -> None:
             assert torch.equal(part, whole[group])
 
 
-def test_what_an_actor_says_of_its_own_steps_is_what_a_learner_would_say() -> None:
+def test_first_priorities_equal_those_of_a_learner() -> None:
     own, network, drawn = ddpg(), Precise(), transitions()
     noise = torch.cat([torch.full((ROWS, DIMENSIONS), 0.3), torch.ones(ROWS, DIMENSIONS)], -1).double()
     action, here = own.act_with_values(network, drawn.observation, noise)

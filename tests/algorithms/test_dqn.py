@@ -85,7 +85,7 @@ def test_the_loss_is_the_weighted_mean_of_the_rows() -> None:
     assert float(loss.metrics["train/q_mean"]) == pytest.approx(float(taken.mean()), rel=1e-5)
 
 
-def test_priorities_are_the_sizes_of_the_errors() -> None:
+def test_priorities_are_absolute_errors() -> None:
     """Neither squared, nor weighted, nor raised to any power: that is the replay buffer's to do, once."""
     rng = np.random.default_rng(3)
     drawn, online = transitions(rng, ROWS), table(rng, ROWS).learning()

@@ -1,4 +1,4 @@
-"""ε-greedy acting: how often, by whom, when, and never because of who else is in the batch."""
+"""ε-greedy acting: frequencies, schedules, and independence of the batch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def actions(own: DQN, steps: int | None) -> np.ndarray:
     return np.stack([own.act(TABLE, torch.arange(WIDTH), noise)[0].numpy() for noise in noise_TBK])
 
 
-def test_what_is_said_of_it() -> None:
+def test_epsilon_is_logged() -> None:
     annealed = dqn(epsilon_start=1.0, epsilon_end=0.0, epsilon_steps=40, learning_starts=8)
     assert annealed.exploration(10)["rollout/epsilon"] == pytest.approx(
         0.95
@@ -48,8 +48,8 @@ def test_what_is_said_of_it() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("when", ["training", "evaluation"])
-def test_frequencies(epsilon: float, when: str) -> None:
-    """The other phase has another ε, which must not matter."""
+def test_random_actions_have_frequency_epsilon(epsilon: float, when: str) -> None:
+    """The other phase has another ε, which must have no effect."""
     if when == "training":
         taken = actions(dqn(epsilon_end=epsilon, evaluation_epsilon=0.5), LONG_AGO)
     else:
@@ -61,7 +61,7 @@ def test_frequencies(epsilon: float, when: str) -> None:
 
 
 def test_zero_is_never_and_one_is_always() -> None:
-    """To the last draw: 0.0 is a number like others, and not a setting that was left out."""
+    """For all draws: ε = 0.0 is a value, and not a missing setting."""
     uniform_TBK = drawn()
     for never in (
         dqn(epsilon_end=0.0).prepare_noise(uniform_TBK, LONG_AGO),
@@ -72,7 +72,7 @@ def test_zero_is_never_and_one_is_always() -> None:
     assert always.unique().tolist() == list(range(ACTIONS))
 
 
-def test_the_extremes_of_what_can_be_drawn() -> None:
+def test_the_smallest_and_the_largest_random_numbers() -> None:
     least, most = 2.0**-24, 1.0 - 2.0**-24
     given = torch.tensor([[[least, least], [most, most]]])
     assert dqn(epsilon_start=1.0).prepare_noise(given, 0)[0, :, 0].tolist() == [0, ACTIONS - 1]
@@ -83,7 +83,7 @@ def test_the_extremes_of_what_can_be_drawn() -> None:
     ("steps", "epsilon"), [(500, 0.6), (0, 1.0), (250, 0.8), (1000, 0.2), (10**7, 0.2), (500, 0.6)]
 )
 def test_annealed_as_a_function_of_steps(steps: int, epsilon: float) -> None:
-    """In any order: nothing is counted that a resumed run could lose."""
+    """In any order: ε has no counter that a resumed run could lose."""
     own = dqn(epsilon_start=1.0, epsilon_end=0.2, epsilon_steps=1000, learning_starts=300)
     assert own.exploration(200) == {"rollout/epsilon": 1.0}
     steps += 300
@@ -122,7 +122,7 @@ def test_an_actor_has_its_own_rungs_of_the_ladder() -> None:
 )
 @pytest.mark.parametrize("steps", [60, None])
 def test_actions_belong_to_envs_and_not_to_batches(settings: dict[str, Any], steps: int | None) -> None:
-    """What is prepared for all at once is, in slices and step by step, what each does in any group."""
+    """Noise prepared for all envs at once equals, in slices and step by step, that of each group."""
     own = dqn(evaluation_epsilon=0.5, **settings)
     network = network_of(own)
     uniform_TBK = drawn(own.action_noise(network), rows=20)

@@ -1,4 +1,4 @@
-"""What an actor says of its own steps is what a learner with the same network would say of them."""
+"""First priorities of an actor equal those of a learner with the same network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ C51S = {"atoms": ATOMS, "value_min": -3.0, "value_max": 3.0}
     [(DQN, DQNConfig(double=False), ()), (DQN, DQNConfig(double=True), ()), (C51, C51Config(**C51S), (ATOMS,)),
      (Rainbow, RainbowConfig(**C51S), (ATOMS,))],
 )  # fmt: skip
-def test_as_the_learner_would(make: Any, config: Any, atoms: tuple[int, ...]) -> None:
+def test_first_priorities_equal_those_of_a_learner(make: Any, config: Any, atoms: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     algorithm, drawn = make(config, DISCRETE), transitions(rng, ROWS)
     network = table(rng, ROWS, *atoms)

@@ -1,4 +1,4 @@
-"""Learners that share batches learn what one would from all that they have together, and all have the same."""
+"""Learners that share batches equal one learner with the joined batch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def learned(algorithm: str, count: int, rendezvous_file: Path) -> list[np.ndarra
     return [np.array(learner.communicate(timeout=120)[0].split(), float) for learner in learners]
 
 
-# Their rollouts have phantom rows, of which one has more than the other.
+# Their rollouts have reset steps, and one has more than the other.
 @pytest.mark.parametrize("algorithm", ["a2c", "ppo", "dqn"])
-def test_two_learn_what_one_does(algorithm: str, tmp_path: Path) -> None:
+def test_two_learners_equal_one_learner_with_the_joined_batch(algorithm: str, tmp_path: Path) -> None:
     (alone,) = learned(algorithm, 1, tmp_path / "alone")
     first, second = learned(algorithm, 2, tmp_path / "two")
     assert first.tolist() == second.tolist()

@@ -95,7 +95,7 @@ POLYAK = {"target_update_interval": 4, "tau": 0.2}
     ],
 )
 def test_a_chain(recipe: str, settings: dict[str, Any], tmp_path: Path) -> None:
-    """Values of the best actions from acting at random, through truncations and to the end."""
+    """Values of the best actions are learned from random actions, across truncations and up to terminations."""
     agent = trained(recipe, Chain, tmp_path, table, **settings)
     np.testing.assert_allclose(values(agent, Chain.LENGTH), best_values(), rtol=0.01)
     best = [agent.act(state, greedy=True) for state in np.eye(Chain.LENGTH, dtype=np.float32)]
@@ -119,7 +119,7 @@ VALUES = {
     ],
 )
 def test_returns_over_three_steps(recipe: str, settings: dict[str, Any], ending: str, tmp_path: Path) -> None:
-    """Where no action matters, and so none that was taken in between makes them wrong."""
+    """In an env where actions have no effect, so that off-policy returns are correct."""
     clock = ClockWithBox if recipe == "ddpg" else Clock
     agent = trained(recipe, lambda: clock(LENGTH, ending), tmp_path, table, **settings | {"n_step": 3})
     learned = values(agent, LENGTH)

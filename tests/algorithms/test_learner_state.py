@@ -1,4 +1,4 @@
-"""The learner's state goes into arrays and back, and nothing else fits into its place."""
+"""The learner's state round-trips through arrays, and other arrays are refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ALGORITHMS = [
 
 
 @pytest.mark.parametrize("make", ALGORITHMS)
-def test_going_on_from_the_arrays_is_going_on(make: Callable[[], PolicyGradient]) -> None:
+def test_a_learner_restored_from_arrays_continues_identically(make: Callable[[], PolicyGradient]) -> None:
     own, network, learner = make_learner(make)
     learn(own, network, learner, 2)
     weights, state = learner.weights(), learner.optimiser_state()
@@ -108,7 +108,7 @@ def test_an_update_reaches_the_parts_that_compute_in_bf16() -> None:
     assert torch.equal(after, parameters.tensors()["value.weight"].to(torch.bfloat16))
 
 
-def test_an_update_clips_the_gradient_and_says_its_norm() -> None:
+def test_an_update_clips_the_gradient_and_logs_its_norm() -> None:
     own, _, learner = make_learner(lambda: PPO(PPOConfig(batch_size=60, max_grad_norm=1e-9), ACTION))
     rollout, table = eventful(np.random.default_rng(7))
     batch = next(iter(own.minibatches(table, rollout, torch.Generator().manual_seed(0))))

@@ -83,7 +83,7 @@ def test_step_sizes_of_the_paper() -> None:
 
 
 def test_between_the_papers_batches_the_step_grows_with_the_batch() -> None:
-    """Along a line through the logarithms; a smaller batch than the first has the first's."""
+    """Linear in the logarithms; a smaller batch than the first has the first one's step size."""
     rates = [rate("dqn", batch_size=batch) for batch in (32, 64, 128, 256, 512)]
     ratios = [after / before for before, after in itertools.pairwise(rates)]
     assert ratios == pytest.approx([3 ** (1 / 4)] * 4)
@@ -145,12 +145,12 @@ def test_settings_reach_the_algorithm(make: Any) -> None:
     assert make(clip_rewards=True, terminal_on_life_loss=True).returns == NStep(1, 0.99, True, True)
 
 
-def test_what_one_reward_can_be_is_between_the_atoms_of_distributions() -> None:
+def test_the_range_of_rewards_is_that_of_the_atoms() -> None:
     assert C51(C51Config(value_min=-3.0, value_max=7.0), DISCRETE).reward_range == (-3.0, 7.0)
     assert DQN(DQNConfig(), DISCRETE).reward_range is None
 
 
-def test_what_follows_is_told() -> None:
+def test_derived_sizes_are_printed() -> None:
     config = find("c51").config(PONG).learn
     assert isinstance(config, C51Config)
     told = {name: (value, unit) for name, value, unit, _ in config.derived(16, in_phases=True)}

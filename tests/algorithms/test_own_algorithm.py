@@ -83,7 +83,7 @@ def test_it_learns(system: str, tmp_path: Path) -> None:
     assert {name.partition(".")[0] for name in names} == {"slow/critic", "late/actor"}
 
 
-def test_a_resumed_run_goes_on_as_if_it_had_never_stopped(tmp_path: Path) -> None:
+def test_a_resumed_run_equals_the_uninterrupted_run(tmp_path: Path) -> None:
     whole = train_config(config("synchronous", 800), resolve(Follow), run_dir=tmp_path / "whole", quiet=True)
     half = train_config(
         config("synchronous", 800, checkpoint_every=400),

@@ -1,4 +1,4 @@
-"""Groups of the flat vector: each parameter is updated as by its own rule alone, however the vector is cut."""
+"""Groups of the flat vector: each parameter is updated by its own rule alone, for any partition of the vector."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_ppo_horizon_shrinks_as_envs_grow(envs: int, horizon: int) -> None:
 @pytest.mark.parametrize("batch", [64, 1024, 2048])
 @pytest.mark.parametrize("minibatches", [1, 4, 32])
 @pytest.mark.parametrize("envs", [3, 6, 7, 100, 4096])
-def test_ppo_refuses_a_batch_that_does_not_divide_and_says_one_that_does(
+def test_ppo_refuses_a_batch_that_does_not_divide_and_suggests_one(
     batch: int, minibatches: int, envs: int
 ) -> None:
     own = PPO(PPOConfig(batch_size=batch, minibatches=minibatches), ACTION)
@@ -117,7 +117,7 @@ def test_ppo_refuses_a_batch_that_does_not_divide_and_says_one_that_does(
     ids=["a2c", "ppo"],
 )
 def test_annealing_is_a_function_of_progress(own: A2C | PPO) -> None:
-    """Asking again, in any order, gives the same: nothing is counted that a resumed run could lose."""
+    """Repeated calls in any order give the same: there is no counter that a resumed run could lose."""
     for progress in (0.5, 0.0, 0.9, 0.5, 1.0):
         assert own.learning_rate(progress, 80) == pytest.approx(1e-3 * (1 - progress))
 

@@ -47,7 +47,7 @@ def test_a_cue_is_recalled_with_an_lstm_only(algorithm: str, tmp_path: Path) -> 
     assert 0.3 < without.summary["ep_return_mean"] < 0.7
 
 
-def test_a_cue_is_recalled_with_a_core_of_ones_own(tmp_path: Path) -> None:
+def test_a_cue_is_recalled_with_a_users_own_core(tmp_path: Path) -> None:
     """By chance, the mean return is 1/2."""
     run = train("a2c", tmp_path / "core", 200_000, core="own_parts:GRU")
     assert run.reason == "until"

@@ -1,4 +1,4 @@
-"""What replay algorithms cannot do is refused in a sentence that names it, before anything is written."""
+"""Impossible settings of replay algorithms are refused in one sentence, before anything is written."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_actions_of_another_kind(recipe: str, env: Any, sentence: str, in_tmp: P
     ("flag", "value"), [("buffer_size", 1000), ("replay", "prioritised"), ("priority_exponent", 0.5)]
 )
 @pytest.mark.parametrize("recipe", ["a2c", "ppo"])
-def test_a_replay_buffer_for_what_keeps_none(recipe: str, flag: str, value: Any, in_tmp: Path) -> None:
+def test_replay_settings_of_an_on_policy_algorithm_are_refused(
+    recipe: str, flag: str, value: Any, in_tmp: Path
+) -> None:
     name = f"--{flag.replace('_', '-')}"
     sentence = f"^{name} is about a replay buffer, and {recipe} learns from fresh rollouts"
     refused(sentence, recipe, CARTPOLE, in_tmp, **{flag: value})
@@ -134,7 +136,7 @@ def test_a_replay_buffer_for_what_keeps_none(recipe: str, flag: str, value: Any,
         ("dqn", {"compress_frames": True}, "^--compress-frames is for images"),
     ],
 )
-def test_settings_that_nothing_would_read(
+def test_settings_without_effect_are_refused(
     recipe: str, settings: dict[str, Any], sentence: str, in_tmp: Path
 ) -> None:
     refused(sentence, recipe, PENDULUM if recipe == "ddpg" else CARTPOLE, in_tmp, **settings)
@@ -145,7 +147,7 @@ def test_settings_that_nothing_would_read(
     [
         (
             {"batch_size": 512, "learning_starts": 1000, "buffer_size": 1000},
-            "^--batch-size is 512, and a replay buffer for 1,000 transitions of 8 envs is sure to hold 496",
+            "^--batch-size is 512, and a replay buffer for 1,000 transitions of 8 envs holds only 496",
         ),
         ({"learning_starts": 5000, "buffer_size": 4999}, "^--learning-starts is 5,000, .* keeps 4,999"),
         (
@@ -158,7 +160,7 @@ def test_settings_that_nothing_would_read(
         ),
         (
             {"batch_size": 2, "learning_starts": 2, "buffer_size": 7},
-            "^--batch-size is 2, and a replay buffer for 7 transitions of 8 envs is sure to hold 0",
+            "^--batch-size is 2, and a replay buffer for 7 transitions of 8 envs holds only 0",
         ),
         ({"buffer_size": 10**13}, "^--buffer-size is 10,000,000,000,000 and needs .* GiB"),
     ],

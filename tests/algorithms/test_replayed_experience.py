@@ -1,4 +1,4 @@
-"""How much is learned from a replay buffer, when, and with which weights; and that counters are all there is to it."""
+"""Learning from a replay buffer: when and how often, importance weights, and the counters in a checkpoint."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CPU = torch.device("cpu")
 
 
 def nothing(observation: Tensor | dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
-    """A network that knows nothing yet."""
+    """A network with zero outputs."""
     return torch.zeros(len(observation), ACTIONS)
 
 
 class Learning:
-    """A walk, and what is learned from it. `notes` are what the user was told."""
+    """A walk, and learning from it. `notes` are the notes to the user."""
 
     def __init__(
         self, walk: Walk, algorithm: DQN | C51, replay: dict[str, Any] | None = None, noise: int = 0
@@ -84,7 +84,7 @@ def in_row(batch: QLearningBatch) -> np.ndarray:
 def test_updates_follow_from_steps(
     steps: int, width: int, length: int, n_step: int, batch: int, intensity: float, starts: int, phases: int
 ) -> None:
-    """As many as the intensity says of the steps since learning could start, after any phase."""
+    """After each phase, the updates are those of the training intensity for the steps since learning could start."""
     algorithm = dqn(batch_size=batch, training_intensity=intensity, learning_starts=starts, n_step=n_step)
     own = Learning(Walk(steps, width, length), algorithm)
     done = 0
@@ -110,8 +110,8 @@ def test_learning_starts_when_that_many_steps_are_done() -> None:
     assert counts == [0, 0, 0, 5, 5, 5]
 
 
-def test_it_waits_for_a_batch_and_does_not_catch_up() -> None:
-    """Batches of 40 are there after 40 steps: what came before was never owed."""
+def test_learning_waits_for_a_batch_and_does_not_catch_up() -> None:
+    """The first batch of 40 exists after 40 steps: updates for earlier steps are not made up for."""
     own = Learning(Walk(5, 2, length=1000), dqn(batch_size=40, training_intensity=16.0, learning_starts=1))
     assert [len(own.phase()) for _ in range(6)] == [0, 0, 0, 4, 4, 4]
 
@@ -134,7 +134,7 @@ def test_the_intensity_is_reached() -> None:
     assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(0.5, rel=0.01)
 
 
-def test_batches_are_steps_that_were_made_and_say_how_old_their_policy_is() -> None:
+def test_batches_hold_steps_of_the_envs_and_their_mean_version() -> None:
     own = Learning(Walk(5, 2, length=4), dqn())
     versions = set()
     for _ in range(20):
@@ -190,7 +190,7 @@ def test_priorities_go_to_the_rows_that_were_drawn() -> None:
     assert share_of(8.0, own) > 0.99
 
 
-def test_drawn_alike_nothing_has_a_priority_or_a_weight() -> None:
+def test_uniform_samples_have_no_priorities_and_no_weights() -> None:
     own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0))
     for batch, _ in own.experience.batches(own.walk.phase(), 0.5):
         assert torch.equal(batch.weight, torch.ones(8))
@@ -199,7 +199,7 @@ def test_drawn_alike_nothing_has_a_priority_or_a_weight() -> None:
     assert "replay/beta" not in own.experience.metrics()
 
 
-def test_a_buffer_that_is_filled_anew_pauses_learning_and_owes_nothing_for_it() -> None:
+def test_learning_pauses_while_a_buffer_is_filled_again_and_does_not_catch_up() -> None:
     before = Learning(Walk(5, 2, length=1000), dqn(learning_starts=30))
     for _ in range(6):
         before.phase()
@@ -265,7 +265,7 @@ def outside(own: Learning) -> float:
     return own.experience.metrics()["replay/rewards_outside_atoms"]
 
 
-def test_rewards_that_the_atoms_cannot_express_are_told_once_and_counted() -> None:
+def test_rewards_outside_of_the_atoms_range_are_counted_with_one_warning() -> None:
     own = Learning(Walk(5, 2, length=2), c51(clip_rewards=False))
     own.phase()
     assert outside(own) == 0.0 and not own.notes
@@ -291,7 +291,7 @@ def test_rewards_that_the_atoms_cannot_express_are_told_once_and_counted() -> No
     assert outside(again) > outside(own) and not again.notes
 
 
-def test_it_is_the_clipped_rewards_that_atoms_have_to_express() -> None:
+def test_the_range_of_atoms_is_compared_with_clipped_rewards() -> None:
     own = Learning(Walk(5, 2, length=1000), c51(clip_rewards=True))
     own.walk.reward = -100.0  # clipped to -1, which is inside
     own.phase()
@@ -301,7 +301,7 @@ def test_it_is_the_clipped_rewards_that_atoms_have_to_express() -> None:
     assert outside(own) == 10.0 and len(own.notes) == 1
 
 
-def test_values_have_no_range() -> None:
+def test_scalar_values_have_no_range() -> None:
     own = Learning(Walk(5, 2), dqn())
     own.walk.reward = 1e9
     own.phase()

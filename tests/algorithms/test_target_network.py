@@ -1,4 +1,4 @@
-"""The target network: the learning one's twin at first, which then follows as the settings say, in any precision."""
+"""The target network begins as a copy of the learning network, and then moves as the settings say."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 @PRECISION
 @pytest.mark.parametrize("every", [1, 3])
-def test_it_is_a_copy_each_time_so_many_updates_are_done_and_else_stays(precision: str, every: int) -> None:
+def test_it_is_copied_every_interval_and_unchanged_in_between(precision: str, every: int) -> None:
     own = Learning(precision, target_update_interval=every * 32)
     kept = own.target_weights()
     for update in range(1, 10):
@@ -103,8 +103,8 @@ def test_polyak_averaging(precision: str) -> None:
             np.testing.assert_allclose(weight, expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def test_updates_by_others_count_each() -> None:
-    """Between two of its own, others made five: with its own, two times three."""
+def test_updates_of_other_learners_count() -> None:
+    """Between two updates of its own, others make five."""
     others = [0]
     own = Learning("fp32", lambda updates: updates + others[0], target_update_interval=3 * 32, tau=0.1)
     before = own.target_weights()
@@ -142,7 +142,7 @@ def test_it_shares_no_memory_with_the_learning_network() -> None:
     assert not any(array.any() for array in own.target_weights().values())
 
 
-def test_it_comes_back_from_the_arrays_and_moves_when_it_would_have() -> None:
+def test_a_restored_target_network_moves_at_the_same_updates() -> None:
     one, other = (Learning("bf16", target_update_interval=4 * 32) for _ in range(2))
     for update in range(1, 7):
         one.update(update)

@@ -1,4 +1,4 @@
-"""Advantages and value targets of a rollout, against sums made one env at a time from what an end means."""
+"""Advantages and value targets of a rollout, against sums made one env at a time by the definitions."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_rewards_are_clipped_for_learning_and_left_raw_in_the_rollout() -> None:
 
 
 def test_without_recorded_values_all_are_the_present_ones() -> None:
-    """The last row's too: what values have moved by since the policy acted is in no advantage."""
+    """Also in the last row: changes of the values since the policy acted are in no advantage."""
     rollout, table = eventful(np.random.default_rng(1))
     late = dataclasses.replace(rollout, extras={"policy": rollout.extras["policy"]})
     before = algorithm().targets(table, late)
@@ -154,7 +154,7 @@ def test_reset_steps_have_no_influence_on_targets(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_follows_a_termination_has_no_influence(seed: int) -> None:
-    """Not even the value of the phantom row's observation, from which nothing bootstraps then."""
+    """Nor has the value of the reset row's observation, from which no target bootstraps."""
     rollout, table = eventful(np.random.default_rng(seed))
     after_TB = torch.zeros_like(rollout.valid)
     after_TB[1:] = rollout.terminated[:-1]

@@ -1,4 +1,4 @@
-"""V-trace's loss on rollouts of another policy, against sums made one env at a time from what an end means."""
+"""V-trace's loss on rollouts of another policy, against sums made one env at a time."""
 
 from __future__ import annotations
 
@@ -153,9 +153,9 @@ def test_reset_steps_have_no_part_in_loss_and_gradient(seed: int) -> None:
         results.append([loss.detach(), *metrics.values(), network.policy.grad, network.value.grad])
     clean, dirty = results
     assert all(torch.equal(one, other) for one, other in zip(clean, dirty, strict=True))
-    phantom = ~rollout.valid.flatten()
-    assert not dirty[-1][: len(phantom)][phantom].any()
-    assert not dirty[-2][: len(phantom)][phantom].any()
+    is_reset_step = ~rollout.valid.flatten()
+    assert not dirty[-1][: len(is_reset_step)][is_reset_step].any()
+    assert not dirty[-2][: len(is_reset_step)][is_reset_step].any()
 
 
 def test_a_rollout_of_reset_steps_teaches_nothing() -> None:
@@ -222,8 +222,8 @@ def test_unrolls_of_several_actors_side_by_side() -> None:
         assert float(figure) == pytest.approx(mean, rel=1e-4), name
 
 
-def test_values_said_while_acting_have_no_part() -> None:
-    """They are of another network than the one that learns."""
+def test_values_computed_while_acting_are_not_used() -> None:
+    """Those values are of other parameters than the learner's."""
     rollout, table = eventful(np.random.default_rng(0))
     other = dataclasses.replace(rollout, extras={"policy": rollout.extras["policy"]})
     assert torch.equal(learned(algorithm(), table, rollout).total, learned(algorithm(), table, other).total)

@@ -1,4 +1,4 @@
-"""What a user can mistype is answered by one sentence that says what was given and what is allowed."""
+"""A wrong argument is answered by one sentence with what was given and what is allowed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SETTINGS = {
     "--network dqn": "network 'dqn' is for images",
     "--network nosuch:net": "no network 'nosuch:net'",
     "--device tpu": "--device tpu",
-    "--device cuda": "--device cuda is not here: this machine has 0 CUDA devices",
+    "--device cuda": "--device cuda does not exist: torch finds 0 CUDA devices",
     "--env-backend atari": "--env-backend atari is for Atari games, and CartPole-v1 is none",
     "--processes 2 --env-backend in-process": "--processes is 2, and --env-backend in-process has none",
     "--sticky-actions 0.25": "--sticky-actions is for Atari games (ALE/...), and CartPole-v1 is none",
@@ -99,8 +99,8 @@ WORDS = {
     "train ppo --env nosuch:make": "there is no module 'nosuch'; write it as module:function, and run this in the",
     'train ppo --env environments:scripted --env-kwargs {"length":5}': "environments:scripted takes no 'length'",
     "train ppo --env environments:scriptd": "(did you mean 'scripted'?)",
-    "train ppo --env environments:no_environment": "returned str, not a gymnasium.Env",
-    "train ppo --env environments:text_action": "is not supported: allowed are Discrete, MultiDiscrete and Box",
+    "train ppo --env faulty_envs:no_environment": "returned str, not a gymnasium.Env",
+    "train ppo --env faulty_envs:text_action": "is not supported: allowed are Discrete, MultiDiscrete and Box",
     "resume": "RUN is missing: see `veldt resume --help`",
     "evaluate a b": "'b' is one argument too many",
     "evaluate nowhere": "nowhere is not a veldt run: there is no such directory",
@@ -123,7 +123,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("arguments", WORDS)
-def test_words(arguments: str, refused: Any, in_tmp: Path) -> None:
+def test_wrong_arguments_are_one_sentence(arguments: str, refused: Any, in_tmp: Path) -> None:
     assert WORDS[arguments] in refused(*arguments.split())
     assert not (in_tmp / "runs").exists()
 
@@ -154,7 +154,7 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("surprise", [ZeroDivisionError("oh"), BrokenPipeError("oh")])
-def test_the_unexpected_is_one_sentence_too(
+def test_an_unexpected_error_is_one_sentence(
     surprise: Exception, refused: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broken pipe as well: it may be a worker's, and the run has not ended well then."""
@@ -170,7 +170,7 @@ def test_the_unexpected_is_one_sentence_too(
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["recipes", "ppo"]])
-def test_a_reader_of_the_output_may_go(arguments: list[str]) -> None:
+def test_a_closed_pipe_is_no_error(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "veldt", *arguments]

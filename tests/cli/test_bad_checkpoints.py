@@ -32,7 +32,7 @@ DAMAGE = {"truncated": truncate, "altered": alter, "missing": Path.unlink}
 
 @pytest.mark.parametrize("verb", ["resume", "evaluate"])
 @pytest.mark.parametrize("how", DAMAGE)
-def test_no_checkpoint_is_whole(how: str, verb: str, refused: Any, run: Path) -> None:
+def test_a_run_without_a_whole_checkpoint_is_refused(how: str, verb: str, refused: Any, run: Path) -> None:
     for checkpoint in checkpoints(run):
         DAMAGE[how](checkpoint / "weights.safetensors")
     said = refused(verb, str(run), code=1)
@@ -41,7 +41,9 @@ def test_no_checkpoint_is_whole(how: str, verb: str, refused: Any, run: Path) ->
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimiser.safetensors", "manifest.json"])
-def test_an_older_one_is_used(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_older_checkpoint_replaces_a_damaged_one(
+    name: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     older, newest = checkpoints(run)
     truncate(newest / name)
     main(["evaluate", str(run), "--episodes", "2", "--json"])
@@ -51,7 +53,9 @@ def test_an_older_one_is_used(name: str, run: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("verb", ["resume", "evaluate"])
-def test_of_another_recipe(verb: str, refused: Any, run: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_recipe_is_refused(
+    verb: str, refused: Any, run: Path, tmp_path: Path
+) -> None:
     settings: dict[str, Any] = {
         "env": "CartPole-v1",
         "quiet": True,

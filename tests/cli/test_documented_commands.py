@@ -1,4 +1,4 @@
-"""Every command in the documentation is one that works today."""
+"""Every command in the documentation runs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def stop_if_new(request: Any, options: Any, open_directory: Any, *resumed: Any) 
 
 
 @pytest.mark.parametrize(("command", "page"), commands().items())
-def test_it_works(
+def test_documented_commands_run(
     command: str, page: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(page, tmp_path)

@@ -1,4 +1,4 @@
-"""An environment that ends its process, or tries to, is a failure that is said, and never a run that is done."""
+"""An environment that ends its process is a failure with a message, and never a finished run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import veldt
 
-TRAIN = "train ppo --env environments:ending --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
+TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
 IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
 APART = "--env-backend workers --on-env-error restart goes on past it"
 RESUME = "`veldt resume run` goes on from the newest checkpoint\n"
@@ -24,7 +24,7 @@ KILLED = "which was killed by SIGKILL (by hand, or by the system for lack of mem
 
 
 def ended(arguments: str, how: str) -> str:
-    """What the command says that ends so; it is a failure, and nothing of it is left."""
+    """The message of a command that ends in this way; it must fail and leave no process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "veldt", *arguments.split()],
         env=os.environ | {"ENDING": how},
@@ -77,7 +77,7 @@ def _session(leader: int) -> Iterator[psutil.Process]:
     ],
 )
 def test_before_a_run(arguments: str, how: str, what: str, in_tmp: Path) -> None:
-    assert ended(arguments, how) == f"veldt: environment environments:ending {what}\n"
+    assert ended(arguments, how) == f"veldt: environment faulty_envs:ends_process {what}\n"
     assert not (in_tmp / "run").exists()
 
 
@@ -90,7 +90,7 @@ def test_in_training(how: str, cause: str, in_tmp: Path) -> None:
     seed, step = (in_tmp / "ending").read_text().split()
     assert int(step) > 0
     assert re.fullmatch(
-        rf"veldt: environment environments:ending, env [0-3] \(seed {seed}\) took its process with it in step "
+        rf"veldt: environment faulty_envs:ends_process, env [0-3] \(seed {seed}\) took its process with it in step "
         rf"{step}, {re.escape(f'{cause}; {APART}')}\n{RESUME}",
         said,
     ), said
@@ -99,19 +99,19 @@ def test_in_training(how: str, cause: str, in_tmp: Path) -> None:
 
 def test_in_an_evaluation_and_a_video(in_tmp: Path) -> None:
     settings = {"num_envs": 4, "batch_size": 64, "minibatches": 2, "steps": 64, "env_backend": "in-process"}
-    veldt.train("ppo", env="environments:ending", run_dir="run", quiet=True, **settings)
+    veldt.train("ppo", env="faulty_envs:ends_process", run_dir="run", quiet=True, **settings)
     said = ended("evaluate run --episodes 2", "os._exit(0) step 75")
     seed, step = (in_tmp / "ending").read_text().split()
     assert re.fullmatch(
-        rf"veldt: environment environments:ending, env [01] \(seed {seed}\) took its process with it in step "
+        rf"veldt: environment faulty_envs:ends_process, env [01] \(seed {seed}\) took its process with it in step "
         rf"{step}, which exited with code 0\n",
         said,
     ), said
     said = ended("watch run", "segfault step 7")
     seed, step = (in_tmp / "ending").read_text().split()
     assert said == (
-        f"veldt: environment environments:ending (seed {seed}) took its process with it in step {step}, {SEGFAULT}; "
-        "--debug shows where\n"
+        f"veldt: environment faulty_envs:ends_process (seed {seed}) took its process with it in step {step}, "
+        f"{SEGFAULT}; --debug shows where\n"
     )
 
 
@@ -131,5 +131,5 @@ def test_debug_shows_where(in_tmp: Path) -> None:
         text=True,
         check=False,
     )
-    assert process.returncode == 1 and "environments.py" in process.stderr, process.stderr
+    assert process.returncode == 1 and "faulty_envs.py" in process.stderr, process.stderr
     assert process.stderr.endswith(f"took its process with it when it was made, {SEGFAULT}\n")

@@ -1,4 +1,4 @@
-"""SystemExit, or anything else that is no Exception, from the user's code is a failure of that code."""
+"""SystemExit, or anything else that is not an Exception, from the user's code is a failure of that code."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 import veldt
-from environments import Ending
+from faulty_envs import EndsProcess
 from veldt.cli import main
 
-TRAIN = "train ppo --env environments:ending --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
+TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
 IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
 MEASURED = "failed when its speed was measured with random actions"
 
 
 @pytest.fixture(autouse=True)
 def unharmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ending, "calls", type(Ending.calls)())
+    monkeypatch.setattr(EndsProcess, "calls", type(EndsProcess.calls)())
 
 
 def failure(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -44,7 +44,7 @@ def test_before_a_run(
     how: str, said: str, in_tmp: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ENDING", how)
-    assert failure(TRAIN, capsys) == f"environment environments:ending {said}"
+    assert failure(TRAIN, capsys) == f"environment faulty_envs:ends_process {said}"
     assert not (in_tmp / "run").exists()
 
 
@@ -54,20 +54,16 @@ def test_in_training(
     monkeypatch.setenv("ENDING", "SystemExit(0) step 750")
     said = failure(IN_PROCESS, capsys)
     seed, step = (in_tmp / "ending").read_text().split()
-    named = (
-        rf"environment environments:ending, env [0-3] \(seed {seed}\) failed in step {step}: SystemExit: 0"
-    )
+    named = rf"environment faulty_envs:ends_process, env [0-3] \(seed {seed}\) failed in step {step}: SystemExit: 0"
     assert re.fullmatch(named, said), said
     monkeypatch.delenv("ENDING")
     assert veldt.resume("run", quiet=True, steps=6464).reason == "steps"
     for verb, shown in (("evaluate", r", env [0-3]"), ("watch", "")):
-        monkeypatch.setattr(Ending, "calls", type(Ending.calls)())
+        monkeypatch.setattr(EndsProcess, "calls", type(EndsProcess.calls)())
         monkeypatch.setenv("ENDING", "SystemExit(0) step 7")
         said = failure(f"{verb} run", capsys)
         seed, step = (in_tmp / "ending").read_text().split()
-        named = (
-            rf"environment environments:ending{shown} \(seed {seed}\) failed in step {step}: SystemExit: 0"
-        )
+        named = rf"environment faulty_envs:ends_process{shown} \(seed {seed}\) failed in step {step}: SystemExit: 0"
         assert re.fullmatch(named, said), said
 
 

@@ -1,4 +1,4 @@
-"""A run from somebody else imports nothing of its choosing; a run of one's own needs no flag."""
+"""A run from somebody else imports no code that it names; a run of the user's own needs no flag."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SMALL = "--num-envs 4 --batch-size 64 --minibatches 2 --steps 64 --env-backend i
 def fresh(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[pytest.MonkeyPatch]:
-    """Each test is as a process of its own, of a user who has trained with nothing, in a directory of its own."""
+    """Each test runs in its own directory, as a user whose record of trusted code is empty."""
     modules = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(trusted, "_of_this_process", set())
@@ -50,14 +50,14 @@ def fresh(
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows is as in another process."""
+    """Forgets the code that this process has trained with, as a new process would."""
     monkeypatch.setattr(trusted, "_of_this_process", set())
     sys.modules.pop("mine", None)
     sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
 
 
 def name_in(run: Path, network: str | None = None, **values: Any) -> None:
-    """Writes into config.json as anybody could."""
+    """Changes config.json, as the sender of a run could."""
     file = run / "config.json"
     config = json.loads(file.read_text())
     config["resolved"].update(values)
@@ -97,7 +97,7 @@ def test_a_command_is_not_run(verb: str, run: Path, refused: Any) -> None:
 
 
 @pytest.mark.parametrize("call", [veldt.load, veldt.resume, veldt.evaluate, veldt.record_starts])
-def test_nor_from_python(call: Any, run: Path) -> None:
+def test_a_command_is_not_run_from_python_either(call: Any, run: Path) -> None:
     name_in(run, **COMMAND)
     with pytest.raises(veldt.UsageError, match="you have not trained with it on this machine"):
         call(run)
@@ -116,7 +116,7 @@ def test_a_network_in_the_run_is_not_imported(
     assert f". names the network evilnet:make, imported from {run.resolve() / 'evilnet.py'}: this is" in said
 
 
-def test_nor_is_a_package_to_look_into_it(run: Path, refused: Any) -> None:
+def test_a_package_is_not_imported_to_find_its_module(run: Path, refused: Any) -> None:
     Path("pack").mkdir()
     Path("pack/__init__.py").write_text(PWN)
     Path("pack/sub.py").write_text("make = print")
@@ -137,7 +137,9 @@ def test_nor_is_a_package_to_look_into_it(run: Path, refused: Any) -> None:
         {"env": "__main__:main", "env_kwargs": {"argv": ["--version"]}},
     ],
 )
-def test_names_that_lead_to_imports_otherwise(values: Any, run: Path, refused: Any, monkeypatch: Any) -> None:
+def test_other_names_that_lead_to_imports_are_refused(
+    values: Any, run: Path, refused: Any, monkeypatch: Any
+) -> None:
     Path("mine.py").write_text(PWN)
     monkeypatch.setattr(sys.modules["__main__"], "main", main, raising=False)
     name_in(run, **values)
@@ -157,7 +159,7 @@ def test_a_registered_id_that_the_user_names_does_not_bring_the_import_of_its_ar
     assert not Path("pwned").exists()
 
 
-def test_registered_ids_need_nothing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_registered_ids_need_no_trust(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gymnasium.register("OfThisProcess-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
     try:
         name_in(run, env="OfThisProcess-v0", env_kwargs={"max_episode_steps": 7})
@@ -181,7 +183,7 @@ def test_files_in_the_run_do_not_stand_in_for_modules(run: Path) -> None:
     assert not (run / "pwned").exists()
 
 
-def test_nor_for_what_code_from_elsewhere_imports(
+def test_files_in_the_run_do_not_replace_modules_that_other_code_imports(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = tmp_path / "library"
@@ -194,7 +196,7 @@ def test_nor_for_what_code_from_elsewhere_imports(
     assert not (run / "pwned").exists()
 
 
-def test_what_the_user_names(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_that_the_user_names_is_imported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The run's keyword arguments belong to the environment that the run names."""
     Path("mine.py").write_text(MODULE)
     name_in(run, env="mine:make", env_kwargs={"max_episode_steps": 7})
@@ -231,14 +233,16 @@ def test_a_trusted_run(mine: Path, refused: Any, capsys: pytest.CaptureFixture[s
     assert [line["kind"] for line in lines()] == ["env", "network"]
 
 
-def test_a_run_that_goes_on_with_what_the_user_names(mine: Path) -> None:
+def test_a_resume_with_code_that_the_user_names(mine: Path) -> None:
     shutil.rmtree(os.environ["XDG_STATE_HOME"])
     main(f"resume {mine} --env mine:make --network mine:network --steps 128".split())
     veldt.evaluate(mine, episodes=1)
     assert [line["name"] for line in lines()] == ["mine:make", "mine:network"]
 
 
-def test_a_run_of_ones_own(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_the_user_needs_no_trust(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     main(["evaluate", "run", "--episodes", "2"])
     forget(monkeypatch)
     moved = mine.rename(tmp_path / "moved")
@@ -251,10 +255,10 @@ def test_a_run_of_ones_own(mine: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_another_file_of_the_same_name(
+def test_another_file_of_the_same_name_is_refused(
     linked: bool, mine: Path, tmp_path: Path, refused: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor the same file by a link, beside which the run could put what it imports."""
+    """Nor a link to the same file: the run could put modules that it imports beside the link."""
     monkeypatch.chdir(tmp_path)
     if linked:
         Path("mine.py").symlink_to(tmp_path / "project" / "mine.py")
@@ -264,7 +268,7 @@ def test_another_file_of_the_same_name(
     assert not Path("pwned").exists()
 
 
-def test_other_keyword_arguments(mine: Path, refused: Any) -> None:
+def test_other_keyword_arguments_are_refused(mine: Path, refused: Any) -> None:
     name_in(mine, env_kwargs={"max_episode_steps": 21})
     assert 'mine:make (env_kwargs {"max_episode_steps": 21})' in refused("evaluate", str(mine))
 
@@ -281,7 +285,7 @@ def test_callables_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert veldt.load("run").act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
 
 
-def test_what_is_remembered_is_the_users_alone(mine: Path) -> None:
+def test_only_the_user_can_read_the_record_of_trusted_code(mine: Path) -> None:
     folder = Path(os.environ["XDG_STATE_HOME"], "veldt")
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "trusted.jsonl").stat().st_mode & 0o777 == 0o600
@@ -301,8 +305,10 @@ def test_what_is_remembered_is_the_users_alone(mine: Path) -> None:
     ]
 
 
-def test_damaged_lines(mine: Path, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are no code, and spoil no other line."""
+def test_damaged_lines_of_the_record_are_skipped(
+    mine: Path, refused: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damaged lines are skipped, and the other lines are read."""
     file = Path(os.environ["XDG_STATE_HOME"], "veldt", "trusted.jsonl")
     env, network = file.read_text().splitlines()
     file.write_text(f'{env}\n[1]\n{{"kind": "network"}}\n\0\0\n{{"kind": []}}\n{network[:-9]}')
@@ -313,7 +319,7 @@ def test_damaged_lines(mine: Path, refused: Any, monkeypatch: pytest.MonkeyPatch
     assert file.read_text().splitlines()[-1] == network
 
 
-def test_where_nothing_can_be_written(
+def test_an_unwritable_record_is_a_warning(
     mine: Path, tmp_path: Path, refused: Any, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     (tmp_path / "file").touch()
@@ -327,7 +333,7 @@ def test_where_nothing_can_be_written(
     assert "names the environment mine:make" in refused("evaluate", "other")
 
 
-def test_without_a_home(run: Path, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_directory(run: Path, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
@@ -356,7 +362,7 @@ def test_a_report_imports_nothing(run: Path, capsys: pytest.CaptureFixture[str])
         ("watch --episode 0", "actions.bin", 1),
     ],
 )
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
+def test_a_named_pipe_as_a_file_of_a_run_does_not_block(
     verb: str, name: str, code: int | None, run: Path, refused: Any
 ) -> None:
     if verb.startswith("watch"):
@@ -372,7 +378,9 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["manifest.json", "weights.safetensors"])
-def test_nor_is_one_in_a_checkpoint(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_named_pipe_in_a_checkpoint_does_not_block(
+    name: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     newest = max((run / "checkpoints").iterdir())
     (newest / name).unlink()
     os.mkfifo(newest / name)

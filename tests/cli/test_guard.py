@@ -59,7 +59,7 @@ def heard() -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_comes_once(number: signal.Signals, in_tmp: Path) -> None:
-    """Whether it is sent to the command alone, to everybody (as by a terminal), or to the child alone."""
+    """The signal is sent to the command alone, to both processes (as by a terminal), or to the child alone."""
     with waiting() as (process, child):
         for count, send in enumerate(
             (process.send_signal, lambda n: os.killpg(process.pid, n), child.send_signal), start=1
@@ -73,7 +73,7 @@ def test_a_signal_comes_once(number: signal.Signals, in_tmp: Path) -> None:
         assert process.stderr is not None and process.stderr.read() == ""
 
 
-def test_twice_at_once(in_tmp: Path) -> None:
+def test_two_signals_arrive_as_two(in_tmp: Path) -> None:
     with waiting() as (process, _):
         for _ in range(2):
             os.killpg(process.pid, signal.SIGINT)
@@ -82,7 +82,7 @@ def test_twice_at_once(in_tmp: Path) -> None:
         assert heard() == ["SIGINT", "SIGINT"]
 
 
-def test_a_signal_before_anybody_deals_with_it(in_tmp: Path) -> None:
+def test_a_signal_before_its_handler_is_installed(in_tmp: Path) -> None:
     with waiting("killed early") as (process, _):
         process.terminate()
         assert process.wait(SECONDS) == 130
@@ -90,7 +90,7 @@ def test_a_signal_before_anybody_deals_with_it(in_tmp: Path) -> None:
 
 
 @pytest.mark.parametrize("whom", ["both", "the command", "the child"])
-def test_it_is_stopped_and_goes_on(whom: str, in_tmp: Path) -> None:
+def test_the_command_is_stopped_and_continued_with_its_child(whom: str, in_tmp: Path) -> None:
     with waiting() as (process, child):
         command = psutil.Process(process.pid)
         if whom == "both":
@@ -173,6 +173,6 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
         ("end unseen", 0, ""),
     ],
 )
-def test_ends(work: str, code: int, said: str) -> None:
+def test_the_exit_of_the_child_is_the_exit_of_the_command(work: str, code: int, said: str) -> None:
     done = subprocess.run([*GUARDED, work], capture_output=True, text=True, check=False, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (code, said)

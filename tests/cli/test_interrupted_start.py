@@ -1,4 +1,4 @@
-"""A start that is interrupted or fails leaves nothing behind that would be in the way of the next."""
+"""A start that is interrupted or fails leaves nothing behind that blocks the next start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_before_the_first_checkpoint(number: signal.Signals, when: str, in_tmp: 
 
 
 def test_while_importing() -> None:
-    """Also where a library makes another error of it."""
+    """Also where a library converts the exception into another one."""
     code = """
 import os, signal, sys
 from veldt.cli import main

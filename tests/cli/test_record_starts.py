@@ -43,7 +43,7 @@ EVALUATE = {
 
 
 @pytest.mark.parametrize("arguments", EVALUATE)
-def test_what_cannot_be_started_from(
+def test_starts_that_do_not_fit_are_refused(
     arguments: str, run: Path, refused: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

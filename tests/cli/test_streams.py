@@ -1,4 +1,4 @@
-"""Standard streams that are closed or full, and a terminal that goes away, cost no run."""
+"""Closed or full standard streams, and a terminal that closes, do not end a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = f"{VELDT} {TRAIN} --env-backend in-process --threads 1"
 
 
 @pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-"])
-def test_closed(redirected: str, in_tmp: Path) -> None:
+def test_closed_streams(redirected: str, in_tmp: Path) -> None:
     done = subprocess.run(
         f"{QUICK} --steps 64 {redirected}",
         shell=True,
@@ -35,7 +35,7 @@ def test_closed(redirected: str, in_tmp: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device here")
 @pytest.mark.parametrize("arguments", ["--version", "recipes"])
-def test_full(arguments: str) -> None:
+def test_output_to_a_full_device(arguments: str) -> None:
     done = subprocess.run(
         f"{VELDT} {arguments} >/dev/full", shell=True, stderr=subprocess.PIPE, text=True, check=False
     )

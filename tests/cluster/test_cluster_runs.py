@@ -1,4 +1,4 @@
-"""Whole runs on a Ray of this machine: resumed across runtimes, interrupted, killed, and nothing left of them."""
+"""Whole runs on Ray on this machine: resumed across runtimes, interrupted, killed, and no process left."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def are_equal(one: Path, other: Path) -> None:
         np.testing.assert_array_equal(array, b.groups["weights"][name], name)
 
 
-def test_learners_that_act_are_the_same_wherever_they_are(tmp_path: Path, nothing_left: Path) -> None:
-    """The middle of the run by Ray's processes, or all of it by this machine's."""
+def test_sampler_learners_on_ray_equal_those_on_one_machine(tmp_path: Path, nothing_left: Path) -> None:
+    """One run is trained on Ray in its middle part, the other on this machine alone."""
     veldt.train("a2c", run_dir=tmp_path / "there", steps=600, **JOINT)
     veldt.resume(tmp_path / "there", steps=1400, cluster="local", quiet=True)
     veldt.resume(tmp_path / "there", steps=2000, quiet=True)
@@ -109,8 +109,8 @@ def _hosts_of(role: str) -> Iterator[psutil.Process]:
 
 
 @pytest.mark.long
-def test_of_learners_that_act_one_is_killed(tmp_path: Path, nothing_left: Path) -> None:
-    """All go on from the newest checkpoint, and the run ends as if nothing had happened to it."""
+def test_one_of_several_sampler_learners_is_killed(tmp_path: Path, nothing_left: Path) -> None:
+    """All continue from the newest checkpoint, and the run ends as usual."""
     run, killed = tmp_path / "there", list[int]()
 
     def kill_one() -> None:
@@ -180,7 +180,7 @@ def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left:
 
 
 def _only_on_loopback(pid: int) -> None:
-    """Whatever belongs to the run listens on the loopback interface only."""
+    """All processes of the run listen on the loopback interface only."""
     family = psutil.Process(pid).children(recursive=True)
     listening = [c for process in family for c in process.net_connections("inet") if c.status == "LISTEN"]
     assert len(listening) > 3
@@ -218,7 +218,9 @@ def _stands_back_for(pid: int) -> None:
         ),
     ],
 )
-def test_what_cannot_be_joined_is_refused(recipe: str, cluster: str, message: str, tmp_path: Path) -> None:
+def test_clusters_that_a_run_cannot_join_are_refused(
+    recipe: str, cluster: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", cluster=cluster, quiet=True)
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Gorila on a Ray of this machine: in bundles and without, and a parameter shard that is killed."""
+"""Gorila on Ray on this machine: with and without bundles, and with a parameter shard that is killed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ APART = BUNDLES | {"actors": 2}
 def test_a_run_is_resumed_on_one_machine(
     settings: dict[str, Any], tmp_path: Path, nothing_left: Path
 ) -> None:
-    env = "environments:unhurried_cartpole"
+    env = "environments:slow_cartpole"
     run = veldt.train("gorila", env=env, run_dir=tmp_path / "run", cluster="local", quiet=True, **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000 and run.summary["episodes"] > 10
     there = CheckpointStore(run.path / "checkpoints").newest(print)
@@ -64,8 +64,10 @@ def test_a_run_is_resumed_on_one_machine(
 
 
 @pytest.mark.long
-def test_what_is_killed_goes_on_from_what_others_have(tmp_path: Path, nothing_left: Path) -> None:
-    """Without any checkpoint."""
+def test_a_killed_parameter_shard_continues_from_its_readers_copies(
+    tmp_path: Path, nothing_left: Path
+) -> None:
+    """The run has no checkpoint."""
     config = with_settings(
         find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}
     )

@@ -144,7 +144,7 @@ def plan(
     return HostedPlan(role.__name__, role, arguments, max_restarts, deadline_s)
 
 
-def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
+def test_messages_of_roles_arrive_and_roles_are_restarted_and_end_on_request(nodes: Nodes) -> None:
     plans = (
         plan(works, "a", max_restarts=3),
         plan(works, "b"),
@@ -173,7 +173,7 @@ def test_roles_are_heard_started_again_and_end_when_asked(nodes: Nodes) -> None:
 def test_roles_know_how_many_like_them_are_on_their_machine(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those that have their places first."""
+    """Also roles that are placed first."""
     node_of = property(lambda life: life.where["node"])
     monkeypatch.setattr(RayProcessHandle, "machine", node_of)  # all nodes of these tests are on one
     added = nodes.add_node(num_cpus=2, object_store_memory=STORE)
@@ -221,7 +221,7 @@ def test_errors_end_the_run_when_the_budget_is_used_up(
 
 
 @pytest.mark.long
-def test_roles_may_die_and_learning_goes_on(nodes: Nodes) -> None:
+def test_learning_continues_when_roles_are_killed(nodes: Nodes) -> None:
     """On four CPUs only one of three actors has room."""
     with training(nodes) as run:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
@@ -262,7 +262,9 @@ def test_actors_join_with_nodes_and_go_with_them(nodes: Nodes) -> None:
 
 
 @pytest.mark.long
-def test_what_a_cluster_cannot_do_is_said(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_a_cluster_cannot_run_are_refused(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS | {"shards": 3})
     graph = apex(make_run_plan(RunRequest(config, resolve("CartPole-v1"))))
     with connected(nodes.address) as cluster:

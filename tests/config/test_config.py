@@ -1,4 +1,4 @@
-"""The configuration: no setting is dead, bad values are refused with the value, and a stored one comes back."""
+"""The configuration: every setting is read, bad values are refused with the value, and a stored one round-trips."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def settings_read() -> set[str]:
     return found
 
 
-def test_no_setting_is_dead() -> None:
+def test_every_setting_is_read() -> None:
     read = settings_read()
     dead = [f"{cls.__name__}.{f.name}" for cls in CONFIGS for f in own_fields(cls) if f.name not in read]
     assert dead == []
 
 
-def test_every_setting_says_what_it_is() -> None:
+def test_every_setting_has_a_docstring() -> None:
     """A docstring for the command line's help, and a unit for every number (a seed has none)."""
     for cls in CONFIGS[1:]:
         source = Path(typing.cast(str, __import__(cls.__module__, fromlist=["_"]).__file__)).read_text(
@@ -216,7 +216,7 @@ def stored(recipe: str = "ppo", env: str = "CartPole-v1") -> tuple[TrainConfig, 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
-def test_a_stored_configuration_comes_back(recipe: str, env: str) -> None:
+def test_a_configuration_round_trips_through_json(recipe: str, env: str) -> None:
     config, values = stored(recipe, env)
     again = from_dict(values)
     assert again == config
@@ -226,7 +226,7 @@ def test_a_stored_configuration_comes_back(recipe: str, env: str) -> None:
     assert from_dict(to_dict(again)) == again
 
 
-def test_reading_leaves_what_was_read() -> None:
+def test_reading_does_not_change_its_input() -> None:
     _, values = stored()
     before = json.dumps(values)
     from_dict(values)
@@ -257,7 +257,7 @@ def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
         from_dict(values)
 
 
-def test_settings_go_where_they_belong() -> None:
+def test_settings_are_sorted_into_their_sections() -> None:
     config = with_settings(RECIPES["ppo"].config("CartPole-v1"), {"seed": 5, "clip": 0.3, "num_envs": 32})
     assert (config.run.seed, config.learn.clip, config.envs.num_envs) == (5, 0.3, 32)  # type: ignore[union-attr]
 

@@ -1,4 +1,4 @@
-"""Settings that are a number or a schedule: what they mean for algorithms, what is refused, whose code is called."""
+"""Settings that are a number or a schedule: their meaning, refused values, and schedule functions of foreign runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def broken(progress: float) -> float:
     return 1.0 / (1.0 - progress)
 
 
-def test_a_falling_number_is_what_it_was_bit_for_bit() -> None:
+def test_annealing_equals_a_linear_schedule_to_zero_bit_for_bit() -> None:
     falling = PPO(
         PPOConfig(learning_rate=7e-4, anneal_learning_rate=True, clip=0.3, anneal_clip=True), DISCRETE
     )
@@ -118,7 +118,7 @@ def test_epsilon_follows_the_run() -> None:
         (DDPGConfig, {"actor_learning_rate": -1.0}, "--actor-learning-rate is -1.0: it must be more than 0"),
     ],
 )
-def test_what_is_refused(cls: Any, settings: Any, sentence: str) -> None:
+def test_texts_that_are_refused(cls: Any, settings: Any, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         cls(**settings)
 
@@ -135,7 +135,7 @@ def test_what_is_refused(cls: Any, settings: Any, sentence: str) -> None:
         ("ppo", {"learning_rate": lambda progress: 1e-3}, "which other processes and a resumed run could not import"),
     ],
 )  # fmt: skip
-def test_what_a_run_refuses(recipe: str, settings: Any, sentence: str, tmp_path: Path) -> None:
+def test_a_run_refuses_wrong_schedules(recipe: str, settings: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=sentence):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **settings)
     assert not (tmp_path / "run").exists()
@@ -164,8 +164,10 @@ def test_a_run_with_functions_is_stored_by_name_and_resumed(tmp_path: Path) -> N
     assert_same_run(whole.path, half.path)
 
 
-def test_somebody_elses_function_is_not_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look at the policy it is not needed; to train on, it is."""
+def test_a_schedule_function_of_a_foreign_run_is_not_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function is needed to resume training, not to evaluate the policy."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil_rate.py").write_text("raise SystemExit('imported')\n")
     run = veldt.train("ppo", run_dir=tmp_path / "run", **SETTINGS)

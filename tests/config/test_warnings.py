@@ -1,4 +1,4 @@
-"""What is allowed but hardly meant is said, and what a recipe sets by itself is not doubted."""
+"""Allowed but unlikely settings are warnings, and a recipe's own settings never are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         ("dqn", {"training_intensity": 5000.0}, "acting waits for 39 updates"),
     ],
 )
-def test_a_doubt_is_one_sentence_with_the_value(recipe: str, given: dict[str, Any], said: str) -> None:
+def test_a_warning_is_one_sentence_with_the_value(recipe: str, given: dict[str, Any], said: str) -> None:
     config = with_settings(find(recipe).config("CartPole-v1"), given)
     (sentence,) = warnings_about(config, given, on_cluster=False)
     assert said in sentence
@@ -35,11 +35,11 @@ def test_a_doubt_is_one_sentence_with_the_value(recipe: str, given: dict[str, An
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_no_recipe_is_doubted(recipe: str, env: str) -> None:
+def test_no_recipe_causes_a_warning(recipe: str, env: str) -> None:
     assert warnings_about(find(recipe).config(env), {}, on_cluster=False) == []
 
 
-def test_torch_that_was_imported_before_veldt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_of_torch_before_veldt_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("veldt.openmp.torch_came_first", True)
     one, two = (with_settings(find("a2c").config("CartPole-v1"), {"threads": count}) for count in (1, 2))
     assert warnings_about(one, {}, on_cluster=False) == []

@@ -41,12 +41,12 @@ def test_every_system_has_a_figure() -> None:
 
 
 @each_page
-def test_what_is_generated_is_what_the_code_says(page: Path) -> None:
+def test_generated_parts_of_pages_are_up_to_date(page: Path) -> None:
     is_new = page.read_text() == parts.written(page, GENERATED[page])
     assert is_new, f"{page.relative_to(DOCS)} is not what the code says: run python docs/generate"
 
 
-def test_the_picture_is_what_the_code_says() -> None:
+def test_the_picture_of_the_axes_is_up_to_date() -> None:
     is_new = picture.FILE.read_text() == picture.drawn()
     assert is_new, f"{picture.FILE.relative_to(DOCS)} is not what the code says: run python docs/generate"
 

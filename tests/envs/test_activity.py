@@ -1,4 +1,4 @@
-"""In every call of an environment, what is written names its env, its seed and its step."""
+"""The record of running user code names env, seed and step in every call of an environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "environment test_activity:Told"
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[mmap.mmap]:
-    """What this process writes, as if there were another one to read it."""
+    """The record that this process writes, for a test to read."""
     memory = mmap.mmap(-1, activity.SIZE)
     monkeypatch.setattr(activity, "_memory", memory)
     monkeypatch.setattr(Told, "memory", memory, raising=False)
@@ -39,7 +39,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[mmap.mmap]:
 
 
 class Told(Scripted):
-    """Compares in every call what it does with what is written; `wrong` has what differs."""
+    """Compares each call with the record of it; `wrong` has the differences."""
 
     memory: mmap.mmap
     wrong: ClassVar[list[tuple[str, str]]] = []
@@ -90,7 +90,7 @@ def made(settings: StepperSettings, groups: int) -> VectorEnvs:
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
-def test_envs(memory: mmap.mmap, groups: int, resets: str) -> None:
+def test_each_call_of_an_env_is_recorded(memory: mmap.mmap, groups: int, resets: str) -> None:
     settings = settings_for(Told, num_envs=5, resets=resets, random_start_steps=20)
     envs = made(settings, groups)
     try:
@@ -118,12 +118,12 @@ def test_envs_that_are_restarted(memory: mmap.mmap, monkeypatch: pytest.MonkeyPa
         envs.close()
 
 
-def test_measuring(memory: mmap.mmap) -> None:
+def test_a_measurement_is_recorded(memory: mmap.mmap) -> None:
     Told.numbered, Told.suffix = False, " when its speed was measured with random actions"
     time_step(resolve(Told), AtariConfig(), 20.0)
 
 
-def test_one_within_another(memory: mmap.mmap) -> None:
+def test_nested_activities(memory: mmap.mmap) -> None:
     """An evaluation in the midst of training."""
     outer = activity.Record("environment a", width=3, first=4)
     outer.busy[0] = 1
@@ -135,8 +135,8 @@ def test_one_within_another(memory: mmap.mmap) -> None:
     outer.close()
 
 
-def test_more_than_there_is_room_for(memory: mmap.mmap) -> None:
-    """Then nobody reads it, and nothing fails."""
+def test_more_activities_than_fit(memory: mmap.mmap) -> None:
+    """Then it is not recorded, and nothing fails."""
     record = activity.Record("environment a", width=activity.SIZE // 8, first=0)
     record.busy[0] = record.episodes[1, -1] = 1
     assert activity.last(memory) is None

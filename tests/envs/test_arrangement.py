@@ -1,4 +1,4 @@
-"""What is chosen where the settings leave it open, and what cannot be had as asked."""
+"""The arrangement of envs that `auto` chooses, and settings that are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slots import make, settings_for
 
-from environments import Failing, Slow, unmakeable
+from faulty_envs import Failing, Slow, unmakeable
 from veldt.envs import arrangement
 from veldt.envs.in_process import split
 from veldt.envs.settings import AtariConfig, EnvConfig
@@ -28,7 +28,7 @@ def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> 
 @pytest.mark.parametrize("envs", [1, 2, 3, 16])
 @pytest.mark.parametrize("alternate", ["auto", "on", "off"])
 @pytest.mark.parametrize("accelerators", [0, 1])
-def test_what_is_chosen_can_be_asked_for(
+def test_the_chosen_arrangement_can_be_requested(
     cores: int, envs: int, alternate: str, accelerators: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a run can be resumed from its resolved settings."""
@@ -49,8 +49,10 @@ def test_what_is_chosen_can_be_asked_for(
 
 
 @given(data=st.data(), groups=st.integers(1, 3), width=st.integers(3, 40))
-def test_processes_share_every_group(data: st.DataObject, groups: int, width: int) -> None:
-    """All envs are dealt out, no process is idle or has two more than another, in all or in one group."""
+def test_envs_of_each_group_are_divided_evenly_among_processes(
+    data: st.DataObject, groups: int, width: int
+) -> None:
+    """All envs are divided; in all groups and in each, the processes' numbers of envs differ by at most one."""
     processes = data.draw(st.integers(1, width))
     parts = split(width, groups)
     shares = deal(parts, processes)
@@ -64,7 +66,9 @@ def test_processes_share_every_group(data: st.DataObject, groups: int, width: in
     assert min(totals) >= 1 and max(totals) - min(totals) <= 1
 
 
-def test_the_cheap_environment_stays_and_the_expensive_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cheap_environment_runs_in_process_and_an_expensive_one_in_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
     monkeypatch.setattr(arrangement, "time_hand_over", lambda: 30e-6)
     for step, backend in ((1e-6, "in-process"), (1e-3, "workers")):
@@ -79,12 +83,12 @@ def test_the_measurement_steps_the_environment() -> None:
 
 
 def test_an_environment_that_cannot_be_made_is_named() -> None:
-    with pytest.raises(EnvError, match=r"environments:unmakeable could not be made.*no licence") as caught:
+    with pytest.raises(EnvError, match=r"faulty_envs:unmakeable could not be made.*no licence") as caught:
         arrangement.probe_spec(resolve(unmakeable), AtariConfig())
     assert "Traceback" in caught.value.details
 
 
-def test_one_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named; where restarts are asked for, it is put where it can be restarted."""
     monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
     env = functools.partial(Failing, "raise", [0], 2)
@@ -94,8 +98,8 @@ def test_one_that_fails_while_it_is_measured(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.alone
-def test_running_workers_have_nothing_with_a_name() -> None:
-    """Whatever is killed then, nothing of theirs stays behind."""
+def test_running_workers_leave_no_named_shared_memory() -> None:
+    """So no kill can leave shared memory behind."""
     before = set(Path("/dev/shm").iterdir())
     envs = make(settings_for("CartPole-v1"), 4, groups=2, processes=2)
     try:

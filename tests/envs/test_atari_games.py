@@ -1,4 +1,4 @@
-"""What an Atari game is: lives, raw rewards, no-ops, sticky actions, saved states; all of it by seed."""
+"""Atari games: lives, raw rewards, no-ops, sticky actions, saved states; all of it by seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def same(one: tuple[np.ndarray, Signals], other: tuple[np.ndarray, Signals]) -> 
     return np.array_equal(one[0], other[0]) and one[1] == other[1]
 
 
-def test_a_lost_life_is_a_signal_and_the_game_goes_on() -> None:
+def test_a_lost_life_is_marked_and_the_game_continues() -> None:
     _, signals = play(NativeAtari("ALE/Breakout-v5", AtariConfig()), some_actions(600), seed=1)
     over = [terminated for _, terminated, _, _ in signals].index(True)
     # Five lives: four are lost with a signal, the fifth with the game.
@@ -46,7 +46,7 @@ def test_rewards_are_raw() -> None:
     assert {5.0, 10.0} <= {reward for reward, _, _, _ in signals}
 
 
-def test_no_ops_differ_by_seed_only() -> None:
+def test_the_number_of_no_ops_depends_on_the_seed_only() -> None:
     env = NativeAtari("ALE/SpaceInvaders-v5", AtariConfig(no_ops=30))
     states = {}
     for seed in [*range(12), 4, 7]:
@@ -105,7 +105,7 @@ def test_sticky_actions_repeat_as_often_as_asked(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("skip", [1, 4])
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 @pytest.mark.parametrize("at", [0, 37, 120])
-def test_another_instance_goes_on_from_a_saved_state(
+def test_another_instance_continues_from_a_saved_state(
     skip: int, sticky: float, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Whatever a failing environment does, the error names it, its env and its seed, and nothing hangs."""
+"""The error of a failing environment names the environment, env and seed, and no failure hangs the run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from slots import RUN_SEED, hashing_policy, kill_child, make, phases, settings_for
 
-from environments import Failing, Slow, UnmakeableAfter
+from faulty_envs import Failing, Slow, UnmakeableAfter
 from veldt.envs.arrangement import time_step
 from veldt.envs.seeding import episode_seed
 from veldt.envs.settings import AtariConfig
@@ -35,12 +35,12 @@ CASES = [(how, 0) for how in (*RAISES, "hang")] + [(how, 2) for how in (*RAISES,
 IN_RESET = [
     case for case in CASES if case[0] not in ("nan reward", "no number", "hang in native code", "kill")
 ]
-CULPRIT = 1
+FAILING = 1
 
 
 def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batch") -> EnvError:
     """The error of envs of which one fails in step `at` (0: the reset) of its `episode`."""
-    seed = episode_seed(RUN_SEED, CULPRIT, episode)
+    seed = episode_seed(RUN_SEED, FAILING, episode)
     env = functools.partial(Failing, how, [seed], at, lengths=[3])
     timeout = 1.0 if how.startswith("hang") else 20.0  # a busy machine is not a hanging environment
     settings = settings_for(env, num_envs=4, env_timeout=timeout, resets=resets)
@@ -53,9 +53,9 @@ def run(how: str, processes: int, episode: int, at: int, resets: str = "mid-batc
     finally:
         envs.close()
     error = caught.value
-    assert error.env == CULPRIT and error.seed == seed
-    assert f"env {CULPRIT} (seed {seed})" in str(error)
-    assert "environments:<Failing>" in str(error)
+    assert error.env == FAILING and error.seed == seed
+    assert f"env {FAILING} (seed {seed})" in str(error)
+    assert "faulty_envs:<Failing>" in str(error)
     if how == "raise":
         assert error.details.startswith("Traceback") and "in _spoil" in error.details
         assert str(error).count("the wheel came off") == 1
@@ -79,12 +79,12 @@ def test_in_a_reset(how: str, processes: int, episode: int, resets: str) -> None
 
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan reward", 0), ("raise", 1), ("exit", 1)])
-def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> None:
+def test_the_error_has_the_seed_of_the_failed_episode(how: str, processes: int) -> None:
     """Also where the other envs of its process have begun many episodes since."""
     lengths = [1, 12]
     seeds = [episode_seed(RUN_SEED, b, 0) for b in range(6)]
-    culprit = next(b for b, seed in enumerate(seeds) if seed % 2 == 1)
-    env = functools.partial(Failing, how, [seeds[culprit]], 9, lengths)
+    failing = next(b for b, seed in enumerate(seeds) if seed % 2 == 1)
+    env = functools.partial(Failing, how, [seeds[failing]], 9, lengths)
     envs = make(settings_for(env, num_envs=6), 12, processes=processes)
     try:
         envs.start()
@@ -94,7 +94,7 @@ def test_the_seed_is_that_of_the_culprits_episode(how: str, processes: int) -> N
         assert envs.trajectory.episode[8].max() > 2
     finally:
         envs.close()
-    assert (caught.value.env, caught.value.seed) == (culprit, seeds[culprit])
+    assert (caught.value.env, caught.value.seed) == (failing, seeds[failing])
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -110,7 +110,7 @@ def test_in_a_constructor(processes: int, tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("processes", [0, 1])
-def test_slow_is_not_hung(processes: int) -> None:
+def test_a_slow_step_is_not_a_hang(processes: int) -> None:
     """Steps that take longer together than the deadline, each of them within it."""
     env = functools.partial(Slow, 0.5)
     # The deadline of the first look at them passes while the last of them is at work, as it was before the step.
@@ -125,8 +125,8 @@ def test_slow_is_not_hung(processes: int) -> None:
 
 
 @pytest.mark.timeout(40)
-def test_a_process_that_dies_while_it_has_nothing_to_do() -> None:
-    """Its pipe is broken when it is next asked for something, and that has to be an error of the environment."""
+def test_a_process_that_dies_between_steps() -> None:
+    """The broken pipe at the next command must become an error of the environment."""
     envs = make(settings_for(functools.partial(Slow, 0.0), num_envs=2), 4, processes=2)
     try:
         envs.start()

@@ -1,4 +1,4 @@
-"""Observation spaces that no schema can hold are refused in a sentence."""
+"""Unsupported observation spaces are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFUSED: dict[str, tuple[spaces.Space[Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
+def test_unsupported_spaces_are_refused(name: str) -> None:
     space, sentence = REFUSED[name]
     with pytest.raises(UsageError, match=sentence):
         ObservationCodec(space)

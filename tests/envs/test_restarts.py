@@ -1,4 +1,4 @@
-"""With on_env_error="restart" one env's trajectory is cut and begins a new episode; the others notice nothing."""
+"""With on_env_error="restart" one env's trajectory is interrupted and begins a new episode; no other env changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from slots import RUN_SEED, copy_of, hashing_policy, kill_child, make, phases, settings_for
 
-from environments import Failing, Forgetful
+from faulty_envs import Failing, NotDeterministic
 from veldt.envs.seeding import episode_seed
 from veldt.envs.spec import ActionSpec
 from veldt.errors import EnvError
@@ -60,8 +60,8 @@ def play(
     return copies, games, notes
 
 
-def check_others(slots: Slots, undisturbed: Slots, culprits: list[int]) -> None:
-    others = [b for b in range(WIDTH) if b not in culprits]
+def check_others(slots: Slots, undisturbed: Slots, failing_envs: list[int]) -> None:
+    others = [b for b in range(WIDTH) if b not in failing_envs]
     for phase, (slot, before) in enumerate(zip(slots, undisturbed, strict=True)):
         for name in slot:
             one, two = slot[name], before[name]
@@ -72,27 +72,27 @@ def check_others(slots: Slots, undisturbed: Slots, culprits: list[int]) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("at", [1, 4, 7])
 @pytest.mark.parametrize(("how", "processes"), CASES)
-def test_a_failed_step_is_cut_out(how: str, processes: int, at: int) -> None:
-    culprit, seed = 1, episode_seed(RUN_SEED, 1, 0)
+def test_a_failed_step_is_masked(how: str, processes: int, at: int) -> None:
+    failing, seed = 1, episode_seed(RUN_SEED, 1, 0)
     slots, games, notes = play(how, [seed], at, processes)
     undisturbed, _, none = play(how, [], at, 0)
-    assert none == [] and len(notes) == 1 and f"env {culprit} (seed {seed})" in notes[0], notes
+    assert none == [] and len(notes) == 1 and f"env {failing} (seed {seed})" in notes[0], notes
     phase, t = divmod(at - 1, HORIZON)
     failed = slots[phase]
     # The failed step is no step of the episode: nothing in it may be learned from, and what leads to it ends before.
-    assert not failed["valid"][t, culprit] and failed["reward"][t, culprit] == 0
+    assert not failed["valid"][t, failing] and failed["reward"][t, failing] == 0
     assert not any(
-        failed[name][t, culprit] for name in ("terminated", "truncated", "life_lost", "interrupted")
+        failed[name][t, failing] for name in ("terminated", "truncated", "life_lost", "interrupted")
     )
     cuts = np.argwhere(failed["interrupted"]).tolist()
-    assert cuts == ([[t - 1, culprit]] if t > 0 else [])
+    assert cuts == ([[t - 1, failing]] if t > 0 else [])
     assert not any(slot["interrupted"].any() for slot in (*slots[:phase], *slots[phase + 1 :]))
     # The row after it begins the next episode, from its own seed.
-    assert failed["episode_step"][t + 1, culprit] == 0 and failed["episode"][t + 1, culprit] == 1
-    assert not failed["is_last"][t + 1, culprit]
-    assert failed["observation/"][t + 1, culprit, 0] == episode_seed(RUN_SEED, culprit, 1) % 2**20
+    assert failed["episode_step"][t + 1, failing] == 0 and failed["episode"][t + 1, failing] == 1
+    assert not failed["is_last"][t + 1, failing]
+    assert failed["observation/"][t + 1, failing, 0] == episode_seed(RUN_SEED, failing, 1) % 2**20
     assert slots[-1]["restarts"].tolist() == [0, 1, 0, 0]
-    check_others(slots, undisturbed, [culprit])
+    check_others(slots, undisturbed, [failing])
     # Episodes that were broken off do not count.
     assert all(np.isfinite(slot["observation/"]).all() for slot in slots)
     total = sum(game_count(slot) for slot in slots)
@@ -109,16 +109,16 @@ def game_count(slot: dict[str, np.ndarray]) -> int:
     ("how", "processes"), [case for case in CASES if case[0] not in ("nan reward", "kill")]
 )
 def test_a_failed_reset_skips_that_episode(how: str, processes: int, resets: str) -> None:
-    culprit = 2
-    slots, games, notes = play(how, [episode_seed(RUN_SEED, culprit, 1)], 0, processes, resets)
+    failing = 2
+    slots, games, notes = play(how, [episode_seed(RUN_SEED, failing, 1)], 0, processes, resets)
     undisturbed, undisturbed_games, _ = play(how, [], 0, 0, resets)
     assert len(notes) == 1 and "env 2 " in notes[0], notes
     assert slots[-1]["restarts"].tolist() == [0, 0, 1, 0]
-    check_others(slots, undisturbed, [culprit])
-    episodes = np.concatenate([slot["episode"][:, culprit] for slot in slots])
+    check_others(slots, undisturbed, [failing])
+    episodes = np.concatenate([slot["episode"][:, failing] for slot in slots])
     assert 0 in episodes and 1 not in episodes[episodes != 0][1:] and 2 in episodes
     first = [slot["observation/"][slot["episode_step"] == 0][:, 0] for slot in slots]
-    assert episode_seed(RUN_SEED, culprit, 2) % 2**20 in np.concatenate(first)
+    assert episode_seed(RUN_SEED, failing, 2) % 2**20 in np.concatenate(first)
     # No episode was broken off, so all of them are there.
     assert games == undisturbed_games and not any(slot["interrupted"].any() for slot in slots)
 
@@ -145,32 +145,32 @@ def test_a_failed_start(how: str, processes: int, random_start_steps: int) -> No
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("exit", 1), ("raise", 1)])
-def test_several_in_the_same_step(how: str, processes: int) -> None:
-    culprits = [0, 2, 3]
-    slots, _, notes = play(how, [episode_seed(RUN_SEED, b, 0) for b in culprits], 3, processes)
+def test_several_envs_fail_in_the_same_step(how: str, processes: int) -> None:
+    failing_envs = [0, 2, 3]
+    slots, _, notes = play(how, [episode_seed(RUN_SEED, b, 0) for b in failing_envs], 3, processes)
     assert len(notes) == 3
     assert slots[-1]["restarts"].tolist() == [1, 0, 1, 1]
-    assert not slots[0]["valid"][2, culprits].any() and slots[0]["interrupted"][1, culprits].all()
-    check_others(slots, play(how, [], 3, 0)[0], culprits)
+    assert not slots[0]["valid"][2, failing_envs].any() and slots[0]["interrupted"][1, failing_envs].all()
+    check_others(slots, play(how, [], 3, 0)[0], failing_envs)
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "processes"), [("raise", 0), ("nan observation", 0), ("exit", 2)])
-def test_one_that_fails_again_ends_the_run(how: str, processes: int) -> None:
+def test_an_env_that_fails_again_ends_the_run(how: str, processes: int) -> None:
     """Else the env would be restarted for ever."""
     seeds = [episode_seed(RUN_SEED, 1, episode) for episode in range(100)]
     with pytest.raises(EnvError, match="env 1 "):
         play(how, seeds, 0, processes)
 
 
-class ForgetfulNeighbours(Failing, Forgetful):
+class NotDeterministicNeighbours(Failing, NotDeterministic):
     """Fails like `Failing`; the others cannot be rebuilt from their actions."""
 
 
 @pytest.mark.timeout(60)
-def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
-    """They died with the process of the culprit, and their next rows belong to other episodes."""
-    env = functools.partial(ForgetfulNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
+def test_envs_of_the_same_process_that_cannot_be_rebuilt_are_interrupted_too() -> None:
+    """Their process died with the failing env, and their next rows belong to other episodes."""
+    env = functools.partial(NotDeterministicNeighbours, "exit", [episode_seed(RUN_SEED, 1, 0)], 3)
     settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
     envs = make(
         settings,
@@ -192,8 +192,8 @@ def test_neighbours_that_cannot_be_rebuilt_are_cut_too() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_process_that_dies_while_it_has_nothing_to_do_is_replaced() -> None:
-    """All its envs are back where the first row has them when they are next asked for something."""
+def test_a_process_that_dies_between_steps_is_replaced() -> None:
+    """All its envs are rebuilt to the state of the first row at their next command."""
     env = functools.partial(Failing, "raise", [], 3, lengths=[LENGTH])
     settings = settings_for(env, num_envs=WIDTH, on_env_error="restart")
     envs = make(

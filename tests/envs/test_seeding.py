@@ -1,4 +1,4 @@
-"""Seeds tell apart all that is to differ."""
+"""Seeds differ for every env and every episode."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ STEPS, PHASES = 7, 4
 
 @pytest.mark.parametrize("processes", [0, 2, 3])  # of three processes, some have no env of a group
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
-def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
+def test_stacks_in_the_slot_equal_stacks_made_from_the_frames(processes: int, resets: str) -> None:
     """In every row that is kept, over episodes that end, and after each carry-over."""
     atari = AtariConfig(max_episode_steps=9)
     settings = settings_for("ALE/Pong-v5", atari, num_envs=4, resets=resets)
@@ -43,7 +43,7 @@ def test_they_are_those_of_the_frames(processes: int, resets: str) -> None:
         envs.close()
 
 
-def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacks_are_kept_for_few_rows_if_they_would_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trajectory, "_KEEP_ALL", 0)
     envs = make(settings_for("ALE/Pong-v5", num_envs=2), STEPS, stacks=True)
     try:
@@ -71,8 +71,8 @@ def test_few_are_kept_where_all_would_take_much_memory(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("env", ["ALE/Pong-v5", "environments:dictionary", "environments:scripted"])
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
-def test_an_accelerators_copy_is_what_the_slot_has(env: str, resets: str) -> None:
-    """Though each frame is sent once, while the rows are filled (here to another place in the same memory)."""
+def test_the_copy_on_an_accelerator_equals_the_slot(env: str, resets: str) -> None:
+    """Each frame is sent once, while the rows are filled (here to another block of the same memory)."""
     atari = AtariConfig(max_episode_steps=9)
     envs = make(settings_for(env, atari, num_envs=4, resets=resets), STEPS, groups=2, stacks=True)
     try:

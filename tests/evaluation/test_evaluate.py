@@ -41,7 +41,7 @@ def test_whole_episodes_by_seed(name: str, tmp_path: Path) -> None:
         assert (greedy.scores[index], greedy.lengths[index]) == (score, length), index
 
 
-def test_draws_are_fixed_by_the_seed(tmp_path: Path) -> None:
+def test_sampled_actions_depend_on_the_seed_alone(tmp_path: Path) -> None:
     recipe, settings = RUNS["CartPole"]
     run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
     one, again, other = (veldt.evaluate(run.path, episodes=9, seed=seed) for seed in (1, 1, 2))
@@ -51,7 +51,9 @@ def test_draws_are_fixed_by_the_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "shape"), [("CartPole", (3,)), ("SpaceInvaders", (104, 80))])
-def test_an_observation_of_another_shape(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_an_observation_of_another_shape_is_refused(
+    name: str, shape: tuple[int, ...], tmp_path: Path
+) -> None:
     recipe, settings = RUNS[name]
     run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, env_backend="in-process", **settings)
     with pytest.raises(ValueError, match="the observation has shape"):
@@ -80,12 +82,12 @@ def test_observations_are_brought_to_the_policys_device(name: str, tmp_path: Pat
         agent.act(agent.make_env().reset(seed=1)[0], greedy=True)
 
 
-def test_a_device_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_device_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     recipe, settings = RUNS["CartPole"]
     run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
-    with pytest.raises(veldt.UsageError, match="--device cuda is not here"):
+    with pytest.raises(veldt.UsageError, match="--device cuda does not exist"):
         veldt.load(run.path, device="cuda")
     with pytest.raises(veldt.UsageError, match="--device warp"):
         veldt.load(run.path, device="warp")
@@ -103,6 +105,6 @@ def test_on_a_gpu(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("episodes", [0, -1])
-def test_how_many_episodes(episodes: int, tmp_path: Path) -> None:
+def test_a_wrong_number_of_episodes_is_refused(episodes: int, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match="--episodes is "):
         veldt.evaluate(tmp_path, episodes=episodes)

@@ -1,4 +1,4 @@
-"""Evaluation by steps (125,000, of which the whole episodes count), and the pauses for it in training."""
+"""Evaluation by steps (125,000, of which whole episodes count), and the pauses for it in training."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_more_steps_hold_more_episodes_of_the_same_envs(pong: Path) -> None:
     assert many.scores[:4] == few.scores
 
 
-def test_it_ends_when_it_is_asked_to(pong: Path) -> None:
+def test_an_evaluation_stops_on_request(pong: Path) -> None:
     calls = []
     play_steps(
         veldt.load(pong), 100_000, seed=1, greedy=False, stopped=lambda: len(calls) > 1 or calls.append(1)
@@ -114,7 +114,9 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]
 
 
-def test_an_interrupted_evaluation_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_evaluation_is_repeated_on_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*arguments: Any, **named: Any) -> Evaluation:
         os.kill(os.getpid(), signal.SIGINT)
         return play_steps(*arguments, **named)

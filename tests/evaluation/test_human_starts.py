@@ -38,12 +38,12 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def starts(run: Path) -> Starts:
-    """More than there are envs, so that these go from one to the next."""
+    """More starts than envs, so that each env plays several."""
     return veldt.record_starts(run, starts=7, seed=4)
 
 
 def by_what_is_seen(agent: Agent) -> Agent:
-    """A policy whose action is a hash of its whole input: who sees one pixel of the history wrong acts otherwise."""
+    """A policy whose action is a hash of its whole input: one wrong pixel of the history changes the action."""
     spec = agent.spec.action
 
     def choose(observation: Any, noise: Any, greedy: bool, forward: Any) -> np.ndarray:
@@ -56,7 +56,7 @@ def by_what_is_seen(agent: Agent) -> Agent:
     return agent
 
 
-def test_episodes_go_on_from_where_the_recorded_actions_lead(run: Path, starts: Starts) -> None:
+def test_episodes_continue_from_the_end_of_the_recorded_actions(run: Path, starts: Starts) -> None:
     agent = by_what_is_seen(veldt.load(run))
     result = veldt.evaluate(agent, starts=starts.path)
     env = agent.make_env()
@@ -109,7 +109,7 @@ def test_recorded_episodes_are_the_agents_and_points_are_drawn_in_each(run: Path
     assert recorded.lengths == [int(points.integers(0, length)) for length in lengths]
 
 
-def test_the_recurrent_state_has_seen_what_led_to_the_start(tmp_path: Path) -> None:
+def test_the_recurrent_state_at_a_start_includes_the_steps_before_it(tmp_path: Path) -> None:
     settings = {"num_envs": 3, "horizon": 8, "threads": 1, "precision": "fp32", "hidden": (16,)}
     run = veldt.train(
         "a2c",
@@ -153,7 +153,7 @@ def test_the_recurrent_state_has_seen_what_led_to_the_start(tmp_path: Path) -> N
     assert differs, "forgetting what led there would have been the same"
 
 
-def test_agents_with_other_frames_start_at_the_same_places(tmp_path: Path) -> None:
+def test_agents_with_other_preprocessing_start_at_the_same_points(tmp_path: Path) -> None:
     settings = ATARI | {
         "env": "ALE/SpaceInvaders-v5",
         "steps": 60,
@@ -170,7 +170,7 @@ def test_agents_with_other_frames_start_at_the_same_places(tmp_path: Path) -> No
 
 
 class Changing(Scripted):
-    """Lasts as long, and shows what, the file `now` says."""
+    """An env whose episode length and observations are in the file `now`."""
 
     def __init__(self) -> None:
         self._now = np.loadtxt("now", ndmin=1)
@@ -187,7 +187,7 @@ def changing() -> gymnasium.Env[Any, Any]:
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        ("40 1", r"start \d leads to another place than when it was recorded"),
+        ("40 1", r"start \d leads to other observations than when it was recorded"),
         ("2 0", r"start \d is of an episode that ends before it"),
     ],
 )
@@ -207,7 +207,7 @@ def test_an_environment_that_has_changed(
 
 
 def test_a_start_at_the_end_of_an_episode(run: Path, starts: Starts) -> None:
-    """Nobody records one; a file may have one all the same."""
+    """`record-starts` never makes such a start, but a file may contain one."""
     agent = veldt.load(run)
     env, start = agent.make_env(), starts.each[0]
     env.reset(seed=start.seed)

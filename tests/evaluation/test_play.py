@@ -22,7 +22,7 @@ from veldt.evaluation.window import Window
 
 
 class Hands:
-    """Holds the keys of one frame after the other, and then has had enough; by Ctrl-C, if so asked."""
+    """A window: holds the given keys, frame by frame, and then is closed, or raises KeyboardInterrupt."""
 
     def __init__(self, *keys: str, interrupt: bool = False) -> None:
         self._keys: Iterator[str] = iter(keys)
@@ -83,9 +83,7 @@ def of_ale_py() -> gymnasium.Env[Any, Any]:
 
 
 @pytest.mark.parametrize("interrupt", [False, True])
-def test_episodes_are_their_seeds_and_what_was_pressed(
-    interrupt: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_episodes_are_recorded_as_seeds_and_actions(interrupt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """CartPole falls after some ten pushes to one side; the last episode is left."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     step_env = make_step_env(resolve("CartPole-v1"), AtariConfig(), render=True)
@@ -125,7 +123,7 @@ def test_points_are_uniform_over_all_steps() -> None:
 
 
 @pytest.mark.parametrize("env", ["ALE/Breakout-v5", "CartPole-v1"])
-def test_starts_are_where_the_person_was(
+def test_starts_are_recorded_from_a_persons_episodes(
     env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
@@ -143,7 +141,9 @@ def test_starts_are_where_the_person_was(
     assert len(veldt.evaluate(run.path, starts=out).scores) == 9
 
 
-def test_what_a_person_cannot_play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environments_that_a_person_cannot_play_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(veldt.UsageError, match="a person plays with keys, and Pendulum-v1 takes numbers"):
         play.record(None, "Pendulum-v1", 1, None, 0)
@@ -152,7 +152,7 @@ def test_what_a_person_cannot_play(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert scripted().render_mode is None
 
 
-def test_where_there_is_no_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_playing_without_a_screen_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(veldt.UsageError, match=r"there is no screen to play on.*: play where you sit, and"):
@@ -195,12 +195,12 @@ def test_a_window_knows_which_keys_are_held(monkeypatch: pytest.MonkeyPatch) -> 
 WORDS = {
     "": "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself",
     "--play": "neither a run nor an env is given",
-    "--env CartPole-v1": "--env is CartPole-v1, and no run says whose policy plays: name one, or add --play",
+    "--env CartPole-v1": "--env is CartPole-v1, and no run is named whose policy plays: name one, or add --play",
     "somewhere --env CartPole-v1 --play": "somewhere is not a veldt run: there is no such directory",
-    "--env CartPole-v1 --play --network mlp": "--network is about a policy that plays, and with --play you do",
+    "--env CartPole-v1 --play --network mlp": "--network sets how a policy plays, and with --play you play",
     "--env CartPole-v1 --play --trust": "--trust is about a run, and none is given: leave it out",
-    "--env CartPole-v1 --play --greedy": "--greedy is about a policy that plays, and with --play you do",
-    "--env CartPole-v1 --play --best": "--best is about a policy that plays",
+    "--env CartPole-v1 --play --greedy": "--greedy sets how a policy plays, and with --play you play",
+    "--env CartPole-v1 --play --best": "--best sets how a policy plays",
     "--env CartPole-v1 --play --starts 0": "--starts is 0: it must be at least 1",
     "--env CartPole-v1 --play --seed -1": "--seed is -1: it must be 0 or more",
     "--env CartPol-v1 --play": "(did you mean 'CartPole-v1'?)",
@@ -212,7 +212,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("arguments", WORDS)
-def test_words(
+def test_wrong_arguments_are_refused(
     arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -20,7 +20,7 @@ from veldt.runs.episodes import read_episodes
 
 
 def score(env: gymnasium.Env[Any, Any], seed: int, actions: np.ndarray) -> float:
-    """The return of one episode played as Gymnasium says, which has to end with the last action and no sooner."""
+    """The return of one episode played by Gymnasium's interface; the last action must end it."""
     spec = action_spec(env.action_space)
     env.reset(seed=seed)
     total, over = 0.0, False

@@ -67,7 +67,7 @@ def test_a_start_of_an_episode_is_the_emulators_state(tmp_path: Path, preprocess
         ("environments:multi_discrete", [5, 0]),
     ],
 )
-def test_a_file_gives_back_what_was_written(env: str, lengths: list[int], tmp_path: Path) -> None:
+def test_starts_round_trip_through_a_file(env: str, lengths: list[int], tmp_path: Path) -> None:
     starts = made(tmp_path / "starts", resolve(env), lengths)
     again = read_starts(tmp_path / "starts")
     assert again.lengths == lengths
@@ -81,7 +81,7 @@ def test_a_file_gives_back_what_was_written(env: str, lengths: list[int], tmp_pa
     )  # it is of the same
 
 
-def test_what_is_seen_and_the_points_so_far_are_the_place() -> None:
+def test_a_digest_depends_on_observations_and_rewards_or_on_the_emulators_state() -> None:
     seen = [np.arange(3.0), np.arange(2)]
     digest = digest_of(None, seen, 1.0)
     assert digest == digest_of(None, [array.copy() for array in seen], 1.0)
@@ -129,8 +129,8 @@ class Shrinking(Scripted):
         return result
 
 
-class Generous(Scripted):
-    """Not deterministic: its points are drawn anew."""
+class RandomReward(Scripted):
+    """Not deterministic: its rewards are random."""
 
     def __init__(self) -> None:
         super().__init__([(50, "terminated")])
@@ -140,19 +140,21 @@ class Generous(Scripted):
         return observation, float(np.random.default_rng().normal()), *rest
 
 
-@pytest.mark.parametrize("env", ["environments:forgetful", Counting, Shrinking, Generous])
-def test_no_starts_in_what_is_not_deterministic(env: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("env", ["faulty_envs:not_deterministic", Counting, Shrinking, RandomReward])
+def test_an_environment_that_is_not_deterministic_is_refused(env: Any, tmp_path: Path) -> None:
     with pytest.raises(
-        UsageError, match=r"is not deterministic: the same seed and actions lead to another place"
+        UsageError, match=r"is not deterministic: the same seed and actions lead to other observations"
     ):
         made(tmp_path / "starts", resolve(env), [20, 10])
     assert not (tmp_path / "starts").exists()
 
 
-def test_failing_environments_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environments_that_fail_or_hang_when_replayed_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(EnvError, match="failed when its starts were played again: ValueError: illegal move"):
-        made(tmp_path / "starts", resolve("environments:offended"), [20])
+        made(tmp_path / "starts", resolve("faulty_envs:fails_when_replayed"), [20])
     hanging = resolve(lambda: gymnasium.wrappers.TransformReward(Sleeping(), float))
     with pytest.raises(EnvError, match=r"no answer within 0.3 s \(--env-timeout\)"):
         made(tmp_path / "starts", hanging, [20], timeout=0.3)
@@ -181,7 +183,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "another game": (
         "ALE/Pong-v5",
         {},
-        "has starts of ALE/Breakout-v5, and the run plays ALE/Pong-v5: record some",
+        "has starts of ALE/Breakout-v5, and the run plays ALE/Pong-v5: record starts",
     ),
     "no game": ("CartPole-v1", {}, "has starts of ALE/Breakout-v5, and the run plays CartPole-v1"),
     "frame skip": (
@@ -204,14 +206,14 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_starts_of_something_else(name: str, breakout: Starts) -> None:
+def test_starts_of_another_environment_are_refused(name: str, breakout: Starts) -> None:
     env, changes, said = REFUSED[name]
     source, atari = resolve(env), AtariConfig(**{"sticky_actions": 0.25} | changes)
     with pytest.raises(UsageError, match=said):
         breakout.refuse_other(source, atari, make_step_env(source, atari).spec.action)
 
 
-def test_what_a_policy_sees_is_its_own(breakout: Starts) -> None:
+def test_a_policy_keeps_its_own_preprocessing(breakout: Starts) -> None:
     atari = AtariConfig(
         sticky_actions=0.25, preprocessing="84x84", frame_stack=3, no_ops=0, max_episode_steps=31
     )
@@ -220,7 +222,7 @@ def test_what_a_policy_sees_is_its_own(breakout: Starts) -> None:
     assert breakout.emulator(atari).no_ops == 7 and breakout.emulator(atari).frame_stack == 3
 
 
-def test_other_keyword_arguments(tmp_path: Path) -> None:
+def test_starts_of_other_keyword_arguments_are_refused(tmp_path: Path) -> None:
     starts = made(tmp_path / "starts", resolve("CartPole-v1", {"sutton_barto_reward": True}), [2])
     plain = resolve("CartPole-v1")
     with pytest.raises(
@@ -254,7 +256,7 @@ def test_no_altered_file_is_read(data: st.DataObject, tmp_path_factory: pytest.T
         read_starts(path)
 
 
-def test_files_that_are_something_else(tmp_path: Path) -> None:
+def test_files_that_hold_no_starts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "starts"
     with pytest.raises(UsageError, match="there is no such file; `veldt record-starts RUN` makes one"):
         read_starts(path)
@@ -268,7 +270,9 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         read_starts(path)
 
 
-def test_a_file_without_starts_and_one_of_tomorrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_file_and_one_of_a_newer_format_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "starts"
     made(path, resolve("CartPole-v1"), [3])
     with safe_open(path, framework="numpy") as file:

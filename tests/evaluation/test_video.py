@@ -49,7 +49,9 @@ def test_the_video_plays_enlarged_and_even(
         ("a.GIF", "gif", b"GIF89a"),
     ],
 )
-def test_the_format_is_what_the_name_says(tmp_path: Path, name: str, codec: str, begin: bytes) -> None:
+def test_the_ending_of_the_name_decides_the_format(
+    tmp_path: Path, name: str, codec: str, begin: bytes
+) -> None:
     path = write_video(frames(6, 210, 160), tmp_path / name, fps=15)
     assert path.read_bytes().startswith(begin)
     reader = imageio_ffmpeg.read_frames(path)
@@ -101,7 +103,7 @@ def test_a_failure_while_playing_is_passed_on_and_leaves_nothing(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_the_package_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"pip install 'veldt\[video\]'"):
         write_video(frames(1, 4, 4), tmp_path / "episode.mp4", fps=30)

@@ -1,4 +1,4 @@
-"""Episodes of the training are watched again; what cannot be shown is said."""
+"""Episodes of the training are replayed as videos; an episode that cannot be shown is an error."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_drawing_needs_no_screen(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_without_pygame_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pygame_is_named_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
     monkeypatch.setitem(sys.modules, "pygame", None)
     with pytest.raises(
@@ -110,7 +110,7 @@ def test_without_pygame_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytes
         record(run.path)
 
 
-def test_an_episode_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:
+def test_an_episode_that_differs_from_its_record_is_an_error(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
     with pytest.raises(
         veldt.VeldtError, match="is not deterministic, so its episodes cannot be replayed"
@@ -119,7 +119,7 @@ def test_an_episode_that_goes_otherwise_is_a_failure(tmp_path: Path) -> None:
     assert said.value.exit_code == 1
 
 
-def test_an_episode_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_episode_is_refused(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
     with pytest.raises(
         veldt.UsageError, match=r"--episode is 1000000: the run has \d+ finished episodes, 0 to"
@@ -131,13 +131,13 @@ def test_an_episode_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factory", [scripted, Unseen])
-def test_a_factory_that_cannot_be_told_to_render(factory: Any) -> None:
+def test_a_factory_without_render_mode_is_refused(factory: Any) -> None:
     with pytest.raises(veldt.UsageError, match=NOT_SHOWN):
         resolve(factory).make(render=True)
 
 
 @pytest.mark.filterwarnings("ignore:.*render_mode")
-def test_a_registered_class_that_cannot_be_told_to_render() -> None:
+def test_a_registered_class_without_render_mode_is_refused() -> None:
     gymnasium.register("Unseen-v0", entry_point=f"{__name__}:Unseen")
     try:
         with pytest.raises(veldt.UsageError, match=NOT_SHOWN):

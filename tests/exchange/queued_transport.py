@@ -29,10 +29,10 @@ class QueuedTransport:
         return self.hosts[name]
 
     def _sends(self, to: str, to_incarnation: int) -> Any:
-        def send(envelope: Envelope, kept: Any = None) -> None:
+        def send(envelope: Envelope, by_reference: Any = None) -> None:
             *head, content = envelope
             copied = tuple(_copied(value) for value in content)
-            self.under_way.append((to, to_incarnation, *opened((*head, copied), _copied(kept))))
+            self.under_way.append((to, to_incarnation, *opened((*head, copied), _copied(by_reference))))
 
         return send
 

@@ -1,4 +1,4 @@
-"""The central store: chunks that cover everything once, each in one hand at a time, free again when that is dead."""
+"""The central store: chunks cover the vector once, each is locked by one learner, and a dead learner's is freed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_chunks_cover_everything_once(size: int, chunks: int, rank: int) -> None
     assert (seen == 1).all()
 
 
-def test_eight_that_hammer_it_lose_no_update() -> None:
+def test_eight_concurrent_learners_lose_no_update() -> None:
     store = CentralStore(spec(SIZE, 3), context())
     children = [Child(context(), f"learner {rank}", counts, store, rank) for rank in range(LEARNERS)]
     try:
@@ -79,29 +79,29 @@ def test_eight_that_hammer_it_lose_no_update() -> None:
     assert after["count"] == 3.0 + added
 
 
-def test_a_chunk_in_a_dead_hand_is_free_again() -> None:
+def test_a_chunk_locked_by_a_dead_learner_becomes_free() -> None:
     store = CentralStore(spec(30, 3), context())
     child = Child(context(), "learner 1", holds, store, 1)
     try:
         assert child.receive(60.0) == b"has it"
-        own = store.end(0, beat=child.kill)  # which is called when there is nothing left but to wait
+        own = store.end(0, heartbeat=child.kill)  # which is called when there is nothing left but to wait
         assert len([chunk.first for chunk in own.chunks()]) == 3
         assert not child.alive() and own.blocked_s > 0.0
     finally:
         child.kill()
 
 
-def test_who_waits_beats_and_is_told_who_has_it() -> None:
+def test_a_waiting_learner_sends_heartbeats_and_its_error_names_the_holder() -> None:
     store = CentralStore(spec(30, 1, deadline_s=0.2), context())
     child = Child(context(), "learner 5", holds, store, 5)
-    beats: list[None] = []
+    heartbeats: list[None] = []
     try:
         assert child.receive(60.0) == b"has it"
         with pytest.raises(
             PeerLostError, match=r"no chunk of the central store has been free .* 0 by learner 5"
         ):
-            list(store.end(0, lambda: beats.append(None)).chunks())
-        assert beats
+            list(store.end(0, lambda: heartbeats.append(None)).chunks())
+        assert heartbeats
     finally:
         child.kill()
 

@@ -1,4 +1,4 @@
-"""Several learners: the mean of their gradients, and what they must have in common."""
+"""Several learners: the mean of their gradients, and the check that their weights are equal."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def learn(rendezvous_file: Path, weights: list[int]) -> list[list[str]]:
     return [learner.communicate(timeout=60)[0].splitlines() for learner in learners]
 
 
-def test_all_get_the_mean(tmp_path: Path) -> None:
+def test_all_learners_get_the_mean_gradient(tmp_path: Path) -> None:
     assert learn(tmp_path / "rendezvous_file", [7, 7, 7]) == [["[0.0, 2.0, 4.0]"]] * 3
 
 
 @pytest.mark.parametrize("weights", [[7, 8], [7, -7]])
-def test_learners_that_differ(weights: list[int], tmp_path: Path) -> None:
+def test_learners_with_different_weights_are_refused(weights: list[int], tmp_path: Path) -> None:
     first, second = learn(tmp_path / "rendezvous_file", weights)
     assert first[1].startswith("learners 0 and 1 differ in their weights: all of them must have the same")
     assert second[1].startswith("learners 1 and 0 differ in their weights")

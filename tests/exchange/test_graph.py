@@ -1,4 +1,4 @@
-"""Graphs: what is drawn is what is there, and roles get their edges by name."""
+"""Graphs: the drawing has all roles and edges, and roles get their edges by name."""
 
 from __future__ import annotations
 

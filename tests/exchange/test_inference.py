@@ -1,4 +1,4 @@
-"""Requests to answers: each answered once and by what was asked, in turn, whoever was killed meanwhile."""
+"""Requests and answers: each request is answered once, agents are served in turn, also after kills."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def serve(
     ),
     st.integers(1, 6),
 )
-def test_against_a_list(events: list[tuple[str, int]], most: int) -> None:
+def test_requests_and_answers_against_a_list(events: list[tuple[str, int]], most: int) -> None:
     edge = InferenceEdge(SPEC, context())
     clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
     asked: dict[int, int] = {}  # by agent, what it asks for
@@ -128,7 +128,7 @@ def test_against_a_list(events: list[tuple[str, int]], most: int) -> None:
             server, under_way = edge.server(), []  # finds what was not answered
 
 
-def test_what_a_new_incarnation_requests_waits_for_the_answer_to_the_former() -> None:
+def test_a_request_of_a_new_incarnation_waits_for_the_answer_to_the_former_one() -> None:
     """Two threads of the server would write to one place, and the older answer might come last."""
     edge = InferenceEdge(SPEC, context())
     server, agent = edge.server(), np.array([2])
@@ -188,7 +188,7 @@ def test_every_request_is_answered_once_by_several_threads_though_hosts_are_kill
             thread.join(10)
 
 
-def test_a_server_that_begins_anew_answers_what_was_left() -> None:
+def test_a_restarted_server_answers_open_requests() -> None:
     edge = InferenceEdge(SPEC, context())
     client, lost = edge.client(0), edge.server()
     client.requests["number"][1] = 21

@@ -1,4 +1,4 @@
-"""Parameters in parts: cut evenly, and put together again by their readers."""
+"""Parameters in parts of equal size, which readers join again."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from veldt.exchange.parameter_partition import (
     PARAMETERS,
     ShardedParameters,
     ShardedWeights,
-    cut,
     part_layouts,
+    split_evenly,
 )
 from veldt.exchange.weights import SharedWeights
 from veldt.networks.flat import FlatParameters
 
 
 @given(total=st.integers(1, 10_000), parts=st.integers(1, 50))
-def test_parts_are_all_of_it_and_even(total: int, parts: int) -> None:
-    bounds = cut(total, min(parts, total))
+def test_parts_cover_the_vector_and_have_equal_sizes(total: int, parts: int) -> None:
+    bounds = split_evenly(total, min(parts, total))
     assert bounds[0][0] == 0 and bounds[-1][1] == total
     assert all(end == first for (_, end), (first, _) in itertools.pairwise(bounds))
     sizes = [end - first for first, end in bounds]
@@ -36,8 +36,8 @@ def published(parts: list[SharedWeights], shard: int, version: int, values_N: np
     parts[shard].publish(version, {PARAMETERS: values_N, COUNTS: np.array([version, 1, 5], np.int64)})
 
 
-def test_the_whole_has_the_newest_of_each_part_and_the_oldest_ones_version() -> None:
-    bounds = cut(10, 3)
+def test_the_whole_has_the_newest_of_each_part_and_the_oldest_version() -> None:
+    bounds = split_evenly(10, 3)
     parts = [SharedWeights(part_layouts(end - first), None) for first, end in bounds]
     values_P = np.zeros(10, np.float32)
     whole = ShardedParameters(parts, values_P)
@@ -53,7 +53,7 @@ def test_the_whole_has_the_newest_of_each_part_and_the_oldest_ones_version() -> 
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_who_acts_gets_a_networks_parameters_by_name(shards: int) -> None:
+def test_actors_get_the_networks_parameters_by_name(shards: int) -> None:
     """Also of convolutions, which lie channels-last, with one channel or a kernel of one."""
 
     def made(seed: int) -> FlatParameters:
@@ -62,7 +62,7 @@ def test_who_acts_gets_a_networks_parameters_by_name(shards: int) -> None:
         return FlatParameters(nn.ModuleList(layers))
 
     learner, actor = made(1), made(2)
-    bounds = cut(len(learner.fp32_params), shards)
+    bounds = split_evenly(len(learner.fp32_params), shards)
     parts = [SharedWeights(part_layouts(end - first), None) for first, end in bounds]
     weights, arrays = ShardedWeights(parts), actor.arrays()
     weights.check(arrays)

@@ -12,22 +12,22 @@ from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 
 
-def writes_and_waits(pipe: Connection, kept: PersistentState) -> None:
-    kept.fill({"sum": np.arange(5, dtype=np.float32), "count": np.array(3.0, np.float32)})
-    kept.arrays["sum"][0] = 9.0
+def writes_and_waits(pipe: Connection, persistent: PersistentState) -> None:
+    persistent.fill({"sum": np.arange(5, dtype=np.float32), "count": np.array(3.0, np.float32)})
+    persistent.arrays["sum"][0] = 9.0
     time.sleep(60.0)
 
 
-def test_what_was_written_is_there_when_the_writer_is_killed() -> None:
+def test_the_state_outlives_its_killed_writer() -> None:
     context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
-    kept = PersistentState({"sum": Layout((5,), "float32"), "count": Layout((), "float32")}, context)
-    assert not kept.is_filled
-    child = Child(context, "writer", writes_and_waits, kept)
+    persistent = PersistentState({"sum": Layout((5,), "float32"), "count": Layout((), "float32")}, context)
+    assert not persistent.is_filled
+    child = Child(context, "writer", writes_and_waits, persistent)
     end = time.monotonic() + 30
-    while kept.arrays["sum"][0] != 9.0:
+    while persistent.arrays["sum"][0] != 9.0:
         assert time.monotonic() < end
         time.sleep(0.01)
     child.kill()
     assert not child.alive()
-    assert kept.is_filled and kept.arrays["sum"].tolist() == [9, 1, 2, 3, 4]
-    assert float(kept.arrays["count"]) == 3.0
+    assert persistent.is_filled and persistent.arrays["sum"].tolist() == [9, 1, 2, 3, 4]
+    assert float(persistent.arrays["count"]) == 3.0

@@ -1,4 +1,4 @@
-"""Acting and learning keep rate_limiter, and cannot stop each other for good."""
+"""The rate limiter keeps the ratio of acting and learning, and never blocks both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec, check_slac
     extra=st.floats(0.0, 100.0),
     order=st.lists(st.integers(0, 5), min_size=100, max_size=100),
 )
-def test_it_goes_on_for_ever_and_the_ratio_is_kept(
+def test_acting_and_learning_never_block_each_other_and_keep_the_ratio(
     intensity: float,
     batch: int,
     flush: int,
@@ -53,7 +53,7 @@ def test_it_goes_on_for_ever_and_the_ratio_is_kept(
         assert rate_limiter.due - rate_limiter.samples <= slack + intensity * flush * actors + 1e-6
 
 
-def test_without_an_intensity_both_are_free() -> None:
+def test_without_an_intensity_neither_side_waits() -> None:
     rate_limiter = RateLimiter(
         RateLimiterSpec(2, 1, intensity=0.0, starts=10, batch_size=4, slack=0.0), context=None
     )
@@ -64,7 +64,7 @@ def test_without_an_intensity_both_are_free() -> None:
     assert rate_limiter.may_act() and rate_limiter.may_learn()
 
 
-def test_nobody_begins_to_act_when_the_steps_are_done() -> None:
+def test_no_actor_begins_a_slot_when_the_steps_are_done() -> None:
     for intensity in (0.0, 1.0):
         rate_limiter = RateLimiter(
             RateLimiterSpec(2, 1, intensity, starts=10, batch_size=4, slack=1000.0), context=None
@@ -78,7 +78,7 @@ def test_nobody_begins_to_act_when_the_steps_are_done() -> None:
         assert rate_limiter.may_act(), "resumed for more"
 
 
-def test_what_is_excused_is_due_no_more() -> None:
+def test_waived_samples_are_not_due() -> None:
     rate_limiter = RateLimiter(RateLimiterSpec(1, 2, 2.0, starts=10, batch_size=4, slack=50.0), context=None)
     rate_limiter.steps_A[0], rate_limiter.updates_L[:] = 110, 3
     assert rate_limiter.due == 200 and rate_limiter.samples == 24 and not rate_limiter.may_act()
@@ -96,7 +96,7 @@ def test_a_slack_that_would_stop_both_is_refused() -> None:
         check_slack(least - 1, least)
 
 
-def test_of_learners_with_batches_of_their_own_one_that_is_free_makes_the_next_update() -> None:
+def test_of_independent_learners_any_free_one_makes_the_next_update() -> None:
     """One that is lost does not keep the others."""
     spec = RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch_size=10, slack=100.0, together=False)
     rate_limiter = RateLimiter(spec, None)

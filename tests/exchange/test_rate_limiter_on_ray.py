@@ -1,4 +1,4 @@
-"""The rate_limiter on Ray: news may be of any age, and actors may die."""
+"""The rate limiter on Ray: counts may be of any age, and actors may die."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec, least_slac
     order=st.lists(st.integers(0, 11), min_size=200, max_size=200),
     deaths=st.sets(st.integers(0, 999), max_size=5),
 )
-def test_however_old_the_news_the_slack_holds_and_it_goes_on(
+def test_the_slack_is_kept_with_counts_of_any_age_and_training_continues(
     intensity: float,
     batch: int,
     flush: int,

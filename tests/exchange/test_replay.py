@@ -1,4 +1,4 @@
-"""Batches from several shards: drawn as from one buffer, whole, and not held up by a shard that dies."""
+"""Batches from several shards: sampled as from one buffer, whole, and not delayed by a shard that dies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_batches_are_ordered_ahead_and_taken_in_order() -> None:
         assert batch is not None and np.array_equal(batch.arrays["key"], seen[seed])
 
 
-def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
+def test_the_buffer_is_empty_only_if_all_shards_report_it() -> None:
     edge = edge_of(2, ahead=3)
     client = ReplayClient(edge)
     assert not client.is_empty, "shards may still be reading what they held"
@@ -92,7 +92,7 @@ def test_a_batch_in_use_is_not_written_to() -> None:
     assert np.array_equal(batch.arrays["key"], before)
 
 
-def test_priorities_go_to_the_shards_they_are_of() -> None:
+def test_priorities_go_to_the_shards_of_their_rows() -> None:
     edge = edge_of(2)
     shards = [Shard(edge, 0, np.ones(4)), Shard(edge, 1, np.ones(12))]
     client = ReplayClient(edge)
@@ -108,7 +108,7 @@ def test_priorities_go_to_the_shards_they_are_of() -> None:
         assert shard.updates == [(batch.arrays["key"][part].tolist(), (np.arange(ROWS) + 0.5)[part].tolist())]
 
 
-def test_a_shard_that_dies_loses_its_requests_and_holds_up_no_batch() -> None:
+def test_the_requests_of_a_dead_shard_are_dropped_and_batches_continue() -> None:
     edge = edge_of(2)
     first, second = Shard(edge, 0, np.ones(8)), Shard(edge, 1, np.ones(8))
     client = ReplayClient(edge)
@@ -146,7 +146,7 @@ def test_a_batch_that_lost_rows_is_not_dropped_while_a_shard_may_still_write_to_
     assert client.take(0.05) is None and client.request(5, 0.0)
 
 
-def test_no_shard_is_asked_for_a_batch_that_another_has_no_room_to_be_asked_for() -> None:
+def test_a_batch_is_requested_only_if_all_shards_have_room_for_a_request() -> None:
     edge = edge_of(2, ahead=1)
     first, second = Shard(edge, 0, np.ones(8)), Shard(edge, 1, np.ones(8))
     client = ReplayClient(edge)
@@ -176,7 +176,7 @@ def test_requests_of_a_former_learner_are_left_out() -> None:
     assert client.take(0.0) is None, "its rows are still to be written"
 
 
-def test_priorities_that_nobody_gets_are_counted() -> None:
+def test_priorities_that_reach_no_shard_are_counted() -> None:
     edge = edge_of(1, ahead=1)
     shard, client = Shard(edge, 0, np.ones(4)), ReplayClient(edge)
     client.request(1, 0.0)

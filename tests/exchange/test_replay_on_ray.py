@@ -1,4 +1,4 @@
-"""Replay on Ray, with either end started again at any moment."""
+"""Replay on Ray, with either end restarted at any moment."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_requests_go_in_groups() -> None:
     assert replay.requested(200) == 4 and replay.transport.under_way
 
 
-def test_it_is_empty_only_when_all_shards_are_there_and_say_so() -> None:
+def test_the_buffer_is_empty_only_if_all_shards_report_it() -> None:
     replay = ShardedReplay([np.zeros(0), np.zeros(0)])
     assert not replay.client.is_empty, "shards may still be reading what they held"
     replay.transport.carry()
@@ -131,7 +131,7 @@ def test_batches_are_ordered_ahead_and_a_batch_in_use_is_not_written_to() -> Non
     assert [replay.client.take(0.0) is not None for _ in range(4)] == [True, True, True, False]
 
 
-def test_priorities_go_to_the_shards_they_are_of_before_what_is_drawn_next() -> None:
+def test_priorities_reach_the_shards_of_their_rows_before_the_next_sample() -> None:
     replay = ShardedReplay([np.ones(4), np.ones(12)], ahead=0)
     replay.until_known()
     assert replay.requested(5) == 1
@@ -147,7 +147,7 @@ def test_priorities_go_to_the_shards_they_are_of_before_what_is_drawn_next() -> 
         assert shard.updates == [(key_N[part].tolist(), priority_N[part].tolist())]
 
 
-def test_a_shard_that_dies_loses_its_requests_and_holds_up_no_batch() -> None:
+def test_the_requests_of_a_dead_shard_are_dropped_and_batches_continue() -> None:
     replay = ShardedReplay([np.ones(8), np.ones(8)])
     replay.until_known()
     assert replay.requested(1) == 4
@@ -164,7 +164,7 @@ def test_a_shard_that_dies_loses_its_requests_and_holds_up_no_batch() -> None:
     assert batch is not None and (batch.arrays["shard"] == 1).all()
 
 
-def test_a_learner_that_begins_anew_is_not_sent_what_another_ordered() -> None:
+def test_a_restarted_learner_gets_no_batches_of_its_former_incarnation() -> None:
     replay = ShardedReplay([np.ones(8), np.ones(8)])
     replay.until_known()
     assert replay.requested(1) == 4

@@ -1,4 +1,4 @@
-"""Slots from producers to a consumer: in order, each once, bounded, and going on after either side was killed."""
+"""Slots from producers to a consumer: in order, each once, bounded, also after either side was killed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def produce(pipe: Connection, rings: SlotRings, ring: int) -> None:
 @given(
     events=st.lists(st.tuples(st.sampled_from(["commit", "take", "release"]), st.integers(0, 2)), max_size=60)
 )
-def test_against_a_list(events: list[tuple[str, int]]) -> None:
+def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
     depth = 3
     rings = SlotRings(LAYOUTS, 3, depth, context())
     producers, consumer = [Producer(rings, ring) for ring in range(3)], Consumer(rings)
@@ -94,7 +94,7 @@ def test_nothing_is_lost_or_torn_when_producers_are_killed() -> None:
             child.kill()
 
 
-def test_a_consumer_that_begins_anew_takes_what_was_not_released() -> None:
+def test_a_restarted_consumer_gets_the_slots_that_were_not_released() -> None:
     rings = SlotRings(LAYOUTS, 1, 3, context())
     producer, consumer = Producer(rings, 0), Consumer(rings)
     for number in (7, 8):

@@ -1,4 +1,4 @@
-"""Slots on Ray, with either end started again at any moment."""
+"""Slots on Ray, with either end restarted at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights across processes: whole, newest, and never waited for."""
+"""Weights across processes: whole, the newest, and without waiting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def publish_for_ever(pipe: Connection, weights: SharedWeights) -> None:
         weights.publish(version, arrays(version))
 
 
-def test_nothing_is_pulled_before_the_first_and_nothing_twice() -> None:
+def test_nothing_is_pulled_before_the_first_publish_and_no_version_twice() -> None:
     weights, into = SharedWeights(LAYOUTS, None), arrays(7)
     assert weights.pull_if_newer(-1, into) == -1 and weights.pull_if_newer(5, into) == 5
     assert (into["params"] == 7).all()
@@ -39,7 +39,7 @@ def test_nothing_is_pulled_before_the_first_and_nothing_twice() -> None:
     assert (into["params"] == 8).all()
 
 
-def test_a_learner_that_goes_on_from_an_older_version_is_heard() -> None:
+def test_readers_pull_an_older_version_that_a_restarted_learner_publishes() -> None:
     weights, into = SharedWeights(LAYOUTS, None), arrays()
     weights.publish(500, arrays(500))
     assert weights.pull_if_newer(-1, into) == 500

@@ -1,4 +1,4 @@
-"""The counter-based noise of actions: a function of (seed, stream, env, step) that passes for random."""
+"""The counter-based noise of actions: a function of (seed, stream, env, step), uniform and independent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_numbers_do_not_depend_on_the_batch_they_are_made_in(noise: np.ndarray) 
     assert np.array_equal(some, noise[steps][:, envs])
 
 
-def test_fewer_numbers_a_step_are_the_first_ones(noise: np.ndarray) -> None:
+def test_fewer_numbers_per_step_are_the_first_of_more(noise: np.ndarray) -> None:
     assert np.array_equal(uniform(1, ACTION, np.arange(ENVS), np.arange(STEPS), 2), noise[..., :2])
 
 
@@ -40,7 +40,7 @@ def test_strictly_inside_the_unit_interval() -> None:
     assert (many * 2**24 % 2 == 1).all()
 
 
-def test_uniform(noise: np.ndarray) -> None:
+def test_noise_is_uniform(noise: np.ndarray) -> None:
     bins = 64
     expected = noise.size / bins
     counted, _ = np.histogram(noise, bins, (0, 1))

@@ -52,19 +52,19 @@ def test_equal_to_the_naive_sum(
     assert (got >= 0).all()
 
 
-def test_the_mean_is_kept_where_nothing_is_cut_off() -> None:
+def test_the_projection_keeps_the_mean_of_values_within_the_range() -> None:
     probability = distributions(100, 51)
     shifted = torch.linspace(-2.0, 2.0, 100).unsqueeze(-1) + 0.8 * SUPPORT
     projected = project(probability, SUPPORT, shifted)
     torch.testing.assert_close(projected @ SUPPORT, (probability * shifted).sum(-1), rtol=1e-4, atol=1e-4)
 
 
-def test_atoms_that_have_not_moved_keep_all_they_have() -> None:
+def test_atoms_that_do_not_move_keep_their_probability() -> None:
     support, probability = torch.arange(-4.0, 5.0), distributions(3, 9)
     assert torch.equal(project(probability, support, support.expand(3, 9)), probability)
 
 
-def test_atoms_that_moved_by_whole_spacings_are_the_neighbours() -> None:
+def test_atoms_moved_by_whole_spacings_give_their_probability_to_one_atom() -> None:
     support, probability = torch.arange(-4.0, 5.0), distributions(1, 9)
     moved = project(probability, support, (support + 2.0).unsqueeze(0))
     assert torch.equal(moved[0, 2:8], probability[0, :6])
@@ -73,7 +73,7 @@ def test_atoms_that_moved_by_whole_spacings_are_the_neighbours() -> None:
 
 
 @pytest.mark.parametrize(("reward", "atom"), [(100.0, -1), (-100.0, 0)])
-def test_what_lies_outside_goes_to_the_end(reward: float, atom: int) -> None:
+def test_values_outside_of_the_range_go_to_the_outermost_atom(reward: float, atom: int) -> None:
     projected = project(distributions(1, 51), SUPPORT, (reward + SUPPORT).unsqueeze(0))
     assert float(projected[0, atom]) == pytest.approx(1.0)
 
@@ -89,7 +89,7 @@ def test_a_terminal_transition_is_its_reward(reward: float, share: dict[int, flo
     torch.testing.assert_close(projected, expected, rtol=0, atol=1e-5)
 
 
-def test_a_reward_that_is_no_number_is_seen_in_its_row_only() -> None:
+def test_a_nan_reward_affects_its_own_row_only() -> None:
     shifted = torch.tensor([[0.0], [float("nan")]]) + SUPPORT
     projected = project(distributions(2, 51), SUPPORT, shifted)
     assert projected[1].isnan().any()

@@ -86,7 +86,7 @@ def test_gaussian_samples_fall_evenly_into_the_quantiles() -> None:
 
 
 @pytest.mark.parametrize("own", [Categorical(4), MultiCategorical((3, 2)), Gaussian(2)])
-def test_a_sample_belongs_to_its_noise_and_not_to_its_batch(
+def test_a_sample_depends_on_its_noise_and_not_on_its_batch(
     own: Categorical | MultiCategorical | Gaussian,
 ) -> None:
     parameters = random_parameters(own.parameters, 32)

@@ -18,7 +18,7 @@ def float_tensor(values: object) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float32)
 
 
-def test_surrogate_is_the_papers_formula() -> None:
+def test_surrogate_equals_the_papers_formula() -> None:
     log_ratio, advantage = RNG.normal(0, 0.3, ROWS), RNG.normal(size=ROWS)
     got = clipped_surrogate(float_tensor(log_ratio), float_tensor(advantage), 0.2)
     for n in range(ROWS):
@@ -31,7 +31,7 @@ def test_surrogate_is_the_papers_formula() -> None:
     ("ratio", "advantage", "moves"),
     [(1.3, 1.0, False), (0.7, 1.0, True), (1.3, -1.0, True), (0.7, -1.0, False), (1.1, 1.0, True)],
 )
-def test_surrogate_stops_pushing_only_where_the_policy_has_gone_far_enough(
+def test_surrogate_has_no_gradient_where_the_ratio_is_clipped(
     ratio: float, advantage: float, moves: bool
 ) -> None:
     log_ratio = float_tensor([math.log(ratio)]).requires_grad_()

@@ -19,7 +19,9 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 @given(rows=st.integers(1, 6), actions=st.integers(1, 5), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=50, deadline=None)
-def test_the_selector_chooses_and_the_target_values(rows: int, actions: int, seed: int) -> None:
+def test_double_q_learning_selects_with_one_network_and_evaluates_with_the_other(
+    rows: int, actions: int, seed: int
+) -> None:
     reward, next_q, selector = (
         normal(rows, seed=seed),
         normal(rows, actions, seed=seed + 1),
@@ -32,7 +34,7 @@ def test_the_selector_chooses_and_the_target_values(rows: int, actions: int, see
         assert float(got[n]) == pytest.approx(float(reward[n] + discount[n] * next_q[n, best]), abs=1e-5)
 
 
-def test_double_q_learning_is_not_fooled_by_what_the_target_prefers() -> None:
+def test_double_q_learning_ignores_the_target_networks_best_action() -> None:
     next_q, online = torch.tensor([[1.0, 9.0, 2.0]]), torch.tensor([[0.0, 1.0, 5.0]])
     reward, discount = torch.tensor([0.5]), torch.tensor([0.5])
     assert td_target(reward, discount, next_q, online).tolist() == [0.5 + 0.5 * 2.0]
@@ -45,7 +47,7 @@ def test_targets_carry_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.5, 1.0, 3.0])
-def test_huber_is_a_parabola_with_straight_ends(delta: float) -> None:
+def test_huber_is_quadratic_near_zero_and_linear_beyond(delta: float) -> None:
     error = torch.linspace(-5.0, 5.0, 101).requires_grad_()
     loss = huber(error, delta)
     for e, value in zip(error.tolist(), loss.tolist(), strict=True):
@@ -85,7 +87,7 @@ def test_only_the_loss_and_only_the_logits_have_a_gradient() -> None:
     assert source.grad is None
 
 
-def test_a_distribution_is_worth_its_mean() -> None:
+def test_the_value_of_a_distribution_is_its_mean() -> None:
     logits = torch.full((2, 3, 51), -1e4)
     logits[0, 0, 50] = logits[0, 1, 0] = logits[0, 2, 25] = logits[1, 0, 50] = logits[1, 0, 0] = 0.0
     values = expected(logits, SUPPORT)

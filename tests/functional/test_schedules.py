@@ -1,4 +1,4 @@
-"""Schedules against what they are by definition, and the texts that describe them."""
+"""Schedules against their definitions, and the texts that describe them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def test_linear_is_a_straight_line_and_exact_at_its_ends(start: float, end: floa
 
 
 @given(st.floats(1e-6, 1.0), PROGRESS)
-def test_to_zero_it_is_the_number_times_what_is_left_bit_for_bit(value: float, progress: float) -> None:
+def test_linear_to_zero_equals_value_times_remaining_progress_bit_for_bit(
+    value: float, progress: float
+) -> None:
     assert linear(value, 0.0)(progress) == value * (1.0 - progress)
 
 
@@ -66,13 +68,13 @@ def test_piecewise_is_linear_between_points_and_constant_outside(
         ("piecewise:0=1.0,0.1=0.1,1=0.01", [1.0, 0.1 - 0.09 * 4 / 9, 0.01]),
     ],
 )
-def test_texts(text: str, values: list[float]) -> None:
+def test_schedules_are_parsed_from_texts(text: str, values: list[float]) -> None:
     parsed = parse(text)
     assert parsed is not None
     assert [parsed.schedule(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(values, rel=1e-12)
 
 
-def test_the_name_of_a_function_is_none() -> None:
+def test_a_function_name_or_a_number_is_not_parsed_as_a_schedule() -> None:
     assert parse("mine:rate") is None and parse("1e-3") is None
 
 
@@ -89,6 +91,6 @@ def test_the_name_of_a_function_is_none() -> None:
         ("piecewise:0=1,2=2", r"must lie in \[0, 1\]"),
     ],
 )
-def test_texts_that_describe_none(text: str, reason: str) -> None:
+def test_texts_that_are_not_schedules_are_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse(text)

@@ -12,7 +12,7 @@ from torch import Tensor
 from veldt.functional.updates import Adam, RMSProp, UpdateRule, clip_by_norm
 
 SIZE, STEPS, RATE = 37, 1000, 1e-3
-NONE = torch.zeros(0, dtype=torch.bfloat16)  # no rounded copy
+NONE = torch.zeros(0, dtype=torch.bfloat16)  # no bf16 copy
 RULES = [Adam(), RMSProp(), RMSProp(epsilon_inside=False), RMSProp(initial=1.0)]
 
 
@@ -46,25 +46,25 @@ def run_torch(make: type[torch.optim.Optimizer], steps: Tensor, **settings: obje
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-8])
-def test_adam_is_torchs(epsilon: float) -> None:
+def test_adam_equals_torch(epsilon: float) -> None:
     reference = run_torch(torch.optim.Adam, gradients(), betas=(0.9, 0.999), eps=epsilon)
     torch.testing.assert_close(run(Adam(epsilon=epsilon), gradients()), reference, rtol=0, atol=1e-12)
 
 
-def test_adam_is_torchs_in_single_precision() -> None:
+def test_adam_equals_torch_in_single_precision() -> None:
     steps = gradients().float()
     reference = run_torch(torch.optim.Adam, steps, betas=(0.9, 0.999), eps=1e-5)
     torch.testing.assert_close(run(Adam(), steps), reference, rtol=0, atol=1e-6)
 
 
-def test_adam_takes_its_betas() -> None:
+def test_adam_uses_its_betas() -> None:
     reference = run_torch(torch.optim.Adam, gradients(), betas=(0.5, 0.9), eps=1e-3)
     own = run(Adam(beta_1=0.5, beta_2=0.9, epsilon=1e-3), gradients())
     torch.testing.assert_close(own, reference, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-2])
-def test_rmsprop_with_epsilon_outside_the_root_is_torchs(epsilon: float) -> None:
+def test_rmsprop_with_epsilon_outside_the_root_equals_torch(epsilon: float) -> None:
     reference = run_torch(torch.optim.RMSprop, gradients(), alpha=0.99, eps=epsilon)
     own = run(RMSProp(0.99, epsilon, epsilon_inside=False), gradients())
     torch.testing.assert_close(own, reference, rtol=0, atol=1e-12)
@@ -96,14 +96,14 @@ def test_a_zero_gradient_moves_nothing(rule: UpdateRule, size: int) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_updating_by_slices_is_updating_the_whole(rule: UpdateRule) -> None:
+def test_updates_by_slices_equal_the_update_of_the_whole_vector(rule: UpdateRule) -> None:
     steps = gradients()[:100]
     sliced = torch.cat([run(rule, part) for part in steps.split([5, 1, SIZE - 6], 1)])
     assert torch.equal(sliced, run(rule, steps))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_the_state_is_all_there_is_to_continue_from(rule: UpdateRule) -> None:
+def test_an_update_rule_continues_from_its_state(rule: UpdateRule) -> None:
     steps = gradients()[:40]
     parameters = torch.ones(SIZE, dtype=steps.dtype)
     state = rule.state(parameters)
@@ -127,7 +127,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("threads", [1, 2], indirect=True)
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_large_vectors_are_updated_like_small_ones(rule: UpdateRule) -> None:
-    """Large ones may take another way through the machine."""
+    """Large vectors may be updated by other code."""
     generator = torch.Generator().manual_seed(0)
     steps = torch.randn(5, 120_001, generator=generator)
     apart = torch.cat([run(rule, part) for part in steps.split(50_000, 1)])
@@ -135,7 +135,7 @@ def test_large_vectors_are_updated_like_small_ones(rule: UpdateRule) -> None:
 
 
 @pytest.mark.parametrize("limit", [0.5, 3.0, 1e4])
-def test_clipping_is_torchs(limit: float) -> None:
+def test_gradient_clipping_equals_torch(limit: float) -> None:
     gradient = gradients()[0]
     parameter = torch.nn.Parameter(torch.zeros_like(gradient))
     parameter.grad = gradient.clone()
@@ -145,7 +145,7 @@ def test_clipping_is_torchs(limit: float) -> None:
     torch.testing.assert_close(gradient, parameter.grad)
 
 
-def test_no_limit_leaves_the_gradient() -> None:
+def test_without_a_limit_the_gradient_is_unchanged() -> None:
     gradient = gradients()[0]
     before = gradient.clone()
     assert float(clip_by_norm(gradient, 0.0)) == pytest.approx(float(before.norm()))
@@ -157,11 +157,11 @@ def test_no_limit_leaves_the_gradient() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("size", [37, 120_001])
 @pytest.mark.parametrize("share", [0.0, 0.7, 1.0])
-def test_the_rounded_copy_is_of_the_updated_parameters(rule: UpdateRule, size: int, share: float) -> None:
+def test_the_bf16_copy_is_of_the_updated_parameters(rule: UpdateRule, size: int, share: float) -> None:
     generator = torch.Generator().manual_seed(0)
     parameters = torch.randn(size, generator=generator) * torch.logspace(-30, 30, size)
-    rounded = torch.zeros(int(share * size), dtype=torch.bfloat16)
+    bf16_copy = torch.zeros(int(share * size), dtype=torch.bfloat16)
     state = rule.state(parameters)
     for _ in range(3):
-        rule.apply(parameters, torch.randn(size, generator=generator), state, RATE, rounded)
-        assert torch.equal(rounded, parameters[: len(rounded)].bfloat16())
+        rule.apply(parameters, torch.randn(size, generator=generator), state, RATE, bf16_copy)
+        assert torch.equal(bf16_copy, parameters[: len(bf16_copy)].bfloat16())

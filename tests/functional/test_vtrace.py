@@ -39,7 +39,7 @@ def under_test(arrays: Arrays, **settings: float) -> VTraceReturns:
 
 
 def naive(arrays: Arrays, rho_bar: float, c_bar: float, lambda_: float) -> tuple[np.ndarray, np.ndarray]:
-    """Equation 1 as it stands, with the products of its c_i, and section 4.2; one step at a time."""
+    """Equation 1 with the products of its c_i, and section 4.2, one step at a time."""
     log_ratio, reward, value, discount, trace = arrays.values()
     ratio, (length, width) = np.exp(log_ratio), log_ratio.shape
     target, advantage = np.zeros((length, width)), np.zeros((length, width))
@@ -89,7 +89,7 @@ def test_on_policy_the_target_is_the_lambda_return(
 
 
 def test_a_truncated_step_by_hand() -> None:
-    """It ends with V of its own last observation, and nothing of the next episode reaches it."""
+    """The return ends with V of the episode's last observation, and the next episode has no influence."""
     arrays = {
         "log_ratio_TB": np.log([[0.5], [4.0], [1.0], [1.0]]),
         "reward_TB": np.array([[1.0], [2.0], [1e6], [3.0]]),  # the third is a reset step
@@ -125,7 +125,7 @@ def test_rho_bar_decides_whose_value_is_learned(rho_bar: float) -> None:
 
 
 def test_an_impossible_and_a_certain_action() -> None:
-    """Ratios of 0 and beyond all numbers are ordinary ratios."""
+    """Ratios of 0 and infinity give finite results."""
     arrays = experience([[(0.9, 1)]] * 3, 0)
     arrays["log_ratio_TB"] = np.array([[1e4], [-1e4], [0.0]])
     got = under_test(arrays, rho_bar=1.0, c_bar=1.0)

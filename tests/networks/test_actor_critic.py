@@ -44,7 +44,7 @@ def test_heads_are_float32(field: ArraySpec, action: ActionSpec, shared: bool, p
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("action", [DISCRETE, MULTI, BOX], ids=lambda action: action.kind)
-def test_who_acts_without_values_has_the_same_policy(action: ActionSpec, shared: bool) -> None:
+def test_the_policy_is_the_same_without_the_value_head(action: ActionSpec, shared: bool) -> None:
     own, given = network(VECTOR, action, shared), observations(VECTOR)
     policy, values = own.acting(given)
     assert torch.equal(policy, own(given)[0])
@@ -66,7 +66,7 @@ def test_the_first_policy_is_near_uniform(action: ActionSpec) -> None:
     assert float(policy.detach().abs().max()) < 0.05
 
 
-def test_a_first_gaussian_has_deviation_one_and_learns_it() -> None:
+def test_a_gaussian_policy_begins_with_deviation_one_and_learns_it() -> None:
     own = network(VECTOR, BOX, False)
     policy, _ = own(observations(VECTOR))
     assert torch.equal(policy[:, 3:], torch.zeros(7, 3))

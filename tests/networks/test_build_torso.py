@@ -51,7 +51,7 @@ def test_auto_gives_images_of_a_few_pixels_the_small_network() -> None:
     assert isinstance(build("auto", single(ArraySpec((2, 2), "uint8"))), MLP)
 
 
-def test_auto_gives_each_field_of_a_dict_its_own() -> None:
+def test_auto_gives_each_field_of_a_dict_its_own_torso() -> None:
     wanted = spec(camera=COLOUR, velocity=VECTOR)
     torso = build("auto", wanted)
     assert isinstance(torso, DictTorso)
@@ -66,7 +66,7 @@ def test_a_field_of_a_dict_is_taken_by_its_name() -> None:
     assert not torch.equal(torso(given), torso({"a": given["b"], "b": given["a"]}))
 
 
-def test_numbers_in_rows_and_columns_are_no_image() -> None:
+def test_a_matrix_of_floats_is_not_an_image() -> None:
     assert isinstance(build("auto", single(ArraySpec((30, 40), "float32"))), MLP)
 
 
@@ -100,7 +100,7 @@ def test_layouts_of_one_picture_give_the_same_features() -> None:
 
 
 @pytest.mark.parametrize("name", ["a3c", "dqn", "impala", "small", "mlp"])
-def test_pixels_are_scaled_whatever_dtype_they_come_in(name: str) -> None:
+def test_pixels_of_every_dtype_are_scaled(name: str) -> None:
     """Stacks of frames are made in the torso's own precision while training, and are uint8 when an agent acts."""
     pixels = torch.randint(0, 256, (BATCH, 4, 40, 40), dtype=torch.uint8)
     torso = build(name, single(ArraySpec((40, 40), "uint8", stack=4)))
@@ -110,7 +110,7 @@ def test_pixels_are_scaled_whatever_dtype_they_come_in(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a3c", "dqn", "impala", "small", "mlp"])
-def test_floats_are_taken_as_they_are(name: str) -> None:
+def test_floats_are_not_scaled(name: str) -> None:
     pixels = torch.randint(0, 256, (BATCH, 4, 40, 40), dtype=torch.uint8)
     torso = build(name, single(ArraySpec((4, 40, 40), "uint8")))
     of_floats = build(name, single(ArraySpec((4, 40, 40), "float32")))
@@ -179,7 +179,7 @@ def test_a_factory_may_be_named() -> None:
 
 
 @pytest.mark.parametrize("name", ["no_such_module:f", f"{__name__}:no_such_function"])
-def test_a_factory_that_is_not_there_is_refused(name: str) -> None:
+def test_a_missing_factory_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"no network '{name}'.*module:function"):
         build(name, single(VECTOR))
 

@@ -1,4 +1,4 @@
-"""A compiled forward pass takes what the network takes, and goes on without the compiler where that fails."""
+"""A compiled forward pass takes the network's arguments, and uses the network itself where compiling fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_networks_own_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_two_threads_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One goes on without the compiler already, while the other's call is still to fail."""
+    """One thread already uses the network itself while the other's compiled call has not failed yet."""
     fallen: list[Any] = []
 
     def compiler(network: nn.Module) -> Callable[..., Any]:

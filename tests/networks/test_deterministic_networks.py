@@ -1,4 +1,4 @@
-"""The deterministic policy and its critic: shapes, where the action enters, and that they share nothing."""
+"""The deterministic policy and its critic: shapes, the layer where the action enters, and no shared parameters."""
 
 from __future__ import annotations
 
@@ -112,14 +112,14 @@ def test_values_depend_on_observation_and_action() -> None:
     assert (own(-observations(VECTOR), actions()) != before).all()
 
 
-def test_a_dict_is_taken_by_name() -> None:
+def test_fields_of_a_dict_are_found_by_name() -> None:
     own = network(spec(camera=COLOUR, velocity=VECTOR))
     given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
     assert own(given).shape == (ROWS, SIZE)
     assert own(given, actions()).shape == (ROWS,)
 
 
-def test_on_a_users_own_module_heads_stand_directly() -> None:
+def test_heads_follow_a_users_own_module_directly() -> None:
     def own_body(shape: tuple[int, ...]) -> nn.Module:
         return nn.Sequential(nn.Linear(shape[0], 9), nn.ReLU())
 

@@ -35,7 +35,7 @@ def some_loss(own: nn.Module, given: Tensor) -> Tensor:
 
 
 @FIELDS
-def test_outputs_are_the_same_after_taking_over(field: ArraySpec) -> None:
+def test_flat_parameters_do_not_change_outputs(field: ArraySpec) -> None:
     own, given = network(field), observations(field)
     before = own(given)
     FlatParameters(own)
@@ -44,7 +44,7 @@ def test_outputs_are_the_same_after_taking_over(field: ArraySpec) -> None:
 
 
 @FIELDS
-def test_the_gradient_is_autograds(field: ArraySpec) -> None:
+def test_the_gradient_equals_autograd(field: ArraySpec) -> None:
     own, reference, given = network(field), network(field), observations(field)
     parameters = FlatParameters(own)
     some_loss(reference, given).backward()
@@ -63,7 +63,7 @@ def test_a_second_gradient_replaces_the_first() -> None:
 
 
 @FIELDS
-def test_the_vector_is_the_network(field: ArraySpec) -> None:
+def test_a_change_of_the_vector_changes_the_network(field: ArraySpec) -> None:
     own, given = network(field), observations(field)
     parameters = FlatParameters(own)
     assert parameters.fp32_params.numel() == sum(p.numel() for p in own.parameters())
@@ -131,7 +131,7 @@ def test_a_missing_name_is_an_error() -> None:
         parameters.load(stored)
 
 
-def test_masters_add_up_steps_smaller_than_bf16_resolves() -> None:
+def test_fp32_parameters_add_up_steps_smaller_than_bf16_resolves() -> None:
     own = network(VECTOR)
     parameters = apply_precision(own, "bf16", CPU)
     parameters.fp32_params.fill_(1.0)

@@ -44,7 +44,7 @@ def test_one_noise_may_be_shared_by_all_rows() -> None:
     torch.testing.assert_close(made(x, noise), torch.stack([dense(made, row, noise[0]) for row in x]))
 
 
-def test_rows_do_not_see_each_others_noise() -> None:
+def test_a_rows_output_does_not_depend_on_the_noise_of_other_rows() -> None:
     made, x, noise = layer(), normal(ROWS, INPUTS), normal(ROWS, INPUTS + OUTPUTS)
     before = made(x, noise)
     noise[2] = -noise[2]

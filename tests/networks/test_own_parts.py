@@ -59,14 +59,14 @@ def test_policy_and_value(recipe: str, action: ActionSpec, parts: str) -> None:
         assert "log_deviation" in dict(network.named_parameters())
 
 
-def test_an_actor_may_say_how_sure_it_is() -> None:
+def test_an_actor_may_output_the_deviation_of_its_actions() -> None:
     network = made(
         "ppo", BOX, actor=lambda spec: nn.Linear(own_parts.inputs_of(spec), 2 * len(spec.action.low))
     )
     assert "log_deviation" not in dict(network.named_parameters())
 
 
-def test_one_for_several_choices() -> None:
+def test_an_actor_for_multi_discrete_actions() -> None:
     network = made(
         "ppo", MULTI, actor=lambda spec: nn.Linear(own_parts.inputs_of(spec), sum(spec.action.sizes))
     )
@@ -210,13 +210,13 @@ REFUSED: dict[str, tuple[str, ActionSpec, dict[str, Any], type[Exception], str]]
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_fit(case: str) -> None:
+def test_parts_that_do_not_fit_are_refused(case: str) -> None:
     recipe, action, parts, error, sentence = REFUSED[case]
     with pytest.raises(error, match=sentence):
         made(recipe, action, **parts)
 
 
-def test_noisy_layers_are_not_made_in_a_critic_of_ones_own() -> None:
+def test_a_users_own_critic_gets_no_noisy_layers() -> None:
     with pytest.raises(UsageError, match="--noisy is on, and --critic is "):
         make_network(config("dqn", noisy=True), spec(DISCRETE), OwnParts(critic=own_parts.critic))
 
@@ -224,13 +224,13 @@ def test_noisy_layers_are_not_made_in_a_critic_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"core": "a:b", "lstm": 3, "shared": True}, "--core is a:b and --lstm is 3, one in the place of the other"),
+        ({"core": "a:b", "lstm": 3, "shared": True}, "--core is a:b and --lstm is 3, and a network has one"),
         ({"core": "a:b", "actor": "a:c", "shared": True}, "--core is a:b between the .* and --actor is a:c"),
         ({"model": "a:b", "critic": "a:c"}, "--model is a:b, the whole network, and --critic is a:c: leave one out"),
         ({"core": "a:b"}, "--core is a:b, and policy and value"),
     ],
 )  # fmt: skip
-def test_parts_that_exclude_each_other(settings: Any, sentence: str) -> None:
+def test_combinations_of_parts_that_are_refused(settings: Any, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         config("a2c", **settings)
     with pytest.raises(UsageError, match="--core is a:b, and dqn learns from steps out of their order"):
@@ -248,7 +248,7 @@ def test_a_state_goes_into_a_vector_and_back() -> None:
     assert isinstance(again["a"], tuple) and isinstance(again["a"][1], list)
 
 
-def test_acting_step_by_step_is_what_learning_sees() -> None:
+def test_acting_step_by_step_equals_the_forward_pass_of_learning() -> None:
     """Also across the beginning of an episode, and for any state before that."""
     network = make_network(config("a2c", shared=True), spec(DISCRETE), OwnParts(core=own_parts.GRU))
     size = recurrent_size_of(network)
@@ -267,7 +267,7 @@ def test_acting_step_by_step_is_what_learning_sees() -> None:
 
 
 class Broken(own_parts.GRU):
-    """What is wrong is said by `how`."""
+    """`how` names the defect."""
 
     def __init__(self, inputs: int, how: str) -> None:
         super().__init__(inputs)
@@ -314,7 +314,7 @@ def test_cores_that_do_not_fit(how: str, sentence: str) -> None:
         OwnCore(Broken(5, how), 5, "core mine")
 
 
-def test_what_is_no_core() -> None:
+def test_factories_that_return_no_core_are_refused() -> None:
     with pytest.raises(UsageError, match=r"core mine has no method initial_state\(batch\)"):
         OwnCore(nn.Linear(5, 4), 5, "core mine")
     assert np.isfinite(OwnCore(own_parts.GRU(5), 5, "core mine").units)

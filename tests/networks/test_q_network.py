@@ -98,7 +98,7 @@ def test_rainbow_has_a_deviation_for_every_weight_of_its_streams() -> None:
 
 
 @DUELING
-def test_on_a_users_own_module_heads_stand_directly(dueling: bool) -> None:
+def test_heads_follow_a_users_own_module_directly(dueling: bool) -> None:
     build = functools.partial(
         build_torso, lambda shape: nn.Linear(shape[0], 9), single(VECTOR), (32,), last_layer=False
     )
@@ -109,7 +109,7 @@ def test_on_a_users_own_module_heads_stand_directly(dueling: bool) -> None:
     assert own.low_precision_parts() == [own.torso]
 
 
-def test_a_dict_is_taken_by_name() -> None:
+def test_fields_of_a_dict_are_found_by_name() -> None:
     own = network(spec(camera=COLOUR, velocity=VECTOR), dueling=True)
     given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
     assert own(given).shape == (ROWS, ACTIONS)
@@ -182,7 +182,7 @@ def test_rows_have_their_own_noise(dueling: bool) -> None:
 
 
 @DUELING
-def test_every_number_of_the_noise_counts(dueling: bool) -> None:
+def test_every_number_of_the_noise_changes_the_output(dueling: bool) -> None:
     own = network(single(VECTOR), dueling=dueling, noisy=True)
     with torch.no_grad():  # every unit is active
         for layer in own.modules():

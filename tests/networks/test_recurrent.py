@@ -1,4 +1,4 @@
-"""The LSTM: learning sees what acting said, and an episode knows nothing of the one before."""
+"""The LSTM: learning computes the same outputs as acting, and no state crosses the beginning of an episode."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_formulas_are_those_of_an_lstm() -> None:
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_unrolled_pass_is_acting_step_by_step(begins: list[list[bool]], seed: int) -> None:
+def test_the_unrolled_pass_equals_acting_step_by_step(begins: list[list[bool]], seed: int) -> None:
     own, begins_TB = network(), torch.tensor(begins)
     (steps, width), generator = begins_TB.shape, torch.Generator().manual_seed(seed)
     observation_TBO = torch.randn(steps, width, 5, generator=generator)
@@ -86,7 +86,7 @@ def test_the_unrolled_pass_is_acting_step_by_step(begins: list[list[bool]], seed
     torch.testing.assert_close(recurrent_state.state_BM, after_BM)
 
 
-def test_calls_go_on_where_the_one_before_ended() -> None:
+def test_a_call_continues_from_the_state_of_the_call_before() -> None:
     own = network()
     observation_SBO, state_BM = torch.randn(6, 3, 5), torch.randn(3, own.recurrent_size)
     begins_SB = torch.rand(6, 3) < 0.3
@@ -114,7 +114,7 @@ def test_an_episode_begins_with_a_cleared_state_and_gets_no_gradient_from_the_ne
 
 
 def test_rows_without_a_state_are_of_as_many_envs() -> None:
-    """As when an update's speed is measured, and nobody has acted."""
+    """As when an update's speed is measured before any step."""
     own = network()
     observation_NO = torch.randn(5, 5)
     for mine, its in zip(
@@ -140,8 +140,8 @@ def test_recurrent_state_and_heads_are_float32(field: ArraySpec, action: ActionS
     assert low == {torch.bfloat16 if precision == "bf16" else torch.float32}
 
 
-def test_a_fields_observation_is_followed_too() -> None:
-    """Whose rows are counted by any of its fields."""
+def test_dict_observations_are_unrolled_too() -> None:
+    """The number of rows is that of any field."""
 
     class Sum(nn.Module):
         features = 5
@@ -157,7 +157,7 @@ def test_a_fields_observation_is_followed_too() -> None:
     assert len(value) == 6
 
 
-def test_without_an_lstm_nothing_is_remembered() -> None:
+def test_without_an_lstm_there_is_no_recurrent_state() -> None:
     plain = nn.Linear(5, 2)
     assert recurrent_size_of(plain) == 0
     recurrent_state = RecurrentState(plain, 0, 3, CPU)

@@ -1,4 +1,4 @@
-"""Whether policy and value share a torso is what the setting says, however the network is named."""
+"""Policy and value share a torso exactly if the setting says so, whatever the network is."""
 
 from __future__ import annotations
 

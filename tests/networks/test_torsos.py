@@ -1,4 +1,4 @@
-"""A torso without its last layer is the same torso up to there."""
+"""A torso without its last layer equals the same torso up to that layer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_mlps_units_are_normalised_before_the_activation() -> None:
 
 
 @pytest.mark.parametrize("dueling", [False, True])
-def test_what_stands_on_a_normalised_body_is_normalised(dueling: bool) -> None:
+def test_layers_on_a_normalised_body_are_normalised(dueling: bool) -> None:
     def build() -> nn.Module:
         return build_torso("mlp", single(VECTOR), HIDDEN, last_layer=False, layer_norm=True)
 
@@ -86,7 +86,7 @@ def test_what_stands_on_a_normalised_body_is_normalised(dueling: bool) -> None:
     assert sum(isinstance(part, nn.LayerNorm) for part in critic.modules()) == 4
 
 
-def test_an_mlp_has_tanh_unless_said_otherwise() -> None:
+def test_the_default_activation_of_an_mlp_is_tanh() -> None:
     torso = build_torso("mlp", single(VECTOR), HIDDEN)
     assert float(torso(observations(VECTOR)).detach().min()) < 0
 
@@ -98,7 +98,7 @@ def test_the_body_of_one_layer_is_the_scaled_input() -> None:
     torch.testing.assert_close(body(observations(TINY)), observations(TINY).flatten(1) / 255)
 
 
-def test_a_dicts_bodies_are_side_by_side_and_their_tops_together() -> None:
+def test_the_bodies_of_a_dicts_fields_are_concatenated() -> None:
     wanted = spec(camera=COLOUR, velocity=VECTOR)
     body = build_torso("auto", wanted, HIDDEN, last_layer=False)
     assert isinstance(body, DictTorso)
@@ -109,7 +109,7 @@ def test_a_dicts_bodies_are_side_by_side_and_their_tops_together() -> None:
     assert body.last_layer_width == 256 + 16
 
 
-def test_a_users_module_is_taken_whole() -> None:
+def test_a_users_module_is_not_split_into_body_and_top() -> None:
     body = build_torso(lambda shape: nn.Linear(shape[0], 7), single(VECTOR), HIDDEN, last_layer=False)
     assert isinstance(body, UserTorso)
     assert (body.features, body.last_layer_width) == (7, 0)

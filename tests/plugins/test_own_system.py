@@ -1,4 +1,4 @@
-"""A system of one's own, in one file: it learns by several algorithms, resumes, and survives a lost learner."""
+"""A system of a user's own, in one file: it learns with several algorithms, resumes, and survives a lost learner."""
 
 from __future__ import annotations
 

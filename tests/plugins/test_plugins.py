@@ -54,7 +54,7 @@ def test_the_page_shows_the_example_as_it_is(page: str, example: str) -> None:
     assert f'```python title="{example}"\n{(EXAMPLES / example).read_text()}```' in (DOCS / page).read_text()
 
 
-def test_it_is_short() -> None:
+def test_the_example_is_short() -> None:
     assert len((EXAMPLES / "qr_dqn.py").read_text().splitlines()) <= 100
 
 
@@ -67,7 +67,7 @@ def test_it_is_short() -> None:
         ("apex-dqn", {"actors": 2, "num_envs": 4}),
     ],
 )
-def test_qr_dqn_runs_wherever_dqn_does(
+def test_qr_dqn_runs_in_every_system_of_dqn(
     recipe: str, settings: dict[str, Any], tmp_path: Path, qr_dqn: None
 ) -> None:
     run = veldt.train(recipe, algorithm="qr-dqn", run_dir=tmp_path / "run", **SHORT | settings)
@@ -101,7 +101,7 @@ def test_the_command_line_knows_what_a_plugin_adds(tmp_path: Path) -> None:
 
 
 def test_a_run_in_another_shell(tmp_path: Path) -> None:
-    """Resumed where the plug-in is found, refused where it is not, and not imported from a foreign run."""
+    """Resumed where the plug-in is found, refused where it is missing; a foreign plug-in is not imported."""
     run, mine, other = tmp_path / "run", tmp_path / "mine", tmp_path / "other"
     mine.mkdir()
     other.mkdir()
@@ -236,7 +236,7 @@ def test_an_algorithm_of_a_script(tmp_path: Path) -> None:
 def test_unknown_plugins_in_a_configuration(tmp_path: Path, qr_dqn: None) -> None:
     run = veldt.train("qr-dqn", run_dir=tmp_path / "run", **SHORT | {"steps": 300})
     config = run.path / "config.json"
-    for wrong in ('["os; import os"]', '["../evil"]', '[""]'):
+    for wrong in ('["os; import os"]', '["../evil"]', '["os..path"]', '["json:load"]', '["1st"]', '[""]'):
         config.write_text(config.read_text().replace('"qr_dqn"', wrong[1:-1], 1))
         with pytest.raises(UsageError, match="is no module that Python finds"):
             veldt.load(run.path)

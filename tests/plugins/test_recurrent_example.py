@@ -1,4 +1,4 @@
-"""examples/recurrent_network.py remembers."""
+"""examples/recurrent_network.py learns a task that needs memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user gives is recorded as given, and never ignored."""
+"""Settings that a user gives are recorded as given, and never ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def given(run: Path) -> Any:
     return json.loads((run / "config.json").read_text())["given"]
 
 
-def test_only_what_was_given_is_recorded_as_given(in_tmp: Path) -> None:
+def test_only_given_settings_are_recorded_as_given(in_tmp: Path) -> None:
     expected = {
         "env": "CartPole-v1",
         "env_kwargs": {},
@@ -41,7 +41,7 @@ def test_only_what_was_given_is_recorded_as_given(in_tmp: Path) -> None:
     assert "run.seed" in coloured and "run.device" not in coloured and "learn.clip" not in coloured
 
 
-def test_a_network_that_was_given(tmp_path: Path) -> None:
+def test_a_given_network_is_used(tmp_path: Path) -> None:
     veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, network="mlp", **QUICK)
     assert given(tmp_path / "run")["network"] == {"network": "mlp"}
 
@@ -56,7 +56,7 @@ def test_layers_for_a_network_without_any(network: str | None, tmp_path: Path) -
     assert not (tmp_path / "run").exists()
 
 
-def test_keyword_arguments_that_cannot_be_written_down(tmp_path: Path) -> None:
+def test_keyword_arguments_that_are_not_json_are_refused(tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match="cannot be written into the run as JSON"):
         veldt.train(
             "ppo", env=Scripted, env_kwargs={"script": {(3, "terminated")}}, run_dir=tmp_path / "run", **QUICK
@@ -64,7 +64,7 @@ def test_keyword_arguments_that_cannot_be_written_down(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_score_that_was_not_reached_is_said(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_score_that_was_not_reached_is_printed(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(f"train ppo --env CartPole-v1 --run-dir run --until 475 {FLAGS}".split())
     assert "run did its steps without reaching 475: " in capsys.readouterr().out
     recording = "--checkpoint-every 32 --keep-checkpoints 1 --log-every 0"
@@ -73,13 +73,13 @@ def test_a_score_that_was_not_reached_is_said(in_tmp: Path, capsys: pytest.Captu
     assert len(list(Path("run/checkpoints").iterdir())) == 1
 
 
-def test_more_threads_than_cores_are_said(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_threads_than_cores_are_a_warning(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
     threads = (os.cpu_count() or 1) + 1
     main(f"train ppo --env CartPole-v1 --threads {threads} {FLAGS}".split())
     assert f"--threads is {threads}, and " in capsys.readouterr().err
 
 
-def test_what_is_public_is_listed() -> None:
-    """Though it is imported only when it is used."""
+def test_the_public_names_are_listed() -> None:
+    """The names are listed although they are imported only when they are used."""
     assert set(dir(veldt)) == {*veldt.__all__, "__version__"}
     assert all(getattr(veldt, name) for name in dir(veldt))

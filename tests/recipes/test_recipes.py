@@ -64,8 +64,10 @@ def test_every_algorithm_that_fits_has_settings_that_fit(recipe: Recipe, env: st
         ("dqn", "c51", "c51"),
     ],
 )
-def test_another_algorithm_learns_as_the_nearest_recipe_says(recipe: str, algorithm: str, as_in: str) -> None:
-    """A step size of RMSProp's is none of Adam's, and a batch of transitions none of a rollout's rows."""
+def test_another_algorithm_gets_the_settings_of_the_nearest_recipe(
+    recipe: str, algorithm: str, as_in: str
+) -> None:
+    """RMSProp's step size is not used for Adam, nor a batch of transitions for a rollout's rows."""
     for env in ENVS:
         assert find(recipe).config(env, algorithm).learn == find(as_in).config(env).learn
 
@@ -150,7 +152,7 @@ def test_the_table_shows_values_and_units() -> None:
     assert rows["hidden"] == ("64 64", "units")
 
 
-def test_what_follows_from_the_intensity_is_shown() -> None:
+def test_values_derived_from_the_training_intensity_are_shown() -> None:
     """Stooke & Abbeel, A.3: horizon and updates follow from intensity, batch and envs."""
     derived = derived_of(RECIPES["rainbow"].config("ALE/Pong-v5"))
     rows = {name: (value, unit) for name, value, unit, _ in derived}
@@ -174,7 +176,7 @@ def test_recipes_are_found_by_name_and_suggested() -> None:
 
 
 def test_another_algorithm_in_a_recipe_s_system() -> None:
-    """What the recipe sets of both stays, and what only the other one has is as its own recipe says."""
+    """Settings of both algorithms stay, and settings of the new one alone are those of its own recipe."""
     apex, c51 = find("apex-dqn"), find("c51")
     for env in ENVS:
         config, own, other = apex.config(env, "c51"), apex.config(env), c51.config(env)
@@ -201,7 +203,7 @@ def test_ga3c_begins_as_its_authors_code_but_for_the_update_rule() -> None:
         assert find("ga3c").config("CartPole-v1", algorithm).system == "ga3c"
 
 
-def test_what_does_not_fit_a_system_is_refused() -> None:
+def test_algorithms_that_do_not_fit_a_system_are_refused() -> None:
     known = (
         ("apex-dqn", "a2c"),
         ("impala", "dqn"),

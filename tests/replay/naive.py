@@ -1,4 +1,4 @@
-"""A buffer that looks everything up in whole lives, one transition at a time."""
+"""A naive replay buffer: it looks up transitions in the complete history of each env, one at a time."""
 
 from __future__ import annotations
 

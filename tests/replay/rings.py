@@ -1,4 +1,4 @@
-"""Rings that hold what a test says, without envs."""
+"""Rings with the content that a test gives, without envs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lives of envs, made up step by step: the slots they fill, and all that happened, for a naive buffer."""
+"""Simulated histories of envs: the slots that they fill, and all their steps, for a naive buffer."""
 
 from __future__ import annotations
 

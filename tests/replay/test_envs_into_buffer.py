@@ -1,4 +1,4 @@
-"""Real envs into the buffer: what is sampled is what they gave, in both ways of resetting."""
+"""Real envs into the buffer: samples equal the envs' steps, in both ways of resetting."""
 
 from __future__ import annotations
 

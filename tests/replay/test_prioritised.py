@@ -1,4 +1,4 @@
-"""Prioritised drawing against its formulas (Schaul et al. 2016, section 3.3)."""
+"""Prioritised sampling against its formulas (Schaul et al. 2016, section 3.3)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_draws_of_a_batch_are_one_for_each_equal_piece_of_the_total() -> Non
     assert set(places[1::2].tolist()) == {6, 7}
 
 
-def test_drawing_is_by_the_seed() -> None:
+def test_samples_depend_on_the_seed_alone() -> None:
     index = index_of(500)
     first, again, other = (index.sample(32, seed)[0].tolist() for seed in (2**64 - 1, 2**64 - 1, 3))
     assert first == again != other
@@ -63,7 +63,7 @@ def test_weights_are_those_of_the_formula(beta: float) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
-def test_parts_of_a_batch_are_weighed_as_the_whole(beta: float) -> None:
+def test_weights_of_parts_equal_those_of_the_whole_batch(beta: float) -> None:
     mass = np.random.default_rng(1).exponential(size=24)
     parts = [
         importance_weights(part, beta) * weights_among(part.min(), mass.min(), beta)
@@ -73,7 +73,7 @@ def test_parts_of_a_batch_are_weighed_as_the_whole(beta: float) -> None:
 
 
 def test_new_rows_get_the_largest_priority_so_far() -> None:
-    """The raw one: a largest that had been raised to α already would be raised twice."""
+    """The largest raw priority: one that was raised to α already would be raised twice."""
     index = index_of(4)
     index.update(np.array([0, 1]), np.array([16.0, 3.0]))
     index.update(np.array([0]), np.array([2.0]))  # the largest so far is remembered
@@ -96,7 +96,7 @@ def test_the_mass_is_of_all_that_can_be_drawn() -> None:
     assert index.mass == pytest.approx(sum((priority + 1e-6) ** ALPHA for priority in (1, 2, 3, 5)))
 
 
-def test_rows_that_have_left_are_not_drawn() -> None:
+def test_overwritten_rows_are_not_drawn() -> None:
     index = index_of(6)
     index.written(np.array([0, 2, 4]), NONE, None)
     drawn = np.concatenate([index.sample(9, seed)[0] for seed in range(100)])
@@ -104,7 +104,7 @@ def test_rows_that_have_left_are_not_drawn() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -0.5])
-def test_a_priority_that_cannot_be_one_is_refused(bad: float) -> None:
+def test_invalid_priorities_are_refused(bad: float) -> None:
     index = index_of(4)
     with pytest.raises(
         VeldtError, match=rf"2 of 3 priorities are {bad} or the like: .* training has diverged"

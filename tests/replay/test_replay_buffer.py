@@ -48,7 +48,7 @@ def check_leaves(replay: ReplayBuffer) -> None:
     waits=st.booleans(),
     seed=st.integers(0, 2**31),
 )
-def test_updates_reach_what_they_name_or_are_dropped_and_counted(
+def test_priorities_of_overwritten_rows_are_dropped_and_counted(
     steps: int, width: int, share: int, returns: NStep, waits: bool, seed: int
 ) -> None:
     """Each step's priority is made its own number, while the ring wraps; late updates must change no newer row's."""
@@ -79,7 +79,7 @@ def test_updates_reach_what_they_name_or_are_dropped_and_counted(
 
 @pytest.mark.parametrize("returns", [ONE, THREE])
 def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns: NStep) -> None:
-    """Also when other slots bring none; and the largest so far does not grow before."""
+    """Also if other slots have no priorities; the largest priority so far does not grow before."""
     envs = SimulatedEnvs(VECTOR, 2, 2, False, 3)
     replay = ReplayBuffer(VECTOR, 2, prioritised(100), returns)
     given_at = {}
@@ -95,8 +95,8 @@ def test_priorities_that_come_with_rows_wait_until_these_are_sampleable(returns:
     np.testing.assert_allclose(leaves(replay)[present], np.array(wanted) + 1e-6, rtol=1e-5)
 
 
-def test_what_was_parted_is_not_joined() -> None:
-    """Though by its episode step the next slot could go on with the newest episode: returns do not cross the gap."""
+def test_no_transition_crosses_a_parted_episode() -> None:
+    """The next slot's episode step would fit the newest episode, but returns do not cross the gap."""
     joined, parted = (ReplayBuffer(VECTOR, 2, prioritised(100), THREE) for _ in range(2))
     times = 0
     for slot in SimulatedEnvs(VECTOR, 2, 2, False, 3).slots(40):
@@ -116,7 +116,7 @@ def test_what_was_parted_is_not_joined() -> None:
     assert times == 3
 
 
-def test_a_rows_own_priority_that_is_none_is_refused() -> None:
+def test_invalid_first_priorities_are_refused() -> None:
     (slot,) = SimulatedEnvs(VECTOR, 3, 1, False, 0).slots(1)
     with pytest.raises(VeldtError, match="training has diverged"):
         ReplayBuffer(VECTOR, 1, prioritised(10), ONE).append(slot, np.full((3, 1), np.nan))
@@ -169,7 +169,7 @@ def test_stacks_have_the_networks_layout() -> None:
         assert array.transpose(0, 2, 3, 1).flags.c_contiguous, "channels last"
 
 
-def test_more_than_there_are_cannot_be_sampled() -> None:
+def test_more_rows_than_are_stored_cannot_be_sampled() -> None:
     replay = ReplayBuffer(VECTOR, 2, ReplayConfig(buffer_size=20), ONE)
     with pytest.raises(UsageError, match="1 transitions cannot be sampled from the 0 that"):
         replay.sample(1, 0)
@@ -183,7 +183,7 @@ def test_more_than_there_are_cannot_be_sampled() -> None:
         (8, 4, THREE, "--buffer-size is 8, 2 for each of .* more than 8 for returns over 3 steps"),
     ],
 )
-def test_sizes_that_cannot_be(buffer_size: int, width: int, returns: NStep, message: str) -> None:
+def test_impossible_sizes_are_refused(buffer_size: int, width: int, returns: NStep, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ReplayBuffer(VECTOR, width, ReplayConfig(buffer_size=buffer_size), returns)
     ReplayBuffer(VECTOR, width, ReplayConfig(buffer_size=9), returns)
@@ -193,7 +193,7 @@ def test_sizes_that_cannot_be(buffer_size: int, width: int, returns: NStep, mess
     ("name", "value"),
     [("buffer_size", 0), ("priority_exponent", 1.5), ("importance_exponent", -0.1), ("replay", "sorted")],
 )
-def test_settings_that_cannot_be(name: str, value: object) -> None:
+def test_impossible_settings_are_refused(name: str, value: object) -> None:
     with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} is "):
         ReplayConfig(**{name: value})  # type: ignore[arg-type]
 
@@ -233,7 +233,7 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken(monkeypatch: py
 
 
 def test_the_limit_of_a_control_group_counts(tmp_path: Path) -> None:
-    """Its own, or that of one around it, with what cached files would give back."""
+    """The group's own limit or that of a group around it, plus the memory of cached files that can be freed."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     for folder, limit in ((tmp_path / "a", "1000"), (tmp_path / "a" / "b", "max")):
         (folder / "memory.max").write_text(f"{limit}\n")

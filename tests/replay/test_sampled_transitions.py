@@ -1,4 +1,4 @@
-"""What is sampled, against transitions looked up in whole lives: episodes of every ending, rings that wrap, n steps."""
+"""Samples against transitions in complete histories: episodes of every ending, rings that wrap, n steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from veldt.replay.settings import ReplayConfig
     threads=st.integers(1, 2),
     seed=st.integers(0, 2**31),
 )
-def test_every_transition_is_as_it_was_lived(
+def test_sampled_transitions_equal_the_steps_of_the_envs(
     spec: EnvSpec,
     steps: int,
     width: int,
@@ -68,7 +68,7 @@ def test_every_transition_is_as_it_was_lived(
 def test_envs_may_bring_their_slots_at_different_times(
     spec: EnvSpec, steps: int, widths: list[int], share: int, compress: bool, seed: int
 ) -> None:
-    """The buffer of them all is the same whether its parts come side by side or one after the other."""
+    """The buffer is the same whether the parts of a slot are appended together or one after the other."""
     width, returns = sum(widths), NStep(3, 0.9, False, True)
     config = ReplayConfig(buffer_size=share * width, replay="prioritised", compress_frames=compress)
     together, apart = ReplayBuffer(spec, width, config, returns), ReplayBuffer(spec, width, config, returns)

@@ -20,7 +20,7 @@ from veldt.replay.slot_returns import slot_returns
     terminal_on_life_loss=st.booleans(),
     seed=st.integers(0, 2**31),
 )
-def test_step_by_step(
+def test_returns_equal_those_computed_step_by_step(
     steps: int, width: int, waits: bool, n: int, terminal_on_life_loss: bool, seed: int
 ) -> None:
     returns = NStep(n, 0.9, True, terminal_on_life_loss)

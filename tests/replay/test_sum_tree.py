@@ -31,7 +31,9 @@ CHANGES = st.lists(st.lists(st.tuples(st.integers(0, 600), VALUES), max_size=12)
 
 @settings(max_examples=150, deadline=None)
 @given(capacity=CAPACITIES, changes=CHANGES)
-def test_leaves_and_total_are_the_lists(capacity: int, changes: list[list[tuple[int, float]]]) -> None:
+def test_leaves_and_total_equal_those_of_a_list(
+    capacity: int, changes: list[list[tuple[int, float]]]
+) -> None:
     """With leaves named twice in a batch: the last value stays."""
     tree, plain = fill(capacity, changes)
     assert tree.leaves.tolist() == plain
@@ -53,7 +55,7 @@ def test_the_same_leaves_are_the_same_tree_bit_for_bit(
 
 @settings(max_examples=150, deadline=None)
 @given(capacity=CAPACITIES, changes=CHANGES, fractions=st.lists(st.floats(0, 1), max_size=20))
-def test_targets_fall_where_they_do_in_the_list(
+def test_targets_find_the_same_leaf_as_in_a_list(
     capacity: int, changes: list[list[tuple[int, float]]], fractions: list[float]
 ) -> None:
     tree, plain = fill(capacity, changes)

@@ -1,4 +1,4 @@
-"""Uniform drawing: every sampleable row alike, nothing else, and the same by the same seed."""
+"""Uniform sampling: every sampleable row with the same probability, no other, and the same by the same seed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from veldt.replay.sampling_strategy import Uniform
 LIFE = [True, True, False, True] * 4
 
 
-def test_every_sampleable_row_alike() -> None:
-    """Of envs that have lived for different times, one of which has wrapped its ring."""
+def test_every_sampleable_row_has_the_same_probability() -> None:
+    """Envs have different numbers of steps, and one has wrapped its ring."""
     ring = ring_of([LIFE * 2, LIFE[:5], [], [False, True, True]], share=11, steps=2)
     index = Uniform(ring)
     drawn, mass = index.sample(40_000, 7)
@@ -22,7 +22,7 @@ def test_every_sampleable_row_alike() -> None:
     assert (mass == 1).all() and index.mass == len(wanted)
 
 
-def test_drawing_is_by_the_seed() -> None:
+def test_samples_depend_on_the_seed_alone() -> None:
     index = Uniform(ring_of([LIFE, LIFE], share=16))
     first, _ = index.sample(100, 2**64 - 1)
     again, _ = index.sample(100, 2**64 - 1)
@@ -36,7 +36,7 @@ def test_drawing_is_by_the_seed() -> None:
     share=st.integers(1, 20),
     steps=st.integers(1, 4),
 )
-def test_nothing_else_is_drawn(valid: list[list[bool]], share: int, steps: int) -> None:
+def test_only_sampleable_rows_are_drawn(valid: list[list[bool]], share: int, steps: int) -> None:
     ring = ring_of(valid, share, steps)
     wanted = positions(ring)
     assert ring.between(ring.first, ring.end).tolist() == wanted

@@ -1,4 +1,4 @@
-"""A report is one file that stands alone, whatever state its runs are in, and says nothing that is not so."""
+"""A report is one file without references to others, for runs in any state, and shows only what was recorded."""
 
 from __future__ import annotations
 
@@ -147,14 +147,14 @@ def test_actors_have_a_bar_of_their_own(tmp_path: Path) -> None:
     assert "The actors'\nsimulate\n62%\ninfer\n25%\nwait\n12%" in text
 
 
-def test_a_killed_run_has_what_its_rows_say(tmp_path: Path) -> None:
+def test_a_killed_run_is_reported_from_its_rows(tmp_path: Path) -> None:
     page = report(tmp_path, make_run(tmp_path, "mine", rows=40, finished=False))
     for part in ("Broke off at 66%", "seed 1", "device cpu", "precision fp32"):
         assert part in page.text
     assert "simulate\n75%, 12s" in page.text
 
 
-def test_a_running_run_is_called_so_even_with_a_summary_from_before(tmp_path: Path) -> None:
+def test_a_running_run_with_an_old_summary_is_shown_as_running(tmp_path: Path) -> None:
     run = make_run(tmp_path, "mine")
     with run.lock():
         page = report(tmp_path, run)
@@ -174,7 +174,7 @@ def test_any_number_of_rows(tmp_path: Path, rows: int) -> None:
     assert len(page.source) < 500_000, "curves must be thinned out"
 
 
-def test_torn_and_odd_rows_do_no_harm(tmp_path: Path) -> None:
+def test_damaged_rows_are_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path, "mine", rows=3, finished=False)
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write(
@@ -244,7 +244,7 @@ def test_when_it_was_solved_is_a_column_only_where_there_was_a_target(tmp_path: 
         ("", 2048, "did its steps"),
     ],
 )
-def test_how_a_run_stands(reason: str | None, steps: float, expected: str) -> None:
+def test_the_state_of_a_run(reason: str | None, steps: float, expected: str) -> None:
     assert state_of(False, reason, steps, 2000).text == expected
     assert state_of(True, reason, 500, 2000).text == "running at 25%"
 
@@ -254,7 +254,7 @@ def test_an_interrupted_run_is_not_called_finished(tmp_path: Path) -> None:
     assert "Interrupted at 5%" in page.text
 
 
-def test_a_summary_from_before_a_resume_is_not_believed(tmp_path: Path) -> None:
+def test_a_summary_from_before_a_resume_is_ignored(tmp_path: Path) -> None:
     run = make_run(tmp_path, "mine", rows=3, reason="interrupted")
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 6000, "seconds": 3.0}\n')
@@ -275,14 +275,16 @@ def test_nothing_in_a_run_can_become_markup(tmp_path: Path) -> None:
     report(tmp_path, run)
 
 
-def test_without_matplotlib_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_matplotlib_is_named_with_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(tmp_path, "mine", rows=3)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match="reports need the package matplotlib: pip install matplotlib"):
         write_report([run.path], tmp_path / "report.html")
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a veldt run"):
         write_report([tmp_path], tmp_path / "report.html")
     with pytest.raises(UsageError, match="at least one"):
@@ -307,7 +309,7 @@ def test_smoothing_keeps_length_and_level_and_drops_spikes() -> None:
     assert len(smoothed(np.empty(0))) == 0
 
 
-def test_spikes_are_cut_off_and_said_to_be() -> None:
+def test_spikes_are_clipped_and_the_chart_notes_it() -> None:
     x, y = np.arange(200.0), np.sin(np.arange(200.0))
     y[50] = 1e5
     spiky, calm = Line(0, (x, smoothed(y)), [(x, y)]), Line(0, (x, np.sin(x)))

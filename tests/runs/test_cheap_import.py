@@ -1,4 +1,4 @@
-"""Importing the package costs next to nothing: what is slow to import is imported where it is used."""
+"""Importing the package is fast: slow modules are imported where they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint comes back as it was saved, or is refused; no kill and no full disk costs an older one."""
+"""A checkpoint round-trips or is refused; no kill and no full disk damages an older one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_loaded_arrays_are_aligned_and_can_be_written_to(tmp_path: Path) -> None
         array[:] = 1
 
 
-def test_what_safetensors_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_arrays_that_safetensors_cannot_hold_are_refused_and_leave_no_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="'names' has dtype"):
         CheckpointStore(tmp_path).save(1, {"weights": {"names": np.array(["a"])}}, {})
     with pytest.raises(ValueError, match=r"\.\./weights"):
@@ -157,7 +157,7 @@ def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_a_manifest_with_values_of_other_types_is_refused(tmp_path: Path, values: dict[str, object]) -> None:
-    """Anybody can write one, and give it its checksum."""
+    """Such a manifest can have a correct checksum."""
     path = CheckpointStore(tmp_path).save(7, some_groups(), {})
     manifest = json.loads((path / "manifest.json").read_text()) | values
     del manifest["sha256"]
@@ -175,7 +175,7 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
         CheckpointStore.load(path)
 
 
-def test_newest_passes_over_damaged_ones_and_says_so(tmp_path: Path) -> None:
+def test_newest_skips_damaged_checkpoints_with_a_warning(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path)
     paths = [store.save(step, some_groups(step), {}) for step in (1, 2, 3)]
     (paths[2] / "weights.safetensors").unlink()
@@ -188,7 +188,7 @@ def test_newest_passes_over_damaged_ones_and_says_so(tmp_path: Path) -> None:
         store.newest(damaged.append)
 
 
-def test_one_that_is_pruned_while_it_is_read_gives_way_to_the_one_that_pruned_it(
+def test_newest_reads_the_next_checkpoint_if_one_is_pruned_while_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = CheckpointStore(tmp_path, keep=1)
@@ -222,7 +222,7 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     assert store.best(lambda _: None).step == 6
 
 
-def test_a_score_is_better_than_none_however_low_and_old(tmp_path: Path) -> None:
+def test_any_score_is_better_than_no_score(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep=1)
     for step, score in enumerate([None, None, -500.0, None, None]):
         store.save(step, some_groups(), {}, score)
@@ -333,7 +333,7 @@ def test_a_full_disk_is_explained_and_costs_nothing(small_disk: SmallDisk) -> No
         assert store.newest(refuse).step == 1
 
 
-def test_what_a_user_put_into_a_checkpoint_outlives_it(tmp_path: Path) -> None:
+def test_a_users_file_in_a_checkpoint_is_not_removed(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path, keep=1)
     annotated = store.save(1, some_groups(1.0), {})
     (annotated / "notes.txt").write_text("mine")

@@ -70,7 +70,7 @@ def test_integers_take_the_smallest_type_that_holds_them(
     assert read_episodes(tmp_path)[0].actions().dtype == dtype
 
 
-def test_a_resume_takes_back_later_episodes(tmp_path: Path) -> None:
+def test_a_resume_removes_later_episodes(tmp_path: Path) -> None:
     log = EpisodeLog(tmp_path)
     add(log, 0, [1, 2, 3])
     log.flush()

@@ -1,4 +1,4 @@
-"""A new run's directory stays once there is something to resume, and only then."""
+"""A new run's directory is removed if the run fails before its first checkpoint."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:
         ("mine:<Env>", "ppo-Env-3"),
     ],
 )
-def test_names(env: str, name: str) -> None:
+def test_names_of_run_directories(env: str, name: str) -> None:
     assert run_name("ppo", env, 3) == name

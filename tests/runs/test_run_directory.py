@@ -32,7 +32,7 @@ def new_run(root: Path, name: str = "ppo") -> RunDirectory:
     return run
 
 
-def test_a_taken_name_gets_a_number(tmp_path: Path) -> None:
+def test_an_existing_name_gets_a_number(tmp_path: Path) -> None:
     runs = [RunDirectory.create(tmp_path / "runs", "ppo") for _ in range(3)]
     assert [run.path.name for run in runs] == ["ppo", "ppo-run2", "ppo-run3"]
     assert runs[0].checkpoints == tmp_path / "runs" / "ppo" / "checkpoints"
@@ -108,7 +108,7 @@ def test_events_survive_a_torn_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_second_process_is_told_who_trains_here(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path: Path) -> None:
     run = new_run(tmp_path)
     assert not run.is_locked()
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True)

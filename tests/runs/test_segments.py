@@ -41,7 +41,7 @@ def test_pieces_come_back_as_one(
         assert found[f"{i}/rows"].dtype == array.dtype and found[f"{i}/rows"].shape == array.shape
 
 
-def test_the_library_reads_what_is_written(tmp_path: Path) -> None:
+def test_the_safetensors_library_reads_segments(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
     rows = np.arange(24, dtype=np.uint8).reshape(6, 4)
@@ -63,7 +63,7 @@ def test_every_byte_is_under_the_checksum(byte: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["cut short", "longer", "gone"])
-def test_one_that_is_not_whole_is_refused(change: str, tmp_path: Path) -> None:
+def test_a_damaged_segment_is_refused(change: str, tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     record = store.write({"a": np.arange(100)})
     path = tmp_path / str(record["file"])
@@ -76,7 +76,7 @@ def test_one_that_is_not_whole_is_refused(change: str, tmp_path: Path) -> None:
         read(store, record)
 
 
-def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(tmp_path: Path) -> None:
+def test_partial_segments_are_overwritten_and_unneeded_ones_removed(tmp_path: Path) -> None:
     store = SegmentStore(tmp_path)
     (tmp_path / "rows-000003.safetensors.partial").write_bytes(b"half")
     first, second = store.write({"a": np.arange(3)}), store.write({"a": np.arange(5)})
@@ -84,7 +84,7 @@ def test_what_a_killed_process_left_is_written_over_and_what_nobody_needs_goes(t
     assert [path.name for path in tmp_path.iterdir()] == [second["file"]] != [first["file"]]
 
 
-def test_a_disk_that_refuses_is_a_sentence(tmp_path: Path) -> None:
+def test_an_error_of_the_disk_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(VeldtError, match="cannot write the replay buffer"):
         SegmentStore(tmp_path / "file" / "replay").write({"a": np.arange(3)})

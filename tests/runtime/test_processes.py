@@ -1,4 +1,4 @@
-"""A child lives until it is ended, and what became of it is told truly."""
+"""A child process lives until it is killed or its parent ends, and its cause of death is reported."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def child(request: pytest.FixtureRequest) -> Iterator[Child]:
 
 
 @pytest.mark.parametrize("child", [answers], indirect=True)
-def test_nothing_but_the_end_of_its_parent_ends_it(child: Child) -> None:
-    """The kernel may tell it of what `multiprocessing` itself wrote to it long after it began, and it has to live."""
+def test_only_the_end_of_its_parent_ends_a_child(child: Child) -> None:
+    """The child may see bytes that `multiprocessing` writes to its pipe late, and must not end by them."""
     child.pipe.send_bytes(b"a")
     assert child.receive(20) == b"a"
     write_end = child._process._popen.finalizer._args[0]  # type: ignore[attr-defined]
@@ -32,7 +32,7 @@ def test_nothing_but_the_end_of_its_parent_ends_it(child: Child) -> None:
 
 
 @pytest.mark.parametrize("child", [closes_and_lingers], indirect=True)
-def test_one_that_dies_slowly_is_not_taken_for_silent(child: Child) -> None:
+def test_receive_returns_none_when_a_child_exits_slowly(child: Child) -> None:
     began = time.monotonic()
     assert child.receive(60) is None
     assert time.monotonic() - began < 20 and not child.alive()
@@ -40,7 +40,7 @@ def test_one_that_dies_slowly_is_not_taken_for_silent(child: Child) -> None:
 
 
 @pytest.mark.parametrize("child", [answers], indirect=True)
-def test_one_that_was_ended_has_nothing_to_say(child: Child) -> None:
+def test_receive_returns_none_for_a_killed_child(child: Child) -> None:
     child.kill()
     assert child.receive(20) is None
     assert not child.alive() and child.cause_of_death().startswith("was killed by SIGKILL")

@@ -1,4 +1,4 @@
-"""What a supervisor decides, about lives that are played to it."""
+"""What a supervisor decides about roles whose messages and deaths are simulated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 
 class Played:
-    """A life that says what it is given to say."""
+    """An incarnation of a role that sends the given messages."""
 
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
@@ -62,7 +62,7 @@ def failed(error: str, *, is_final: bool, is_echo: bool = False) -> bytes:
     return Failed(error, "", is_final, is_echo).to_bytes()
 
 
-def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
+def test_messages_sent_before_a_final_failure_are_returned_by_the_next_poll() -> None:
     part = Note("its part").to_bytes()
     plays = Plays([plan("learner"), plan("actor", max_restarts=0)], [Played([part]), Played(alive=False)])
     with pytest.raises(RoleError, match="the actor died"):
@@ -71,7 +71,7 @@ def test_what_was_said_before_a_run_must_end_is_heard_afterwards() -> None:
     assert [one.message for one in plays.poll(0.0)] == [Note("its part")]
 
 
-def test_who_misses_another_is_not_the_one_that_was_lost() -> None:
+def test_the_error_names_the_role_that_died_and_not_the_peer_that_lost_it() -> None:
     plans = [plan(f"learner {rank}", max_restarts=0, group="learner") for rank in range(2)]
     misses = Played([failed("PeerLost: closed by peer", is_final=False, is_echo=True)], alive=False)
     plays = Plays(plans, [misses, Played(alive=True)])
@@ -82,7 +82,7 @@ def test_who_misses_another_is_not_the_one_that_was_lost() -> None:
     assert not caught.value.is_final
 
 
-def test_who_misses_nobody_that_can_be_seen_is_lost_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_that_lost_a_peer_is_named_if_all_peers_are_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "_ECHO_S", 0.0)
     plans = [plan(f"learner {rank}", max_restarts=0, group="learner") for rank in range(2)]
     misses = Played([failed("PeerLost: in vain", is_final=False, is_echo=True)], alive=False)
@@ -91,7 +91,7 @@ def test_who_misses_nobody_that_can_be_seen_is_lost_itself(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("restarts", [0, 3])
-def test_of_a_group_the_one_that_failed_for_good_is_named(restarts: int) -> None:
+def test_the_error_of_a_group_names_the_role_with_the_final_failure(restarts: int) -> None:
     plans = [plan(f"learner {rank}", max_restarts=restarts, group="learner") for rank in range(2)]
     misses = Played([failed("RuntimeError: Connection closed by peer", is_final=False)], alive=False)
     plays = Plays(plans, [misses, Played(alive=True)])
@@ -100,7 +100,7 @@ def test_of_a_group_the_one_that_failed_for_good_is_named(restarts: int) -> None
         plays.poll(0.0)
 
 
-def test_a_role_that_never_begins_is_not_tried_for_ever() -> None:
+def test_a_role_that_fails_at_every_start_is_not_restarted_for_ever() -> None:
     plays = Plays([plan("actor", max_restarts=100)], [Played(alive=False)])
     with pytest.raises(RoleError, match="the actor died once more, after 2 restarts"):
         for _ in range(200):
@@ -108,13 +108,13 @@ def test_a_role_that_never_begins_is_not_tried_for_ever() -> None:
             time.sleep(0.01)
 
 
-def test_nobody_is_started_again_who_dies_while_all_are_to_end() -> None:
+def test_roles_that_die_while_the_run_stops_are_not_restarted() -> None:
     plays = Plays([plan("actor")], [Played(alive=False)])
     assert plays.stop(1.0) == []
     assert plays.all_ended
 
 
-def test_everybody_may_have_been_stopped_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_of_all_processes_does_not_count_as_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     plays = Plays([plan("actor")], [Played()])
@@ -142,8 +142,8 @@ def test_everybody_may_have_been_stopped_for_a_while(monkeypatch: pytest.MonkeyP
         ({"kind": "note", "values": {"text": "", "by": 1}}, "'note' with the unknown field 'by'"),
     ],
 )
-def test_a_message_that_cannot_be_read_ends_the_run(message: dict[str, Any], sentence: str) -> None:
-    """And loses none of those beside it."""
+def test_an_unreadable_message_ends_the_run(message: dict[str, Any], sentence: str) -> None:
+    """No other message of the same poll is lost."""
     plays = Plays([plan("actor")], [Played([pack(message), Note("after it").to_bytes()])])
     with pytest.raises(RoleError, match=sentence) as caught:
         plays.poll(0.0)

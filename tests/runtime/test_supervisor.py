@@ -1,4 +1,4 @@
-"""Roles in processes: heard, started again when they die or hang, and gone when the run is over."""
+"""Roles in processes: their messages arrive, they are restarted when they die or hang, and they end with the run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def stuck(control: Control) -> None:
 
 @contextmanager
 def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[Any]]]]:
-    """A supervisor of running roles, and what looks until it has heard a number of messages of a kind."""
+    """A supervisor of running roles, and a function that polls it until a number of messages of a kind have arrived."""
     supervisor = Supervisor(forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"]), plans)
 
     heard: list[Received] = []
@@ -117,7 +117,7 @@ def plan(
     return RolePlan(role.__name__, role, arguments, max_restarts, deadline_s)
 
 
-def test_roles_are_heard_and_end_when_asked() -> None:
+def test_messages_of_roles_arrive_and_roles_end_on_request() -> None:
     with supervised(plan(works, "a"), plan(works, "b")) as (supervisor, hear):
         heard = hear(Working, 2)
         assert sorted((message.role, message.message.task) for message in heard) == [(0, "a"), (1, "b")]
@@ -127,7 +127,7 @@ def test_roles_are_heard_and_end_when_asked() -> None:
         assert sum(isinstance(one.message, Finishing) for one in last) == 2 and supervisor.all_ended
 
 
-def test_a_killed_role_is_started_again_as_what_it_was() -> None:
+def test_a_killed_role_is_restarted_with_the_same_arguments() -> None:
     with supervised(plan(works, "a", max_restarts=3), plan(works, "b")) as (_, hear):
         started = hear(Started, 2)
         hear(Working, 2)
@@ -157,7 +157,7 @@ def says_half(control: Control) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def test_nobody_waits_for_the_rest_of_a_message() -> None:
+def test_poll_does_not_wait_for_the_rest_of_a_message() -> None:
     with supervised(plan(says_half, max_restarts=0, deadline_s=4.0), plan(works, "a")) as (_, hear):
         hear(Working)
         began = time.monotonic()
@@ -166,7 +166,7 @@ def test_nobody_waits_for_the_rest_of_a_message() -> None:
         assert time.monotonic() - began < 30.0
 
 
-def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
+def test_the_message_of_a_watchdog_that_ends_a_role_arrives() -> None:
     with supervised(plan(does_not_hear, max_restarts=3)) as (_, hear):
         with pytest.raises(RoleError, match=r"does_not_hear failed \(the answer is overdue\)$") as error:
             hear(Never)
@@ -174,7 +174,7 @@ def test_what_a_watchdog_says_before_it_ends_a_role_is_heard() -> None:
 
 
 @pytest.mark.alone  # a sign of life each second
-def test_until_its_first_heartbeat_a_role_may_take_longer() -> None:
+def test_the_deadline_of_the_first_heartbeat_is_longer() -> None:
     slow = RolePlan("slow", begins_slowly, (), max_restarts=0, deadline_s=1.0, startup_timeout_s=60.0)
     with supervised(slow) as (_, hear):
         hear(Begun)
@@ -182,7 +182,7 @@ def test_until_its_first_heartbeat_a_role_may_take_longer() -> None:
             hear(Never)
 
 
-def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:
+def test_a_final_failure_of_a_role_ends_the_run_with_its_traceback() -> None:
     with supervised(plan(works, "a"), plan(fails)) as (_, hear):
         with pytest.raises(
             RoleError, match=r"^the fails failed \(ValueError: two and two are five\)$"
@@ -191,7 +191,7 @@ def test_a_role_that_fails_for_good_ends_the_run_with_its_traceback() -> None:
         assert "raise ValueError" in error.value.details
 
 
-def test_the_budget_of_restarts_is_kept() -> None:
+def test_a_role_is_restarted_at_most_max_restarts_times() -> None:
     expected = pytest.raises(RoleError, match="five\\) once more, after 2 restarts")
     with supervised(plan(fails, max_restarts=2)) as (_, hear), expected:
         hear(Restarted, 3)
@@ -199,7 +199,7 @@ def test_the_budget_of_restarts_is_kept() -> None:
 
 @pytest.mark.alone  # a sign of life each second
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
+def test_a_hung_role_is_killed_and_restarted(stopped: bool) -> None:
     role = works if stopped else hangs_at_first
     arguments = ("a",) if stopped else ()
     with supervised(plan(role, *arguments, max_restarts=1, deadline_s=1.0)) as (_, hear):
@@ -214,7 +214,7 @@ def test_a_hung_role_is_killed_and_started_again(stopped: bool) -> None:
         assert hear(Working)[0].message.attempt.tolist() == [1]
 
 
-def test_what_does_not_end_is_ended() -> None:
+def test_roles_that_do_not_end_on_request_are_killed() -> None:
     with supervised(plan(stuck), plan(stuck)) as (supervisor, hear):
         pids = [message.message.pid for message in hear(Started, 2)]
         supervisor.stop(0.3)

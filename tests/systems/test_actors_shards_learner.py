@@ -83,7 +83,7 @@ def running(recipe: str) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize("recipe", [pytest.param("dqn", marks=pytest.mark.long), "rainbow"])
-def test_they_work_together_and_keep_rate_limiter(recipe: str) -> None:
+def test_actors_shards_and_learner_train_within_the_rate_limit(recipe: str) -> None:
     with running(recipe) as run:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 150)
         rate_limiter = run.rate_limiter
@@ -110,7 +110,7 @@ def test_they_work_together_and_keep_rate_limiter(recipe: str) -> None:
         assert run.supervisor.all_ended and not run.of(Failed)
 
 
-def test_actors_and_shards_may_die() -> None:
+def test_training_continues_after_actors_and_shards_are_killed() -> None:
     with running("dqn") as run:
         run.until("learning", lambda: run.rate_limiter.updates_L[0] >= 20)
         pids = {message.role: message.message.pid for message in run.of(Started)}

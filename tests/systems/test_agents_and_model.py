@@ -1,4 +1,4 @@
-"""GA3C's roles in one process and by hand: what is asked, answered, recorded and learned from is the same thing."""
+"""GA3C's roles in one process: requests, answers, recorded steps and training data agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from environments import PaidAtTheEnd
+from environments import RewardedAtTheEnd
 from veldt.algorithms.rollout import Rollout, unroll_forward
 from veldt.config.run_request import RunRequest
 from veldt.envs.seeding import ACTION, uniform
@@ -88,7 +88,7 @@ class Roles:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In one thread nothing comes while it waits."""
+    """In one thread, no message arrives while it waits."""
     monkeypatch.setattr("veldt.systems.ga3c.agents._WAIT_S", 0.0)
     monkeypatch.setattr("veldt.systems.ga3c.agents._POLL_S", 0.0)
     monkeypatch.setattr("veldt.systems.ga3c.model._WAIT_S", 0.0)
@@ -99,9 +99,9 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "a2c"])
 def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those at the ends of episodes, that is: there are no others."""
-    roles = Roles("environments:paid_at_the_end", algorithm=algorithm)
-    PaidAtTheEnd.paid = learned = steps = 0.0
+    """The env gives rewards at the ends of episodes only."""
+    roles = Roles("environments:rewarded_at_the_end", algorithm=algorithm)
+    RewardedAtTheEnd.paid = learned = steps = 0.0
     make = type(roles.model._on_policy).minibatches
 
     def minibatches(self: Any, forward: Any, rollout: Rollout, generator: Any) -> Any:
@@ -119,7 +119,7 @@ def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.Monkey
             for b in range(AGENTS // 2):
                 rows = process._row_W[b]
                 unfinished += float((process._slot.reward[:rows, b] * process._slot.valid[:rows, b]).sum())
-        assert PaidAtTheEnd.paid == learned + unfinished and learned > 50
+        assert RewardedAtTheEnd.paid == learned + unfinished and learned > 50
         assert steps == roles.rate_limiter.steps > 1000
     finally:
         roles.close()
@@ -136,7 +136,7 @@ def test_every_reward_is_learned_from(algorithm: str, monkeypatch: pytest.Monkey
         ("ALE/Pong-v5", {"precision": "fp32"}),
     ],
 )
-def test_what_was_said_of_a_step_is_what_the_network_says_of_it(env: str, settings: dict[str, Any]) -> None:
+def test_the_recorded_policy_and_value_equal_the_networks_output(env: str, settings: dict[str, Any]) -> None:
     roles = Roles(env, **settings)
     model = roles.model
     try:
@@ -164,7 +164,7 @@ def test_what_was_said_of_a_step_is_what_the_network_says_of_it(env: str, settin
 
 
 def test_noise_belongs_to_agents_and_their_steps() -> None:
-    """However agents were batched: an action is a function of what the policy said and of the agent's own count."""
+    """An action depends on the policy's output and the agent's own step count, not on the batch of requests."""
     roles = Roles("CartPole-v1", prediction_batch=2)
     distribution, checked = roles.model._on_policy.distribution, 0
     try:
@@ -186,7 +186,7 @@ def test_noise_belongs_to_agents_and_their_steps() -> None:
 
 
 def test_rollouts_follow_one_another() -> None:
-    """The last row of an agent's rollout is the first of its next: nothing is left out between."""
+    """The last row of an agent's rollout is the first of its next one: no step is missing."""
     roles = Roles("environments:scripted", agent_processes=1, training_queue=AGENTS)
     last: dict[int, tuple[Any, ...]] = {}
     found = 0
@@ -245,7 +245,7 @@ def test_parked_agents_pause_between_rollouts() -> None:
         roles.close()
 
 
-def test_agents_wait_where_nobody_learns_and_nothing_is_lost() -> None:
+def test_agents_wait_while_no_trainer_learns_and_no_rollout_is_lost() -> None:
     roles = Roles("CartPole-v1", training_queue=4)
     try:
         roles.play(400, trains=False)

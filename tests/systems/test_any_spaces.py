@@ -74,7 +74,7 @@ def test_half_open_bounds() -> None:
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3, start=-7), spaces.MultiDiscrete([2, 4], start=[5, -1])])
-def test_starts(space: spaces.Space[Any]) -> None:
+def test_sampled_actions_reach_the_whole_action_space(space: spaces.Space[Any]) -> None:
     """All actions of the space are reached, and no other."""
     spec, rng = action_spec(space), np.random.default_rng(0)
     reached = {np.asarray(spec.to_env(stored)).tobytes() for stored in spec.sample(rng, 200)}

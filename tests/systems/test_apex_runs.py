@@ -1,4 +1,4 @@
-"""Ape-X from the outside: whole runs in their directories, resumed, killed, and with parts of them killed."""
+"""Whole runs of Ape-X, resumed, killed, and with some of their processes killed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {
     "algorithm",
     [pytest.param("dqn", marks=pytest.mark.long), pytest.param("c51", marks=pytest.mark.long), "rainbow"],
 )
-def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_path: Path) -> None:
+def test_a_run_does_its_steps_and_can_be_evaluated(algorithm: str, tmp_path: Path) -> None:
     run = veldt.train(
         "apex-dqn", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", shards=2, **SMALL
     )
@@ -53,13 +53,13 @@ def test_a_run_does_its_steps_and_is_a_run_like_any_other(algorithm: str, tmp_pa
     result = veldt.evaluate(run.path, episodes=3)
     assert len(result.scores) == 3
     checkpoint = CheckpointStore(run.path / "checkpoints").newest(print)
-    _assert_pace_is_kept(checkpoint)
+    _assert_rate_limit_is_kept(checkpoint)
     assert set(checkpoint.meta["segments"]) == {"shard-0", "shard-1"}
     rows = sum(segment["end"][0] for segment in checkpoint.meta["segments"]["shard-0"])
     assert rows > 0
 
 
-def _assert_pace_is_kept(checkpoint: Checkpoint) -> None:
+def _assert_rate_limit_is_kept(checkpoint: Checkpoint) -> None:
     """Never more is learned than is due, and no less than by the slack; nothing is excused."""
     rate_limiter = checkpoint.meta["rate_limiter"]
     due, done = 2.0 * (sum(rate_limiter["steps"]) - 100), rate_limiter["updates"][0] * 16
@@ -87,7 +87,7 @@ def test_continuous_actions(tmp_path: Path) -> None:
 def test_which_envs_episodes_are_the_score(share: float, tmp_path: Path) -> None:
     """The evaluator's, if there is one, and else those of the half that explores least."""
     settings = SMALL | {"evaluator_share": share}
-    env = "environments:unhurried_cartpole"
+    env = "environments:slow_cartpole"
     run = veldt.train("apex-dqn", env=env, run_dir=tmp_path / "run", **settings)
     games = episodes(run.path)
     counted = [game["env"] >= 8 if share else 4 <= game["env"] < 8 for game in games]
@@ -95,7 +95,7 @@ def test_which_envs_episodes_are_the_score(share: float, tmp_path: Path) -> None
     assert {game["env"] for game in games} >= set(range(8)), "those of all are kept"
 
 
-def test_resumed_it_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_with_its_replay_buffer(tmp_path: Path) -> None:
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL)
     before = CheckpointStore(run.path / "checkpoints").newest(print)
     again = veldt.resume(run.path, steps=5000, quiet=True)
@@ -107,14 +107,14 @@ def test_resumed_it_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
     assert after.meta["incarnations"]["actor 0"] == 2
     rows = [row for row in metrics(run.path) if row["step"] > before.step]
     assert min(row["replay/transitions"] for row in rows if "replay/transitions" in row) > 2000
-    _assert_pace_is_kept(after)
+    _assert_rate_limit_is_kept(after)
     # No game of the second life is one of the first again.
     games = episodes(run.path)
     acted = [game["seed"] for game in games if game["env"] < 8]
     assert len(set(acted)) == len(acted)
 
 
-def test_resumed_without_a_replay_buffer_it_fills_one_anew(tmp_path: Path) -> None:
+def test_a_run_resumed_without_its_replay_buffer_fills_it_again(tmp_path: Path) -> None:
     settings = SMALL | {"checkpoint_replay": "none"}
     run = veldt.train("apex-dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
     assert not (run.path / "replay").exists()
@@ -139,9 +139,9 @@ def test_an_evaluation_by_the_protocol(tmp_path: Path) -> None:
 
 def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     with pytest.raises(VeldtError, match="the wheel came off") as caught:
-        veldt.train("apex-dqn", env="environments:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
+        veldt.train("apex-dqn", env="faulty_envs:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
     assert isinstance(caught.value, RoleError) and "actor" in str(caught.value)
-    assert "environments.py" in caught.value.details
+    assert "faulty_envs.py" in caught.value.details
     checkpoint = CheckpointStore(tmp_path / "run" / "checkpoints").newest(print)
     assert checkpoint.groups["weights"], "what was learned before is not lost"
 
@@ -163,12 +163,12 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
         (
             "apex-dqn",
             {"batches_ahead": 10**8},
-            r"under way between roles needs .*: most of it are batches of 16",
+            r"data between roles needs .*: most of it is for batches of 16",
         ),
         ("dqn", {"shards": 2, "actors": None}, "for actors apart from learners"),
     ],
 )
-def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
     given = {name: value for name, value in (SMALL | settings).items() if value is not None}
     with pytest.raises(UsageError, match=message):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **given)
@@ -192,7 +192,7 @@ def await_checkpoint(run: Path, process: Any) -> None:
 
 
 @pytest.mark.alone
-def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
+def test_a_killed_run_leaves_no_process_and_can_be_resumed(in_tmp: Path) -> None:
     before = shared_memory()
     with child(CODE, in_tmp) as process:
         await_checkpoint(in_tmp / "run", process)
@@ -206,7 +206,7 @@ def test_killed_it_leaves_nothing_and_is_resumed(in_tmp: Path) -> None:
     assert again.reason == "steps" and again.summary["steps"] >= step + 500
 
 
-def test_interrupted_it_saves_and_ends(in_tmp: Path) -> None:
+def test_an_interrupted_run_writes_a_checkpoint_and_ends(in_tmp: Path) -> None:
     with child(CODE, in_tmp) as process:
         await_checkpoint(in_tmp / "run", process)
         family = descendants(process.pid)

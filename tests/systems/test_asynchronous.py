@@ -1,4 +1,4 @@
-"""Asynchronous learners from the outside: whole runs, resumed, and what of the central store is in checkpoints."""
+"""Whole runs of asynchronous learners, resumed, with the central store in checkpoints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
     run = veldt.train(
-        recipe, env="environments:unhurried_cartpole", run_dir=tmp_path / "run", **(SMALL | settings)
+        recipe, env="environments:slow_cartpole", run_dir=tmp_path / "run", **(SMALL | settings)
     )
     assert run.reason == "steps" and run.summary["steps"] >= 3000
     assert run.summary["system"] == "asynchronous"
@@ -121,7 +121,7 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         given = {name: value for name, value in (SMALL | settings).items() if value is not None}
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", **given)

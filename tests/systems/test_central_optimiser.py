@@ -1,4 +1,4 @@
-"""Update rules on a central store: one learner's is torch's own, several learners' is appendix B's."""
+"""Update rules on a central store: one learner equals torch, several learners equal appendix B's algorithm."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def gradients(size: int, steps: int) -> list[Tensor]:
 @pytest.mark.parametrize("local_steps", [1, 2, 4])
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.usefixtures("one_thread")
-def test_one_learner_is_torch(name: str, local_steps: int, size: int) -> None:
+def test_one_learner_equals_torch(name: str, local_steps: int, size: int) -> None:
     rule, make = RULES[name]
     own = Learners(rule, size, local_steps)
     parameters = own.parameters[0].fp32_params
@@ -169,7 +169,7 @@ class Naive:
 
 
 @pytest.mark.parametrize("local_steps", [1, 2, 3])
-def test_several_learners_are_the_papers(local_steps: int) -> None:
+def test_several_learners_equal_the_papers_algorithm(local_steps: int) -> None:
     """In any order; each number of the network is one run of the naive one."""
     own = Learners(Adam(), 2, local_steps, count=3)
     start = own.parameters[0].fp32_params.tolist()
@@ -196,10 +196,10 @@ def test_several_learners_are_the_papers(local_steps: int) -> None:
 )
 @pytest.mark.parametrize("local_steps", [4, 8])
 @pytest.mark.usefixtures("one_thread")
-def test_sums_of_squares_stay_so_when_one_learner_stalls(
+def test_sums_of_squares_are_not_negative_after_one_learner_stalls(
     rule: UpdateRule, meanwhile: int, local_steps: int
 ) -> None:
-    """While others' decay has left next to nothing of those whose gradients are zero."""
+    """Meanwhile, decay by the other learner brings the squares of zero gradients close to 0."""
     own, generator = Learners(rule, 5, local_steps, count=2), torch.Generator().manual_seed(3)
     one, stalled = own.optimisers
 
@@ -220,8 +220,8 @@ def test_sums_of_squares_stay_so_when_one_learner_stalls(
 
 
 @pytest.mark.parametrize("local_steps", [1, 2])
-def test_the_rounded_copy_is_that_of_the_parameters(local_steps: int) -> None:
-    """Chunks end within the part that has one."""
+def test_the_bf16_copy_is_of_the_parameters(local_steps: int) -> None:
+    """Chunks end within the parameters of the group."""
     network = nn.ModuleDict({name: nn.Linear(9, 9) for name in "abc"})
     own = FlatParameters(network, [network["a"], network["b"]])
     own.refresh()
@@ -239,7 +239,7 @@ def test_the_rounded_copy_is_that_of_the_parameters(local_steps: int) -> None:
 
 
 @pytest.mark.parametrize("local_steps", [1, 3])
-def test_others_updates_count_when_they_are_in_the_parameters(local_steps: int) -> None:
+def test_updates_of_other_learners_count_at_each_exchange_and_pull(local_steps: int) -> None:
     own, met = Learners(Adam(), 2, local_steps), list[int]()
     optimiser = CentralOptimiser(
         Ruled(Adam()), own.parameters[0], own.store.end(0), local_steps, lambda: met.append(1)
@@ -252,7 +252,7 @@ def test_others_updates_count_when_they_are_in_the_parameters(local_steps: int) 
     assert len(met) == 2 + 6 // local_steps
 
 
-def test_what_is_pulled_is_what_others_made() -> None:
+def test_pull_gets_the_updates_of_other_learners() -> None:
     own = Learners(Adam(), 2, 1, count=2)
     own.optimisers[0].apply(torch.ones_like(own.parameters[0].fp32_params), {"all": RATE})
     assert not torch.equal(own.parameters[0].fp32_params, own.parameters[1].fp32_params)
@@ -260,7 +260,7 @@ def test_what_is_pulled_is_what_others_made() -> None:
     assert torch.equal(own.parameters[0].fp32_params, own.parameters[1].fp32_params)
 
 
-def test_an_exchange_in_mid_steps_brings_them() -> None:
+def test_an_exchange_between_local_steps_sends_the_steps_so_far() -> None:
     own, alone = Learners(Adam(), 2, 4), Learners(Adam(), 2, 1)
     steps = gradients(len(own.parameters[0].fp32_params), 6)
     for number, gradient in enumerate(steps):
@@ -273,7 +273,7 @@ def test_an_exchange_in_mid_steps_brings_them() -> None:
         np.testing.assert_allclose(own.central()[name], values, rtol=1e-6, atol=1e-7, err_msg=name)
 
 
-def test_catching_up_brings_what_is_new_and_takes_what_others_made() -> None:
+def test_catch_up_sends_new_steps_and_gets_those_of_other_learners() -> None:
     own = Learners(RMSProp(), 2, 4, count=2)
     start = own.parameters[0].fp32_params.clone()
     first, second = own.optimisers
@@ -287,7 +287,7 @@ def test_catching_up_brings_what_is_new_and_takes_what_others_made() -> None:
         torch.testing.assert_close(parameters.fp32_params, start + alone[0] + alone[1], rtol=0, atol=1e-7)
 
 
-def test_a_rate_of_ones_own_for_some_parameters() -> None:
+def test_a_parameter_group_has_its_own_learning_rate() -> None:
     class Slow(Ruled):
         @property
         def groups(self) -> tuple[ParameterGroup, ...]:
@@ -328,9 +328,7 @@ class Falling(Ruled):
         (2, [0, 7, 8, 15]),
     ],
 )
-def test_an_update_is_made_to_what_others_have_made_of_the_parameters(
-    local_steps: int, expected: list[int]
-) -> None:
+def test_an_update_counts_those_of_other_learners_before_it(local_steps: int, expected: list[int]) -> None:
     network, others, met = nn.Linear(2, 1), 0, 0
 
     def meet() -> None:

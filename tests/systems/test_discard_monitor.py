@@ -1,4 +1,4 @@
-"""The share of gradients that are discarded, and when something is said of it."""
+"""The share of gradients that are discarded, and the warning about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_share_is_of_the_newest_window() -> None:
     assert discards.share == 0.0
 
 
-def test_it_is_said_once_with_the_share_when_most_are_discarded_for_long() -> None:
+def test_one_warning_with_the_share_when_most_gradients_are_discarded_for_long() -> None:
     said: list[float] = []
     discards = DiscardMonitor(said.append)
     discards.add(0, 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veldt
-from environments import Failing
+from faulty_envs import Failing
 from run_state import SMALL, newest
 from veldt.envs.seeding import episode_seed
 from veldt.learning.learner import check_finite
@@ -33,8 +33,8 @@ CASES = [
 IDS = [f"{how}, {where['env_backend']}" for how, where in CASES]
 
 
-def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **settings: Any) -> veldt.Run:
-    seeds = [episode_seed(SEED, env_index, episode) for env_index, episode in culprits]
+def train(how: str, run: Path, failing: list[tuple[int, int]], at: int, **settings: Any) -> veldt.Run:
+    seeds = [episode_seed(SEED, env_index, episode) for env_index, episode in failing]
     env = functools.partial(Failing, how, seeds, at)
     timeout = 1.0 if how == "hang" else 20.0
     return veldt.train(
@@ -51,11 +51,13 @@ def train(how: str, run: Path, culprits: list[tuple[int, int]], at: int, **setti
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("how", "where"), CASES, ids=IDS)
-def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: Path) -> None:
+def test_the_error_names_environment_env_seed_and_step(
+    how: str, where: dict[str, Any], tmp_path: Path
+) -> None:
     with pytest.raises(veldt.EnvError) as caught:
         train(how, tmp_path / "run", [(2, 1)], 3, **where)
     assert caught.value.env == 2 and caught.value.seed == episode_seed(SEED, 2, 1)
-    assert "environments:<Failing>, env 2 " in str(caught.value)
+    assert "faulty_envs:<Failing>, env 2 " in str(caught.value)
     if how in ("raise", "hang"):
         assert "in _spoil" in caught.value.details
     # The run is not locked and not finished.
@@ -65,7 +67,7 @@ def test_the_error_names_everything(how: str, where: dict[str, Any], tmp_path: P
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
-def test_what_was_learned_before_a_failure_is_not_lost(where: dict[str, Any], tmp_path: Path) -> None:
+def test_a_failed_run_has_a_checkpoint_of_its_last_step(where: dict[str, Any], tmp_path: Path) -> None:
     """With the environment mended, the run goes on as if it had never failed."""
     with pytest.raises(veldt.EnvError):
         train("raise", tmp_path / "failed", [(2, 5)], 3, **where)
@@ -83,8 +85,8 @@ def test_what_was_learned_before_a_failure_is_not_lost(where: dict[str, Any], tm
 @pytest.mark.parametrize("resets", ["mid-batch", "wait"])
 @pytest.mark.parametrize(("how", "where"), CASES, ids=IDS)
 def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_path: Path) -> None:
-    culprits = [(2, 1), (3, 2)]
-    run = train(how, tmp_path / "run", culprits, 3, on_env_error="restart", resets=resets, **where)
+    failing = [(2, 1), (3, 2)]
+    run = train(how, tmp_path / "run", failing, 3, on_env_error="restart", resets=resets, **where)
     assert run.reason == "steps" and run.summary["steps"] >= 300
     assert read_metrics(run.path)[-1]["system/env_restarts"] == 2
     told = [
@@ -93,7 +95,7 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
     assert len(told) == 2 and "env 2 " in told[0] and "env 3 " in told[1], told
     # The count goes on with the run.
     assert newest(run.path).meta["monitor"]["env_restarts"] == 2
-    seeds = [episode_seed(SEED, *culprit) for culprit in culprits]
+    seeds = [episode_seed(SEED, *episode) for episode in failing]
     env = functools.partial(Failing, how, seeds, 3)
     veldt.resume(run.path, env=env, quiet=True, steps=400)
     assert read_metrics(run.path)[-1]["system/env_restarts"] == 2
@@ -101,15 +103,19 @@ def test_restarts_are_counted(how: str, where: dict[str, Any], resets: str, tmp_
 
 @pytest.mark.parametrize("where", [IN_PROCESS, WORKERS], ids=["in-process", "workers"])
 def test_an_environment_that_cannot_be_made(where: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(veldt.EnvError, match=r"environments:unmakeable could not be made.*no licence"):
+    with pytest.raises(veldt.EnvError, match=r"faulty_envs:unmakeable could not be made.*no licence"):
         veldt.train(
-            "ppo", env="environments:unmakeable", run_dir=tmp_path / "run", quiet=True, **(SMALL | where)
+            "ppo",
+            env="faulty_envs:unmakeable",
+            run_dir=tmp_path / "run",
+            quiet=True,
+            **(SMALL | where),
         )
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.timeout(60)
-def test_nothing_that_failed_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_steps_are_not_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the failed step left in its row, the weights are the same."""
     from veldt.envs.stepper import Stepper
 
@@ -156,7 +162,7 @@ def test_no_checkpoint_is_of_parameters_that_have_diverged(
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(("group", "name"), [("weights", "head.weight"), ("optimiser", "square/head.weight")])
-def test_what_is_learned_has_to_be_finite(group: str, name: str, bad: float) -> None:
+def test_parameters_that_are_not_finite_are_refused(group: str, name: str, bad: float) -> None:
     ones = np.ones((2, 3), np.float32)
     groups = {
         # A mask, say.

@@ -1,4 +1,4 @@
-"""Processes of a run are killed and stopped while it trains: it goes on, and says what happened."""
+"""Processes of a run are killed and stopped while it trains: training continues, with a note about each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def victims(names: list[str], seconds: float) -> Iterator[str]:
         ),
     ],
 )
-def test_it_learns_all_the_same(recipe: str, until: int, more: str, others: list[str], in_tmp: Path) -> None:
+def test_a_run_with_killed_and_stopped_processes_still_learns(
+    recipe: str, until: int, more: str, others: list[str], in_tmp: Path
+) -> None:
     run = in_tmp / "run"
     with child(CODE.format(recipe=recipe, env=ENV, until=until, more=more), in_tmp) as process:
         trains = lambda: any(row["step"] > 5000 for row in metrics(run))  # noqa: E731
@@ -87,7 +89,7 @@ def test_it_learns_all_the_same(recipe: str, until: int, more: str, others: list
     assert page.count("was started again") == len(restarts) > 0
 
 
-def test_of_a_role_that_will_not_live_the_run_ends(in_tmp: Path) -> None:
+def test_the_run_ends_when_a_role_uses_up_its_restarts(in_tmp: Path) -> None:
     with child(
         CODE.format(
             recipe="impala", env=ENV, until=475, more="--actors 2 --num-envs 4 --unrolls 4 --max-restarts 1"

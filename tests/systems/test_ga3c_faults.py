@@ -1,4 +1,4 @@
-"""Each process of a GA3C run is killed while it trains: it goes on, says what happened, and leaves nothing behind."""
+"""Each process of a GA3C run is killed while it trains: training continues, with a note, and leaves no process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROLES = {"model", "agents 0", "agents 1", "evaluator"}
     ],
     ids=["two", "all, some of them twice"],
 )
-def test_it_continues_whichever_process_is_killed(victims: tuple[str, ...], in_tmp: Path) -> None:
+def test_training_continues_after_any_process_is_killed(victims: tuple[str, ...], in_tmp: Path) -> None:
     run = in_tmp / "run"
 
     def step() -> int:

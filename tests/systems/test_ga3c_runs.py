@@ -1,4 +1,4 @@
-"""GA3C from the outside: whole runs of each algorithm, resumed; what is learned from; what is refused."""
+"""Whole runs of GA3C with each algorithm, resumed; what is learned from; what is refused."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
 
-def test_agents_are_shared_out_among_cores_if_nothing_is_said() -> None:
+def test_by_default_agents_are_divided_among_the_cores() -> None:
     config = with_settings(find("ga3c").config("CartPole-v1"), {"num_envs": 6, "agent_processes": 0})
     run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     hosts = run_plan.config.roles.agent_processes  # type: ignore[attr-defined]
@@ -91,10 +91,10 @@ def test_agents_are_shared_out_among_cores_if_nothing_is_said() -> None:
     assert any(text.startswith("6 agents in ") for text in run_plan.decisions)
 
 
-def test_what_is_paid_at_the_end_only_is_learned(tmp_path: Path) -> None:
+def test_a_reward_at_the_end_of_the_episode_is_learned_from(tmp_path: Path) -> None:
     run = veldt.train(
         "ga3c",
-        env="environments:paid_at_the_end",
+        env="environments:rewarded_at_the_end",
         run_dir=tmp_path / "run",
         **(SMALL | {"steps": 100_000, "until": 0.9, "hidden": (32,)}),
     )
@@ -103,17 +103,17 @@ def test_what_is_paid_at_the_end_only_is_learned(tmp_path: Path) -> None:
 
 def test_an_environment_that_raises_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     with pytest.raises(veldt.VeldtError, match="the wheel came off") as caught:
-        veldt.train("ga3c", env="environments:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
+        veldt.train("ga3c", env="faulty_envs:fails_after_a_while", run_dir=tmp_path / "run", **SMALL)
     assert "in _spoil" in caught.value.details
 
 
-def test_what_a_thread_of_the_model_raises_ends_the_run(tmp_path: Path) -> None:
+def test_an_error_in_a_thread_of_the_model_process_ends_the_run(tmp_path: Path) -> None:
     settings = {"learning_rate": 1e30, "steps": 1_000_000}
     with pytest.raises(veldt.VeldtError, match="training has diverged"):
         veldt.train("ga3c", env="environments:lopsided_box", run_dir=tmp_path / "run", **(SMALL | settings))
 
 
-def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
+def test_the_tuner_changes_threads_and_agents_and_notes_it(tmp_path: Path) -> None:
     settings = {"steps": 12_000, "tuner_interval": 0.3, "tuner_most": 3, "tune_agents": True}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     rows = learning(run.path)
@@ -134,7 +134,7 @@ def test_the_tuner_moves_threads_and_agents_and_says_so(tmp_path: Path) -> None:
     assert set(kept) == {"predictors", "trainers", "agents"}
 
 
-def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
+def test_without_a_tuner_the_numbers_of_threads_and_agents_are_fixed(tmp_path: Path) -> None:
     settings = {"tuner_interval": 0.0, "predictors": 3, "trainers": 1, "steps": 2000}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     seen = {(row["system/predictors"], row["system/trainers"]) for row in learning(run.path)}
@@ -182,7 +182,7 @@ def test_without_a_tuner_nothing_moves(tmp_path: Path) -> None:
         ({"cluster": "local"}, "memory that machines do not share; leave --cluster out"),
     ],
 )
-def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     assert not (tmp_path / "run").exists()

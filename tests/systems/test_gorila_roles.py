@@ -109,7 +109,7 @@ def running(settings: dict[str, Any]) -> Iterator[Running]:
 @pytest.mark.parametrize(
     "settings", [BUNDLES, pytest.param(APART, marks=pytest.mark.long)], ids=["bundles", "apart"]
 )
-def test_every_role_may_die(settings: dict[str, Any]) -> None:
+def test_training_continues_after_each_role_is_killed(settings: dict[str, Any]) -> None:
     with running(settings) as run:
         run.until_all_have_learned(np.array([20, 20]))
         for number in ("0", "1"):
@@ -123,14 +123,14 @@ def test_every_role_may_die(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_shard_that_was_killed_goes_on_with_its_parameters_and_the_rules_state() -> None:
+def test_a_killed_shard_continues_with_its_parameters_and_the_rules_state() -> None:
     with running(BUNDLES | {"optimiser": "adam", "learning_rate": 1e-9}) as run:
         run.until_all_have_learned(np.array([50, 50]))
         for learner in ("learner 0", "learner 1"):
             os.kill(run.pid(learner), signal.SIGSTOP)
         time.sleep(0.5)  # what is under way is applied
-        version, kept = run.parts[0]._arrays["version"].max(), run.edges["state 0"]
-        before = {name: array.copy() for name, array in kept.arrays.items()}
+        version, persistent = run.parts[0]._arrays["version"].max(), run.edges["state 0"]
+        before = {name: array.copy() for name, array in persistent.arrays.items()}
         values = run.whole()._into[0][PARAMETERS].copy()
         counts = run.parts[0]._arrays["counts"]
         done = int(counts[1])
@@ -138,10 +138,10 @@ def test_a_shard_that_was_killed_goes_on_with_its_parameters_and_the_rules_state
         run.until("it publishes what it has", lambda: int(counts[1]) > done)
         assert run.parts[0]._arrays["version"][int(counts[1]) % 2] == version
         np.testing.assert_array_equal(run.whole()._into[0][PARAMETERS], values)
-        assert float(kept.arrays["count"]) == float(before["count"]) >= 50
+        assert float(persistent.arrays["count"]) == float(before["count"]) >= 50
         for name, array in before.items():
-            np.testing.assert_array_equal(kept.arrays[name], array)
+            np.testing.assert_array_equal(persistent.arrays[name], array)
         for learner in ("learner 0", "learner 1"):
             os.kill(run.pid(learner), signal.SIGCONT)
         run.until("learning again", lambda: run.whole().version_S[0] > version + 20)
-        assert float(kept.arrays["count"]) > float(before["count"])
+        assert float(persistent.arrays["count"]) > float(before["count"])

@@ -1,4 +1,4 @@
-"""Gorila from the outside: whole runs, in bundles and without, with every algorithm, resumed, and refused."""
+"""Whole runs of Gorila, with and without bundles, with every algorithm, resumed, and refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ APART = {name: value for name, value in BUNDLES.items() if name != "horizon"} | 
 )
 def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_path: Path) -> None:
     settings = settings | {"optimiser": "adam"}  # which counts updates
-    env = "environments:unhurried_cartpole"
+    env = "environments:slow_cartpole"
     run = veldt.train("gorila", env=env, algorithm=algorithm, run_dir=tmp_path / "run", **settings)
     assert run.reason == "steps" and run.summary["steps"] >= 3000
     assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "gorila")
@@ -103,7 +103,7 @@ def test_a_gradient_server_for_fresh_rollouts(algorithm: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("by", ["updates", "steps"])
-def test_exploration_falls_by_everybodys_updates(by: str, tmp_path: Path) -> None:
+def test_exploration_is_annealed_by_the_updates_of_all_learners(by: str, tmp_path: Path) -> None:
     """Of which there are few with a threshold that discards most gradients."""
     settings = BUNDLES | {"epsilon_start": 1.0, "epsilon_end": 0.0, "epsilon_steps": 10_000, "anneal_by": by}
     settings |= {"max_staleness": 1, "learner_sync_interval": 10, "actor_sync_interval": 10**6}
@@ -115,7 +115,7 @@ def test_exploration_falls_by_everybodys_updates(by: str, tmp_path: Path) -> Non
     assert metrics(run.path)[-1]["rollout/epsilon"] == pytest.approx(1.0 - done / 10_000, abs=0.03)
 
 
-def test_an_actors_exploration_falls_by_the_updates_of_its_weights() -> None:
+def test_an_actors_exploration_is_annealed_by_the_version_of_its_weights() -> None:
     config = DQNConfig(batch_size=16, training_intensity=4.0, learning_starts=100)
     actor: Any = SimpleNamespace(
         _algorithm=DQN(config, ActionSpec("discrete", sizes=(2,), start=(0,))),
@@ -130,7 +130,7 @@ def test_an_actors_exploration_falls_by_the_updates_of_its_weights() -> None:
     assert _Actor._annealing_steps(actor) == 5000
 
 
-def test_what_is_too_old_is_discarded_and_counted(tmp_path: Path) -> None:
+def test_stale_gradients_are_discarded_and_counted(tmp_path: Path) -> None:
     """Of learners that take parameters once in ten gradients, most are more than an update old."""
     settings = BUNDLES | {
         "max_staleness": 1,
@@ -157,7 +157,7 @@ def test_its_policy_is_evaluated_from_human_starts(tmp_path: Path) -> None:
     assert len(veldt.evaluate(run.path, starts=starts.path).scores) == 3
 
 
-def test_an_evaluator_plays_by_the_servers_parameters(tmp_path: Path) -> None:
+def test_an_evaluator_plays_with_the_servers_parameters(tmp_path: Path) -> None:
     settings = BUNDLES | {"evaluator_share": 0.3, "evaluate_every": 1000, "evaluate_steps": 500}
     run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **settings | {"steps": 8000})
     assert run.summary["episodes"] > 0 and len(events(run.path, "evaluation")) >= 1
@@ -182,7 +182,7 @@ def test_an_evaluator_plays_by_the_servers_parameters(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(settings: Any, message: str, tmp_path: Path) -> None:
     given = {name: value for name, value in (BUNDLES | settings).items() if value is not None}
     with pytest.raises(UsageError, match=message):
         veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **given)
@@ -197,6 +197,6 @@ def test_actors_need_an_algorithm_that_replays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "settings"), [("CartPole-v1", {"algorithm": "a2c"}), ("Pendulum-v1", {"algorithm": "ddpg"})]
 )
-def test_what_does_not_fall_is_annealed_by_nothing(env: str, settings: Any, tmp_path: Path) -> None:
+def test_anneal_by_is_refused_where_nothing_is_annealed(env: str, settings: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--anneal-by is for exploration that falls"):
         veldt.train("gorila", env=env, run_dir=tmp_path / "run", anneal_by="steps", **settings)

@@ -1,4 +1,4 @@
-"""IMPALA from the outside: whole runs, resumed, with old unrolls, an LSTM, and several learners."""
+"""Whole runs of IMPALA, resumed, with replayed unrolls, an LSTM, and several learners."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_batch_is_whole_unrolls_of_actors(actors: int, learners: int, unrolls:
 
 
 @pytest.mark.parametrize("share", [1e-6, 0.1, 0.3, 0.5, 0.8, 0.9, 0.999])
-def test_what_is_said_of_a_share_that_rounds_to_nothing_helps(share: float) -> None:
+def test_the_advice_for_a_replay_share_that_rounds_to_zero_is_a_valid_setting(share: float) -> None:
     advice = ImpalaConfig(actors=1, replay_share=share).as_it_comes(8)
     unrolls = int(advice.split()[-2])
     settings = ImpalaConfig(actors=1, replay_share=share, unrolls=unrolls, replay_unrolls=unrolls)
@@ -102,7 +102,7 @@ def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() ->
         ({"processes": 2}, "--actors sets the number of processes that act"),
     ],
 )
-def test_what_cannot_work_is_refused(settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
     assert not (tmp_path / "run").exists()

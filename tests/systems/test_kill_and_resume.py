@@ -1,4 +1,4 @@
-"""A run ended by kill -9 in the middle of a rollout, and resumed, ends as a run that was never interrupted."""
+"""A run killed by SIGKILL in the middle of a rollout and resumed equals a run that was never interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all learners that are roles do alike."""
+"""What all roles with a learner have in common."""
 
 from __future__ import annotations
 

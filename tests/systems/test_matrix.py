@@ -1,4 +1,4 @@
-"""Every algorithm in every system that it fits learns the simplest of things, and the others say why they cannot.
+"""Every algorithm learns a simple task in every system that it fits; other pairs are refused with the reason.
 
 `make test` trains each algorithm and each system in at least one pair, and builds the graphs of the other pairs.
 """
@@ -104,7 +104,9 @@ def replays(algorithm: str) -> bool:
 
 
 @pytest.mark.parametrize(("system", "algorithm"), [pair for pair in PAIRS if pair not in FITS])
-def test_a_pair_that_does_not_fit_says_why(system: str, algorithm: str, tmp_path: Path) -> None:
+def test_a_pair_that_does_not_fit_is_refused_with_the_reason(
+    system: str, algorithm: str, tmp_path: Path
+) -> None:
     recipe, _ = settings_of(system, algorithm)
     with pytest.raises(UsageError, match=f"^{algorithm} .*the system {system} "):
         veldt.train(recipe, env=four_arms, run_dir=tmp_path / "run", quiet=True, algorithm=algorithm)

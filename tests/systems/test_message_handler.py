@@ -17,7 +17,7 @@ from veldt.systems.driver.message_handler import MessageHandler
 
 
 @dataclass(frozen=True)
-class Unheard(RoleMessage, kind="unheard"):
+class Unhandled(RoleMessage, kind="unhandled"):
     pass
 
 
@@ -55,7 +55,7 @@ def handler(monitor: Any) -> tuple[MessageHandler, RateLimiter]:
     return handles, rate_limiter
 
 
-def test_notes_of_one_role_about_the_same_are_shown_together() -> None:
+def test_notes_of_one_role_about_one_subject_are_shown_together() -> None:
     """So that a process that was replaced does not fill the screen with a line for each of its envs."""
     monitor = Recorder()
     handles, rate_limiter = handler(monitor)
@@ -66,9 +66,9 @@ def test_notes_of_one_role_about_the_same_are_shown_together() -> None:
     assert monitor.steps == 7
 
 
-def test_a_message_that_no_driver_handles_is_one_sentence() -> None:
+def test_an_unknown_kind_of_message_is_an_error_of_one_sentence() -> None:
     handles, _ = handler(Recorder())
     with pytest.raises(
-        VeldtError, match="the actor 1 sent a message of kind 'unheard', which no driver handles"
+        VeldtError, match="the actor 1 sent a message of kind 'unhandled', which no driver handles"
     ):
-        handles.handle([Received(1, Unheard())])
+        handles.handle([Received(1, Unhandled())])

@@ -1,4 +1,4 @@
-"""Rows of metrics from what is said in their time."""
+"""Rows of metrics average what was recorded in their interval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
 
-def test_a_row_is_about_all_that_was_said_since_the_row_before(tmp_path: Path) -> None:
+def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None:
     config = with_settings(find("impala").config("CartPole-v1"), {"log_every": 0.0})
     directory = RunDirectory.create(tmp_path, "run")
     loggers = LoggerGroup(directory.path)

@@ -1,4 +1,4 @@
-"""An environment that does not repeat itself is noticed when a run goes on, and the run goes on all the same."""
+"""Resume notices an environment that is not deterministic, and the run continues."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 
 
-@pytest.mark.parametrize("env", ["forgetful", "offended"])
+@pytest.mark.parametrize("env", ["not_deterministic", "fails_when_replayed"])
 @pytest.mark.parametrize(
     "where",
     [{"env_backend": "in-process"}, {"env_backend": "workers", "processes": 2}],
     ids=["in-process", "workers"],
 )
-def test_noticed_on_resume(
+def test_resume_notices_an_environment_that_is_not_deterministic(
     where: dict[str, Any], env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     settings = SMALL | where | {"num_envs": 3, "batch_size": 60}
     run = veldt.train(
-        "ppo", env=f"environments:{env}", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
+        "ppo", env=f"faulty_envs:{env}", run_dir=tmp_path / "run", quiet=True, steps=100, **settings
     )
     before = len(RunDirectory.open(run.path).read_events())
     again = veldt.resume(run.path, quiet=True, steps=300)
@@ -40,7 +40,7 @@ def test_noticed_on_resume(
     assert lengths and set(lengths) == {50}
 
 
-def test_a_deterministic_one_is_not_accused(tmp_path: Path) -> None:
+def test_resume_of_a_deterministic_environment_has_no_warning(tmp_path: Path) -> None:
     settings = SMALL | {"env_backend": "in-process"}
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, steps=100, **settings)
     veldt.resume(run.path, quiet=True, steps=300)

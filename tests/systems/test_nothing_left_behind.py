@@ -74,12 +74,12 @@ def test_after_success(in_tmp: Path) -> None:
 def test_after_an_error(in_tmp: Path) -> None:
     """An environment that fails late: in a process that has been working for a while."""
     before = shared_memory()
-    with child(code("environments:fails_after_a_while", every=64), in_tmp) as process:
+    with child(code("faulty_envs:fails_after_a_while", every=64), in_tmp) as process:
         family = await_training(in_tmp / "run", process)
         _, errors = process.communicate(timeout=START_S)
         assert process.returncode == 1
         check_gone(family, before)
-    assert "veldt: environment environments:fails_after_a_while, env" in errors
+    assert "veldt: environment faulty_envs:fails_after_a_while, env" in errors
     assert "the wheel came off" in errors
     assert "\n`veldt resume run` goes on from the newest checkpoint\n" in errors
 
@@ -122,7 +122,7 @@ def test_after_kill_9(in_tmp: Path) -> None:
 def test_after_kill_9_with_an_environment_in_native_code(in_tmp: Path) -> None:
     """One that holds the interpreter's lock cannot be asked to end."""
     before = shared_memory()
-    with child(code("environments:hangs_in_native_code_after_a_while"), in_tmp) as process:
+    with child(code("faulty_envs:hangs_in_native_code_after_a_while"), in_tmp) as process:
         family = await_training(in_tmp / "run", process)
         wait_until((in_tmp / "hangs").exists, START_S, "the environment hangs")
         process.kill()
@@ -132,7 +132,7 @@ def test_after_kill_9_with_an_environment_in_native_code(in_tmp: Path) -> None:
 def test_a_second_interrupt_does_not_wait(in_tmp: Path) -> None:
     """The first asks for a checkpoint after the present phase, which a hanging environment never ends."""
     before = shared_memory()
-    with child(code("environments:hangs_in_native_code_after_a_while"), in_tmp) as process:
+    with child(code("faulty_envs:hangs_in_native_code_after_a_while"), in_tmp) as process:
         family = await_training(in_tmp / "run", process)
         wait_until((in_tmp / "hangs").exists, START_S, "the environment hangs")
         process.send_signal(signal.SIGINT)

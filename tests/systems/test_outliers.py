@@ -8,7 +8,7 @@ import pytest
 from veldt.systems.gorila.outliers import Outliers
 
 
-def test_mean_and_deviation_are_those_of_all_seen() -> None:
+def test_mean_and_deviation_are_those_of_all_losses() -> None:
     losses = np.random.default_rng(1).gamma(2.0, size=900)
     outliers = Outliers(0.0)
     assert not any(outliers.is_outlier(float(loss)) for loss in losses)
@@ -16,7 +16,7 @@ def test_mean_and_deviation_are_those_of_all_seen() -> None:
     assert (outliers.seen, outliers.num_found) == (900, 0)
 
 
-def test_only_what_lies_above_the_limit_is_found_and_counted() -> None:
+def test_only_losses_above_the_limit_are_outliers() -> None:
     rng = np.random.default_rng(2)
     outliers = Outliers(3.0)
     for loss in rng.normal(10.0, 1.0, 500).clip(8.0, 12.0):
@@ -32,7 +32,7 @@ def test_only_what_lies_above_the_limit_is_found_and_counted() -> None:
 
 @pytest.mark.parametrize("deviations", [0.5, 1.0, 2.0])
 def test_as_many_are_found_as_lie_above_the_losses_own_mean_and_deviation(deviations: float) -> None:
-    """Those that are found must not shift what the next ones are measured by."""
+    """Outliers must not change the statistics for later losses."""
     losses = np.abs(np.random.default_rng(4).normal(10.0, 2.0, 20_000))
     outliers = Outliers(deviations)
     found = np.mean([outliers.is_outlier(float(loss)) for loss in losses])
@@ -40,12 +40,12 @@ def test_as_many_are_found_as_lie_above_the_losses_own_mean_and_deviation(deviat
     assert found == pytest.approx(share, rel=0.1)
 
 
-def test_none_is_one_among_the_first() -> None:
+def test_none_of_the_first_losses_is_an_outlier() -> None:
     outliers = Outliers(2.0)
     assert not any(outliers.is_outlier(loss) for loss in (1.0, 1.1, 0.9, 1e6) for _ in range(20))
 
 
-def test_losses_that_have_grown_for_good_become_ordinary() -> None:
+def test_losses_that_stay_high_stop_being_outliers() -> None:
     rng = np.random.default_rng(3)
     outliers = Outliers(4.0)
     for loss in rng.gamma(2.0, size=2000):

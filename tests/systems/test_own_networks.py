@@ -44,7 +44,7 @@ def test_loaded_and_resumed_by_its_name(tmp_path: Path) -> None:
     assert veldt.load(run.path).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
 
 
-def test_a_closure_is_asked_for_again(tmp_path: Path) -> None:
+def test_resume_requires_a_closure_to_be_passed_again(tmp_path: Path) -> None:
     width = 9
 
     def wide(shape: tuple[int, ...]) -> nn.Module:
@@ -58,7 +58,7 @@ def test_a_closure_is_asked_for_again(tmp_path: Path) -> None:
     assert veldt.resume(run.path, network=wide, quiet=True, steps=256).reason == "steps"
 
 
-def test_of_a_dictionary(tmp_path: Path) -> None:
+def test_a_network_for_dict_observations(tmp_path: Path) -> None:
     run = train(tmp_path / "run", env="environments:dictionary", network=own_networks.OfFields)
     names = {name for name in newest(run.path).groups["weights"] if "body-speed" in name}
     assert names
@@ -76,7 +76,7 @@ def test_of_a_dictionary(tmp_path: Path) -> None:
         ("own_networks:flatt", "no network 'own_networks:flatt'"),
     ],
 )
-def test_what_is_no_network(network: Any, sentence: str, tmp_path: Path) -> None:
+def test_wrong_networks_are_refused(network: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match=sentence):
         train(tmp_path / "run", network=network)
     assert not (tmp_path / "run").exists()
@@ -92,7 +92,7 @@ def test_what_is_no_network(network: Any, sentence: str, tmp_path: Path) -> None
         ("own_networks:confused", r"failed when it was made for the shape \(4,\): TypeError: "),
     ],
 )
-def test_a_mistake_in_it_names_it(network: str, sentence: str, tmp_path: Path) -> None:
+def test_an_error_in_a_network_names_the_network(network: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(veldt.NetworkError, match=f"network {network} {sentence}") as caught:
         train(tmp_path / "run", network=network)
     assert "own_networks.py" in caught.value.details or "of_other_size" in network
@@ -100,8 +100,8 @@ def test_a_mistake_in_it_names_it(network: str, sentence: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("network", [own_networks.flat, "own_networks:flat"])
-def test_is_not_computed_in_less_precision(network: Any, tmp_path: Path) -> None:
-    """What it does with its inputs is not known: a linear layer of bf16 weights would refuse float32 vectors."""
+def test_a_users_network_computes_in_fp32(network: Any, tmp_path: Path) -> None:
+    """A linear layer of bf16 weights would refuse float32 vectors, and veldt does not know the layers."""
     with pytest.raises(veldt.UsageError, match="--precision is bf16, and what your own network does"):
         train(tmp_path / "run", network=network, precision="bf16")
     assert not (tmp_path / "run").exists()

@@ -66,7 +66,7 @@ def test_by_callable_by_name_resumed_and_loaded(case: str, tmp_path: Path) -> No
     assert len(veldt.evaluate(veldt.load(whole.path), episodes=2, greedy=True).scores) == 2
 
 
-def test_a_closure_is_asked_for_again(tmp_path: Path) -> None:
+def test_resume_requires_a_closure_to_be_passed_again(tmp_path: Path) -> None:
     width = 9
 
     def closure(spec: EnvSpec) -> nn.Module:
@@ -82,8 +82,8 @@ def test_a_closure_is_asked_for_again(tmp_path: Path) -> None:
     assert veldt.load(run.path, actor=closure).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
 
 
-def test_somebody_elses_code_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it is named or trusted; it counts as one's own after training with it."""
+def test_code_of_a_foreign_run_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code must be named or trusted, or the user must have trained with it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "foreign_actor.py").write_text("from own_parts import actor\n")
@@ -109,14 +109,14 @@ def test_somebody_elses_code_is_not_imported(tmp_path: Path, monkeypatch: pytest
         ({"critic": "own_parts:actor"}, r"critic own_parts:actor returned float32 \[2, 2\]"),
     ],
 )
-def test_what_is_no_part(settings: Any, sentence: str, tmp_path: Path) -> None:
+def test_wrong_parts_are_refused(settings: Any, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match=sentence):
         veldt.train("ppo", env="CartPole-v1", steps=128, run_dir=tmp_path / "run", **SETTINGS, **settings)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.alone
-def test_actors_of_impala_have_the_core_by_value(tmp_path: Path) -> None:
+def test_impala_actors_get_a_core_that_is_not_importable(tmp_path: Path) -> None:
     """A class of a function is known in no other process."""
 
     class Local(own_parts.GRU):

@@ -1,4 +1,4 @@
-"""Parameter shards: parts equal the whole, what is too old is dropped and counted, a checkpoint is one learner's."""
+"""Parameter shards: parts equal the whole, stale gradients are dropped and counted, a checkpoint fits one learner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.exchange.parameter_partition import (
+    COUNTS,
+    PARAMETERS,
+    gradient_layouts,
+    part_layouts,
+    split_evenly,
+)
 from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
@@ -60,7 +66,7 @@ def parameters(seed: int = 0) -> FlatParameters:
 
 def shards_of(algorithm: Algorithm, own: FlatParameters, count: int, **settings: Any) -> list[ParameterShard]:
     rule, made = GroupedRule(algorithm.groups, own), []
-    for first, end in cut(len(own.fp32_params), count):
+    for first, end in split_evenly(len(own.fp32_params), count):
         part = own.fp32_params[first:end].clone()
         made.append(ParameterShard(rule, first, part, algorithm.rule.state(part), **settings))
     return made
@@ -73,12 +79,12 @@ def gradients(own: FlatParameters, count: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("algorithm", algorithms().values(), ids=algorithms())
-def test_parts_become_what_the_whole_does(algorithm: Algorithm, count: int) -> None:
+def test_updates_of_parts_equal_the_update_of_the_whole(algorithm: Algorithm, count: int) -> None:
     own = parameters()
     shards, whole = shards_of(algorithm, own, count), LocalOptimiser(algorithm, own)
     for number, gradient_P in enumerate(gradients(own, 20)):
         rates = {group.name: 0.01 / (1 + number) / (1 + i) for i, group in enumerate(algorithm.groups)}
-        for shard, (first, end) in zip(shards, cut(len(own.fp32_params), count), strict=True):
+        for shard, (first, end) in zip(shards, split_evenly(len(own.fp32_params), count), strict=True):
             assert shard.take(gradient_P[first:end].clone(), number, list(rates.values()))
         whole.apply(gradient_P.clone(), rates)
     parts = {f"server-{number}": shard.state_arrays() for number, shard in enumerate(shards)}
@@ -110,13 +116,13 @@ def test_a_gradient_older_than_the_threshold_is_dropped_and_counted() -> None:
     assert shard.counts == (4, 1, 7)
 
 
-class Beats:
-    """A role's control, which is told to stop after so many beats."""
+class StopAfterHeartbeats:
+    """A role's control, which is told to stop after so many heartbeats."""
 
     restart_count, requested_snapshot = 0, 0
 
-    def __init__(self, beats: int) -> None:
-        self._left = beats
+    def __init__(self, heartbeats: int) -> None:
+        self._left = heartbeats
 
     @property
     def stopping(self) -> bool:
@@ -126,8 +132,8 @@ class Beats:
         self._left -= 1
 
 
-def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
-    """Before that is due: gradients of the version that they have would all be too old, for ever."""
+def test_the_sender_of_a_stale_gradient_gets_a_newer_version() -> None:
+    """Even before a publish is due: otherwise all gradients of the sender's version would be too old for ever."""
     settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
     run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
@@ -147,7 +153,7 @@ def test_who_brings_what_is_too_old_is_given_a_newer_version() -> None:
             slot["gradient"][:], slot["base"][0], slot["learning_rate"][0] = 1.0, 0, 0.1
             out.commit()
 
-    control: Any = Beats(12)
+    control: Any = StopAfterHeartbeats(12)
     bring(5)
     run_parameter_shard(control, plan, rings, part, PersistentState(rule, None))
     found = {PARAMETERS: np.empty(end, np.float32), COUNTS: np.empty(3, np.int64)}
@@ -161,7 +167,7 @@ def test_without_a_threshold_nothing_is_dropped() -> None:
     assert shard.take(torch.ones_like(own.fp32_params), 0, [0.1]) and shard.counts == (1, 0, 1000)
 
 
-def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
+def test_a_joined_checkpoint_has_the_counts_of_all_parts() -> None:
     own, algorithm = parameters(), DQN(DQNConfig(optimiser="adam"), DISCRETE)
     shards = shards_of(algorithm, own, 2, max_staleness=1)
     for base in (0, 1):
@@ -175,7 +181,7 @@ def test_what_counts_for_each_part_is_the_most_of_all_in_a_checkpoint() -> None:
 
 
 @pytest.mark.parametrize(("published", "newest"), [(95, 100), (105, 105), (-1, 100)])
-def test_a_shard_begins_anew_from_the_newest_that_is_left(
+def test_a_restarted_shard_continues_from_the_newest_remaining_version(
     published: int, newest: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A part of a checkpoint may have been saved after what was published last, and the other way round."""

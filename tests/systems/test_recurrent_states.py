@@ -13,7 +13,8 @@ import torch
 from gymnasium import spaces
 
 import veldt
-from environments import Failing, Hashed, dictionary, scripted
+from environments import Hashed, dictionary, scripted
+from faulty_envs import Failing
 from run_state import SMALL, newest
 from veldt.agent import Agent, make_network
 from veldt.algorithms.a2c import A2C, A2CConfig
@@ -101,7 +102,9 @@ MAKE = pytest.mark.parametrize("make", [scripted, dictionary])
 @RESETS
 @MAKE
 @pytest.mark.parametrize("groups", [1, 2])
-def test_the_learner_says_what_was_said_while_acting(make: Any, resets: str, groups: int) -> None:
+def test_the_learners_policy_and_values_equal_those_computed_while_acting(
+    make: Any, resets: str, groups: int
+) -> None:
     """From the recurrent state at the rollout's start, over every reset in it, and of the row after it."""
     rollouts = Rollouts(make, resets, groups)
     carried = begun = 0
@@ -127,7 +130,7 @@ def test_the_learner_says_what_was_said_while_acting(make: Any, resets: str, gro
 
 @RESETS
 @MAKE
-def test_v_trace_of_a_fresh_rollout_is_a2c(make: Any, resets: str) -> None:
+def test_v_trace_of_a_fresh_rollout_equals_a2c(make: Any, resets: str) -> None:
     """Its values are all of the network that learns, the last row's included: here the one that acted, as A2C's."""
     rollouts = Rollouts(make, resets, 1)
     settings: dict[str, Any] = {"clip_rewards": False, "gae_lambda": 1.0}
@@ -164,7 +167,7 @@ def test_alternating_groups_do_not_swap_recurrent_states(make: Any, resets: str)
     assert len(actions) > 1
 
 
-def test_what_is_remembered_matters_to_these_tests() -> None:
+def test_the_recurrent_state_changes_the_policy_in_these_tests() -> None:
     """Else they would compare policies that look at nothing but their observation."""
     rollouts = Rollouts(scripted, "mid-batch", 1)
     rollouts.next()
@@ -236,7 +239,7 @@ def test_a_recipe_that_cannot_learn_with_an_lstm_refuses_it(
     assert not (tmp_path / "run").exists()
 
 
-def test_what_was_learned_before_a_failure_is_not_lost(tmp_path: Path) -> None:
+def test_a_failed_run_has_a_checkpoint_of_its_last_step(tmp_path: Path) -> None:
     """The checkpoint of a failed rollout has the recurrent states from its beginning, not of where it failed."""
 
     def train(path: str, seeds: list[int]) -> Any:

@@ -1,4 +1,4 @@
-"""The replay buffer's copy on disk: nothing is missing in it, however saves fall, and what is missing is seen."""
+"""The replay buffer's copy on disk is complete after any sequence of saves, and an incomplete one is refused."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
     events=st.lists(st.sampled_from(["steps", "reset_steps", "save"]), min_size=1, max_size=30),
     compress=st.booleans(),
 )
-def test_whatever_is_saved_is_restored(
+def test_a_saved_buffer_is_restored_after_any_sequence_of_events(
     events: list[str], compress: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path, replay = tmp_path_factory.mktemp("run") / "replay", new_buffer(compress)
@@ -92,7 +92,7 @@ def test_whatever_is_saved_is_restored(
     more=st.lists(st.booleans(), min_size=1, max_size=20),
     compress=st.booleans(),
 )
-def test_what_is_captured_may_be_written_late(
+def test_captured_rows_may_be_written_later(
     appends: list[bool], more: list[bool], compress: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     replay, promised = new_buffer(compress, 60), new_buffer(compress, 60)
@@ -128,7 +128,7 @@ def test_a_gap_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("byte", range(0, 400, 7))
-def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
+def test_every_damaged_file_is_refused(byte: int, tmp_path: Path) -> None:
     replay = new_buffer()
     replay.append(slot(1, True))
     segments, arrays = save(ReplayArchive(tmp_path, replay))
@@ -140,7 +140,7 @@ def test_no_damage_is_anything_but_refused(byte: int, tmp_path: Path) -> None:
         ReplayArchive(tmp_path, new_buffer()).restore(segments, arrays)
 
 
-def test_only_what_is_needed_is_named(tmp_path: Path) -> None:
+def test_segments_without_needed_rows_are_not_listed(tmp_path: Path) -> None:
     replay = new_buffer()
     archive = ReplayArchive(tmp_path, replay)
     for number in range(20):

@@ -1,4 +1,4 @@
-"""What checkpoints no longer need of several replay buffers is removed, in the run and nowhere else."""
+"""Segments of several replay buffers that no checkpoint needs are removed, inside the run only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_what_a_checkpoint_names_is_kept(tmp_path: Path) -> None:
+def test_segments_that_a_checkpoint_names_are_kept(tmp_path: Path) -> None:
     first, second = segments(tmp_path / "shard-0", 2)
     segments(tmp_path / "shard-1", 2)
     remove_unneeded(tmp_path, [{"segments": {"shard-0": [{"file": second}]}}])
@@ -31,7 +31,7 @@ def test_what_a_checkpoint_names_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../elsewhere", "shard-0/../../elsewhere", "{tmp_path}/elsewhere", "elsewhere"]
 )
-def test_what_a_manifest_calls_a_replay_buffer_is_not_looked_for_elsewhere(name: str, tmp_path: Path) -> None:
+def test_replay_folders_outside_of_the_run_are_left_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / "replay" / "shard-0").mkdir(parents=True)
     for place in (tmp_path / "elsewhere", tmp_path / "replay" / "elsewhere"):
         segments(place, 1)

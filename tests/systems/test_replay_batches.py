@@ -1,4 +1,4 @@
-"""Batches as a learner takes them, from an edge whose places are used again."""
+"""Batches as a learner takes them, from an edge whose memory is used again."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Others(NoAllReduce):
 
 
 @pytest.mark.parametrize("others", [0.02, 7.0])
-def test_parts_of_several_learners_are_weighed_as_one_batch(others: float) -> None:
+def test_importance_weights_are_normalised_over_the_parts_of_all_learners(others: float) -> None:
     own_N, beta = np.array([0.1, 0.4, 2.0, 0.3]), 0.7
 
     def made(sample: ReplaySample, beta: float) -> Transitions:

@@ -1,4 +1,4 @@
-"""A resumed run has the replay buffer that it was promised, or says what it does without."""
+"""A resumed run has its replay buffer, or prints that it fills a new one."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_from_every_checkpoint_that_is_kept(recipe: str, resets: str, tmp_path: 
         assert_same_run(whole, run)
 
 
-def test_the_copy_on_disk_is_no_larger_than_the_buffer_and_what_is_kept_beside(tmp_path: Path) -> None:
+def test_the_copy_on_disk_holds_the_rows_of_the_buffer_and_no_older_ones(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", steps=900, keep_checkpoints=1, checkpoint_every=50)
     rows = sorted((run / "replay" / "learner-0").iterdir())
     assert 2 <= len(rows) <= 6  # 120 transitions and their margins in segments of 50 steps, and not 900
 
 
-def test_one_that_is_missing_or_damaged_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_replay_buffer_is_refused(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     segment = max((run / "replay" / "learner-0").iterdir())
     content = segment.read_bytes()
@@ -88,7 +88,7 @@ def test_without_it_learning_pauses_until_the_buffer_is_as_full_as_at_the_start(
     assert last["train/updates"] - updates == pytest.approx(due, abs=3)
 
 
-def test_a_run_without_copies_says_so_when_it_is_resumed(tmp_path: Path) -> None:
+def test_resume_without_a_stored_buffer_prints_a_note(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", checkpoint_replay="none")
     assert not (run / "replay").exists()
     veldt.resume(run, steps=400, quiet=True)

@@ -1,4 +1,4 @@
-"""Every checkpoint of a run is a place from which it goes on exactly as it did go on."""
+"""A run resumed from any of its checkpoints equals the run that was not interrupted."""
 
 from __future__ import annotations
 

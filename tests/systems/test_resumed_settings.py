@@ -1,4 +1,4 @@
-"""What a resume changes stays changed."""
+"""Settings changed by a resume stay changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Path:
     ).path
 
 
-def test_the_next_resume_goes_on_with_it(run: Path) -> None:
+def test_the_next_resume_keeps_a_changed_setting(run: Path) -> None:
     before = config(run)
     assert veldt.resume(run, steps=128, until=1e9, keep_checkpoints=1, quiet=True).until == 1e9
     again = veldt.resume(run, quiet=True)
@@ -40,7 +40,7 @@ def test_the_next_resume_goes_on_with_it(run: Path) -> None:
     assert veldt.resume(run, quiet=True).until is None
 
 
-def test_fewer_steps_than_are_done(run: Path) -> None:
+def test_a_resume_with_fewer_steps_than_are_done(run: Path) -> None:
     steps = json.loads((run / "summary.json").read_text())["steps"]
     before = config(run)
     with pytest.raises(veldt.UsageError, match=f"--steps is 10, but {steps} are done: give more"):

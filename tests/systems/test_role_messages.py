@@ -1,4 +1,4 @@
-"""What roles send arrives as it was, in JSON and arrays; what nobody knows is refused."""
+"""Messages of roles arrive unchanged, as JSON and arrays; unknown kinds are refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_message_arrives_as_it_was(message: RoleMessage) -> None:
         assert same(getattr(message, field.name), getattr(arrived, field.name)), field.name
 
 
-def test_every_kind_is_among_them() -> None:
+def test_these_tests_have_every_kind_of_message() -> None:
     assert {type(message) for message in MESSAGES} >= {
         one for one in RoleMessage.__subclasses__() if one.__module__.startswith("veldt.")
     }
@@ -94,7 +94,7 @@ def test_actions_travel_as_one_array() -> None:
         ({"kind": "ended", "values": {"when": 1}}, "'ended' with the unknown field 'when'"),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(header: dict[str, Any], sentence: str) -> None:
+def test_an_unreadable_message_is_an_error_of_one_sentence(header: dict[str, Any], sentence: str) -> None:
     with pytest.raises(VeldtError, match=sentence):
         RoleMessage.from_bytes(pack(header))
 

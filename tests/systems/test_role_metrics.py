@@ -1,4 +1,4 @@
-"""What roles say of themselves, over all their lives."""
+"""Metrics of roles, over all their incarnations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def said(restart_count: int, reset_steps: int, restarts: int) -> ActorMetrics:
     return ActorMetrics(restart_count, reset_steps, restarts, seconds)
 
 
-def test_counts_go_on_when_an_actor_is_started_again() -> None:
+def test_counts_continue_when_an_actor_is_restarted() -> None:
     rate_limiter = RateLimiter(RateLimiterSpec(2, 1, 0.0, 0, 1, 0.0), context=None)
     metrics = RoleMetrics(["actor 0", "actor 1"], rate_limiter, StageClock())
     counts = []

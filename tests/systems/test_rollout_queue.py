@@ -1,4 +1,4 @@
-"""The training queue's end: all that is there at once, in order, and what a trainer found when it came."""
+"""The training queue: a trainer takes all rollouts that are there, in order, and waits for enough of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 3
 
 
 class Queue:
-    """Rollouts that are there, and those that come while somebody waits."""
+    """Rollouts that are in the queue, and those that arrive while a trainer waits."""
 
     def __init__(self) -> None:
         self.there, self.coming = deque[ReceivedSlot](), deque[ReceivedSlot]()

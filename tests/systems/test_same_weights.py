@@ -1,4 +1,4 @@
-"""The same seed gives the same run, wherever the envs are, as long as they are grouped alike."""
+"""The same seed gives the same weights in any arrangement of envs with the same groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learners that act, too, are killed and stopped: independent ones go on without, joint ones from a checkpoint."""
+"""Sampler-learners are killed and stopped: independent ones continue without it, joint ones from a checkpoint."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def begun(process: object, run: Path) -> bool:
     ],
     ids=["a store", "a server"],
 )
-def test_independent_learners_go_on_without_each_other(
+def test_independent_learners_continue_when_one_is_killed(
     recipe: str, settings: str, goes_on_from: dict[str, str], in_tmp: Path
 ) -> None:
     run, more = in_tmp / "run", "--learners 3 --num-envs 24 --until 475 --steps 3000000" + settings
@@ -89,7 +89,7 @@ def test_independent_learners_go_on_without_each_other(
     ],
     ids=["killed", "hung"],
 )
-def test_joint_learners_go_on_from_the_newest_checkpoint(sign: int, why: str, in_tmp: Path) -> None:
+def test_joint_learners_restart_from_the_newest_checkpoint(sign: int, why: str, in_tmp: Path) -> None:
     """One is killed or hangs while the other waits for its gradient; the run ends as if nothing had happened to it."""
     more = "--learners 2 --num-envs 4 --hidden 16 --steps 12000 --threads 1 --precision fp32 --env-timeout 1"
     code = CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=4.0)
@@ -115,7 +115,7 @@ def test_joint_learners_go_on_from_the_newest_checkpoint(sign: int, why: str, in
         assert (array == after.groups["weights"][name]).all(), name
 
 
-def test_of_joint_learners_that_will_not_live_the_run_ends(in_tmp: Path) -> None:
+def test_the_run_ends_when_joint_learners_use_up_their_restarts(in_tmp: Path) -> None:
     more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000 --max-restarts 0"
     run = in_tmp / "run"
     with child(CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:

@@ -1,4 +1,4 @@
-"""Several synchronous learners: the same parameters everywhere, resumed bit for bit, and what parts them is told."""
+"""Several synchronous learners: equal parameters, resumed bit for bit, and an error if the parameters differ."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def state_of(run: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("recipe", RUNS)
-def test_a_run_of_two_stops_and_goes_on_as_one_that_did_not(recipe: str, tmp_path: Path) -> None:
+def test_a_resumed_run_of_two_learners_equals_the_uninterrupted_run(recipe: str, tmp_path: Path) -> None:
     env, settings = RUNS[recipe]
     settings = settings | {"learners": 2, "quiet": True, "seed": 3}
     whole = veldt.train(recipe, env=env, run_dir=tmp_path / "whole", **settings)
@@ -60,7 +60,7 @@ def test_a_run_of_two_stops_and_goes_on_as_one_that_did_not(recipe: str, tmp_pat
     assert np.isfinite(veldt.evaluate(whole.path, episodes=2).mean)
 
 
-def test_one_whose_replay_buffer_is_not_full_enough_holds_up_all(tmp_path: Path) -> None:
+def test_all_learners_wait_until_every_replay_buffer_is_full_enough(tmp_path: Path) -> None:
     """What a replay buffer has depends on when its episodes end, and each learner has to bring as many gradients."""
     settings = SMALL_REPLAYED | {"num_envs": 2, "learners": 2, "steps": 400, "quiet": True}
     settings |= {"batch_size": 32, "learning_starts": 32, "n_step": 25, "horizon": 1, "buffer_size": 2000}
@@ -77,7 +77,7 @@ def own_network(shape: tuple[int, ...]) -> nn.Module:
     return layer
 
 
-def test_learners_that_begin_elsewhere_are_told_so(tmp_path: Path) -> None:
+def test_learners_with_different_first_parameters_are_refused(tmp_path: Path) -> None:
     settings = ON_POLICY | {"horizon": 5, "steps": 600, "learners": 2, "quiet": True}
     del settings["hidden"]
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_learners_that_begin_elsewhere_are_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("checkpoint_every", [10**9, 1000], ids=["now and then", "with a checkpoint"])
-def test_learners_that_drift_apart_are_told_so(checkpoint_every: int, tmp_path: Path) -> None:
+def test_learners_whose_parameters_diverge_are_refused(checkpoint_every: int, tmp_path: Path) -> None:
     """Though they began alike; and before anything of it is saved."""
     settings = ON_POLICY | {"horizon": 5, "steps": 10**9, "checkpoint_every": checkpoint_every}
     settings |= {"network": "own_networks:drifting", "learners": 2, "max_restarts": 0, "quiet": True}
@@ -122,7 +122,7 @@ def test_learners_that_drift_apart_are_told_so(checkpoint_every: int, tmp_path: 
         ),
     ],
 )
-def test_what_cannot_work_is_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(recipe: str, settings: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         veldt.train(
             recipe,

@@ -38,7 +38,7 @@ def segments(checkpoint: Path) -> list[dict[str, Any]]:
     return read_manifest(checkpoint)["meta"]["segments"].get("learner-0", [])
 
 
-def test_rows_stay_as_they_were_while_a_slow_disk_takes_them(
+def test_rows_do_not_change_while_they_are_written_slowly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checkpoints become due while one is written, and training goes round the replay buffer in six of them."""
@@ -90,7 +90,7 @@ def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:
     assert {name: (run / name).read_bytes() for name in records} == before
 
 
-def test_no_segment_is_written_over_that_an_older_checkpoint_needs(tmp_path: Path) -> None:
+def test_segments_that_an_older_checkpoint_needs_are_not_overwritten(tmp_path: Path) -> None:
     run = trained(tmp_path / "run")
     veldt.resume(run, steps=440, checkpoint_replay="none", checkpoint_every=1000, quiet=True)
     veldt.resume(run, steps=480, checkpoint_replay="full", checkpoint_every=1000, quiet=True)
@@ -101,7 +101,7 @@ def test_no_segment_is_written_over_that_an_older_checkpoint_needs(tmp_path: Pat
         assert hashlib.sha256(content).hexdigest() == segment["sha256"]
 
 
-def test_what_fails_beside_is_raised_once_where_it_is_looked_at() -> None:
+def test_an_error_of_the_background_writer_is_raised_once_by_check() -> None:
     writer = BackgroundWriter()
 
     def fail() -> None:
@@ -119,7 +119,7 @@ def test_what_fails_beside_is_raised_once_where_it_is_looked_at() -> None:
 def test_rows_that_are_being_written_when_a_run_fails_become_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The failure is none of an env: no further checkpoint is taken, and the one on its way is finished."""
+    """The failure is not an env's: no further checkpoint is requested, and the one being written is finished."""
     write, run_phase, steps = SegmentStore.write, SamplerLearner.run_phase, []
 
     def slow(self: SegmentStore, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A learner's side of the parameter server, without processes: what it sends, takes, withholds, and waits for."""
+"""A learner's side of the parameter server, without processes: what it sends, pulls, discards and waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from veldt.config.gorila_settings import GorilaConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import VeldtError
 from veldt.exchange.gradients import NoAllReduce
-from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, cut, gradient_layouts, part_layouts
+from veldt.exchange.parameter_partition import (
+    COUNTS,
+    PARAMETERS,
+    gradient_layouts,
+    part_layouts,
+    split_evenly,
+)
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.functional.updates import Adam
@@ -34,11 +40,11 @@ class StubControl:
 
     def __init__(self) -> None:
         self.said: list[Any] = []
-        self.beats = 0
+        self.heartbeats = 0
 
     def heartbeat(self) -> None:
-        self.beats += 1
-        self.stopping = self.beats > 3
+        self.heartbeats += 1
+        self.stopping = self.heartbeats > 3
 
     def sleep(self, seconds: float) -> None:
         pass
@@ -53,7 +59,7 @@ class Server:
     def __init__(self, **settings: Any) -> None:
         torch.manual_seed(0)
         self.parameters = FlatParameters(nn.Linear(6, 4))
-        self.bounds = cut(len(self.parameters.fp32_params), SHARDS)
+        self.bounds = split_evenly(len(self.parameters.fp32_params), SHARDS)
         context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
         sizes = [end - first for first, end in self.bounds]
         self.gradients = [SlotRings(gradient_layouts(size, 1), 2, DEPTH, context) for size in sizes]
@@ -98,7 +104,7 @@ def loss_of(value: float, norm: float = 1.0) -> Loss:
     return Loss(torch.tensor(value), {"train/grad_norm": torch.tensor(norm)})
 
 
-def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
+def test_each_shard_gets_its_part_of_the_gradient_with_the_version_of_that_part() -> None:
     server = Server()
     gradient_P = torch.arange(28, dtype=torch.float32)
     server.optimiser.apply(gradient_P, {"all": 0.25}, loss_of(1.0))
@@ -109,7 +115,7 @@ def test_each_shard_gets_its_part_with_the_version_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("learner_sync_interval", [1, 3])
-def test_the_newest_is_taken_after_so_many_gradients(learner_sync_interval: int) -> None:
+def test_the_newest_parameters_are_pulled_every_sync_interval(learner_sync_interval: int) -> None:
     server = Server(learner_sync_interval=learner_sync_interval)
     server.publish(5)
     for number in range(1, 2 * learner_sync_interval + 1):
@@ -122,7 +128,7 @@ def test_the_newest_is_taken_after_so_many_gradients(learner_sync_interval: int)
     )
 
 
-def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
+def test_the_gradient_of_an_outlier_is_not_sent_but_counted() -> None:
     server, losses = Server(outlier_deviations=3.0), np.random.default_rng(1).normal(5.0, 1.0, 120)
     for loss in losses.clip(3.0, 7.0):
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(float(loss)))
@@ -134,7 +140,7 @@ def test_an_outliers_gradient_stays_here_and_is_counted() -> None:
     server.taken()
 
 
-def test_outliers_are_told_of_with_the_rate() -> None:
+def test_a_warning_gives_the_rate_of_outliers() -> None:
     """Losses that grow without end are all beyond what came before."""
     server = Server(outlier_deviations=0.1)
     for number in range(1000):
@@ -148,23 +154,23 @@ def test_outliers_are_told_of_with_the_rate() -> None:
     assert "more than 0.1 standard deviations" in said.text and "--outlier-deviations" in said.text
 
 
-def test_a_shard_without_room_is_waited_for_with_beats_until_it_is_time_to_end() -> None:
+def test_a_learner_sends_heartbeats_while_a_shards_ring_is_full_and_stops_on_request() -> None:
     server = Server()
     for _ in range(DEPTH):
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
     server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss_of(1.0))
-    assert server.control.beats > 3 and (server.gradients[0].waiting <= DEPTH).all()
+    assert server.control.heartbeats > 3 and (server.gradients[0].waiting <= DEPTH).all()
 
 
 @pytest.mark.parametrize("loss", [loss_of(float("nan")), loss_of(float("inf")), loss_of(1.0, float("nan"))])
-def test_what_is_not_finite_never_leaves(loss: Loss) -> None:
+def test_a_gradient_that_is_not_finite_is_never_sent(loss: Loss) -> None:
     server = Server()
     with pytest.raises(VeldtError, match="training has diverged"):
         server.optimiser.apply(torch.zeros(28), {"all": 0.1}, loss)
     assert all(consumer.take(0.0) is None for consumer in server.consumers)
 
 
-def test_stale_ones_are_told_of_with_the_rate() -> None:
+def test_a_warning_gives_the_rate_of_stale_gradients() -> None:
     server = Server(max_staleness=1)
     server.optimiser._rank = 0
     for number in range(1, 6):
@@ -175,7 +181,7 @@ def test_stale_ones_are_told_of_with_the_rate() -> None:
     assert "80% of all gradients are discarded" in said.text and "--max-staleness" in said.text
 
 
-def test_the_target_is_renewed_by_everybodys_updates() -> None:
+def test_the_target_network_moves_by_the_updates_of_all_learners() -> None:
     """Of 10 to a renewal; this learner makes one for each 4 of the server's."""
     server = Server()
     algorithm = DQN(

@@ -1,4 +1,4 @@
-"""Numbers too small for a full mantissa are 0 while a run trains, and the process's own again afterwards."""
+"""Subnormal numbers are flushed to 0 while a run trains, and the process's own mode is restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tuner on rates that are made up: it finds what is best, follows it when it moves, and is not led astray."""
+"""The tuner on simulated rates: it finds the best setting, follows it when it changes, and ignores noise and drift."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def tuned(surface: Surface, intervals: int, noise: float, seed: int, start: int 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.02])
 @pytest.mark.parametrize("best", [(4, 3), (1, 5), (8, 8), (1, 1)])
-def test_it_finds_a_planted_optimum_and_stays(noise: float, best: tuple[int, int]) -> None:
+def test_the_tuner_finds_the_optimum_and_stays_there(noise: float, best: tuple[int, int]) -> None:
     kept = [tuned(hill(*best), 200, noise, seed) for seed in range(20)]
     assert all(one[-1] == best for one in kept)
     if not noise:
         assert all(set(one[one.index(best) :]) == {best} for one in kept), "it has no reason to leave"
 
 
-def test_it_returns_after_a_disturbance() -> None:
+def test_the_tuner_follows_an_optimum_that_moves_and_returns() -> None:
     before, meanwhile = hill(5, 3), hill(2, 6)
     surface: Surface = lambda p, t, i: (meanwhile if 150 <= i < 300 else before)(p, t, i)  # noqa: E731
     for seed in range(20):
@@ -61,7 +61,7 @@ def test_it_returns_after_a_disturbance() -> None:
     ],
     ids=["faster and faster", "slower and slower", "now and then"],
 )
-def test_what_the_machine_does_by_itself_moves_nothing(drift: Callable[[int], float]) -> None:
+def test_drift_of_the_measured_rate_changes_no_setting(drift: Callable[[int], float]) -> None:
     for seed in range(20):
         assert set(tuned(lambda p, t, i: 100 * drift(i), 200, 0.0, seed, start=4)) == {(4, 4)}, (
             "all are alike"
@@ -78,7 +78,7 @@ def test_what_the_machine_does_by_itself_moves_nothing(drift: Callable[[int], fl
     ),
     st.integers(0, 5),
 )
-def test_whatever_is_measured_it_keeps_within_bounds(
+def test_settings_stay_within_their_bounds(
     rates: list[float], shape: dict[str, tuple[int, int, int]], seed: int
 ) -> None:
     bounds = {name: (least, least + below + above) for name, (least, below, above) in shape.items()}
@@ -96,7 +96,7 @@ def test_whatever_is_measured_it_keeps_within_bounds(
         kept = dict(tuner.accepted)
 
 
-def test_what_is_not_to_move_does_not() -> None:
+def test_fixed_settings_do_not_change() -> None:
     tuner = Tuner({"predictors": 2, "agents": 8}, {"predictors": (1, 4)}, 0)
     for interval in range(50):
         assert tuner.setting["agents"] == 8
@@ -105,7 +105,7 @@ def test_what_is_not_to_move_does_not() -> None:
     assert [fixed.record(100.0) for _ in range(5)] == [None] * 5 and fixed.setting == {"predictors": 2}
 
 
-def test_a_decision_says_what_it_was_made_by() -> None:
+def test_a_decision_names_the_rates_it_was_made_by() -> None:
     tuner = Tuner({"trainers": 1}, {"trainers": (1, 2)}, 0)
     rates = iter([100.0, 120.0, 101.0, 119.0])
     seen, decision = [], None

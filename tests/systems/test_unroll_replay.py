@@ -10,7 +10,7 @@ from veldt.systems.impala.learner import UnrollReplay
 
 
 @pytest.mark.parametrize(("kept", "fresh"), [(5, 2), (10, 3), (27, 1), (27, 9)])
-def test_all_but_the_newest_are_drawn_alike(kept: int, fresh: int) -> None:
+def test_all_unrolls_but_the_newest_are_drawn_with_equal_probability(kept: int, fresh: int) -> None:
     old = UnrollReplay({"number": Layout((1,), "int64")}, 10)
     for number in range(kept):
         old.keep({"number": np.array([number])})

@@ -1,4 +1,4 @@
-"""Unrolls of several actors side by side: what a learner reads is what each actor lived through."""
+"""Unrolls of several actors side by side equal the steps of each actor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH, PARAMETERS, RECURRENT_SIZE = 2, 3, 4
 
 
 @pytest.mark.parametrize(("env", "steps"), [("CartPole-v1", 30), ("ALE/Pong-v5", 6)])
-def test_columns_are_the_slots(env: str, steps: int) -> None:
+def test_columns_of_a_batch_are_the_actors_slots(env: str, steps: int) -> None:
     source, atari = resolve(env), AtariConfig(max_episode_steps=4)
     spec = probe_spec(source, atari)
     rng = np.random.default_rng(0)

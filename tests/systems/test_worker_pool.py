@@ -1,4 +1,4 @@
-"""Threads of which some are parked: who works, what becomes of errors, and who notices one that hangs."""
+"""Threads of which some are parked: which ones work, errors, and a thread that hangs."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def until(condition: object, seconds: float = 20.0) -> None:
         time.sleep(0.002)
 
 
-def test_as_many_work_as_are_to() -> None:
+def test_as_many_threads_work_as_are_active() -> None:
     turns: Counter[str] = Counter()
 
     def turn() -> None:
         turns[threading.current_thread().name] += 1
         time.sleep(0.001)
 
-    crew = WorkerPool("hand", 4, 1, turn)
-    crew.start()
+    pool = WorkerPool("hand", 4, 1, turn)
+    pool.start()
     try:
         for working in (1, 3, 2, 4):
-            crew.num_active = working
+            pool.num_active = working
             expected = {f"hand {number}" for number in range(working)}
             time.sleep(0.01)  # for turns that had begun
             turns.clear()
@@ -43,11 +43,11 @@ def test_as_many_work_as_are_to() -> None:
             time.sleep(0.02)
             assert set(turns) == expected
     finally:
-        crew.stop(10.0)
+        pool.stop(10.0)
     assert not any(thread.name.startswith("hand") for thread in threading.enumerate())
 
 
-def test_it_says_whether_all_have_gone_on() -> None:
+def test_check_tells_whether_all_threads_have_made_progress() -> None:
     gate, inside = threading.Event(), threading.Semaphore(0)
     gate.set()
 
@@ -57,37 +57,37 @@ def test_it_says_whether_all_have_gone_on() -> None:
             gate.wait(60.0)
         time.sleep(0.001)
 
-    crew = WorkerPool("hand", 3, 2, turn)  # one is parked, and goes on all the same
-    crew.start()
+    pool = WorkerPool("hand", 3, 2, turn)  # one is parked, and goes on all the same
+    pool.start()
     try:
         for _ in range(3):
-            until(crew.check)
+            until(pool.check)
         gate.clear()
         assert inside.acquire(timeout=20.0) and inside.acquire(timeout=20.0)
         seen = []
         for _ in range(20):
-            seen.append(crew.check())
+            seen.append(pool.check())
             time.sleep(0.05)
         assert sum(seen) <= 1, "what they had done before"
         gate.set()
-        until(crew.check)
+        until(pool.check)
     finally:
         gate.set()
-        crew.stop(10.0)
+        pool.stop(10.0)
 
 
-def test_what_a_thread_raises_is_raised_in_the_owner() -> None:
+def test_an_error_of_a_thread_is_raised_in_the_owner() -> None:
     def turn() -> None:
         raise ValueError("broken")
 
-    crew = WorkerPool("hand", 2, 1, turn)
-    crew.start()
+    pool = WorkerPool("hand", 2, 1, turn)
+    pool.start()
     try:
         with pytest.raises(ValueError, match="broken") as caught:
-            until(lambda: crew.check() and False)
+            until(lambda: pool.check() and False)
         assert any(entry.name == "turn" for entry in caught.traceback), "with where it was"
     finally:
-        crew.stop(10.0)
+        pool.stop(10.0)
 
 
 def test_each_computes_with_the_threads_of_its_owner() -> None:
@@ -104,12 +104,12 @@ def test_each_computes_with_the_threads_of_its_owner() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        crew = WorkerPool(
+        pool = WorkerPool(
             "hand", 1, 1, lambda: seen.append(openmp.omp_get_max_threads()) or time.sleep(0.001)
         )
-        crew.start()
+        pool.start()
         until(lambda: seen)
-        crew.stop(10.0)
+        pool.stop(10.0)
         assert set(seen) == {3}
     finally:
         torch.set_num_threads(before)

@@ -108,7 +108,7 @@ class StopAt(veldt.Callback):
 
 
 @pytest.mark.parametrize("recipe", SYSTEMS)
-def test_it_stops_a_run_which_can_be_resumed(recipe: str, tmp_path: Path) -> None:
+def test_a_callback_stops_a_run_that_can_be_resumed(recipe: str, tmp_path: Path) -> None:
     settings = SYSTEMS[recipe] | {"steps": 200_000}
     run = veldt.train(recipe, run_dir=tmp_path / "run", callbacks=[StopAt(1000)], **settings)
     assert run.reason == run.summary["reason"] == "callback" and 1000 <= run.summary["steps"] < 200_000
@@ -127,7 +127,7 @@ class Failing(veldt.Callback):
 
 
 @pytest.mark.parametrize("recipe", SYSTEMS)
-def test_its_exception_ends_the_run_with_a_sentence(recipe: str, tmp_path: Path) -> None:
+def test_an_exception_of_a_callback_ends_the_run_with_a_sentence(recipe: str, tmp_path: Path) -> None:
     counting = Counting()
     settings = SYSTEMS[recipe] | {"steps": 200_000, "checkpoint_every": 500}
     with pytest.raises(VeldtError, match="the callback Failing raised ZeroDivisionError in on_log: oh"):
@@ -155,12 +155,12 @@ class Videos(veldt.Logger):
         self.got.append((step, path))
 
 
-def test_it_cannot_replace_a_metric_of_veldts(tmp_path: Path) -> None:
+def test_a_callback_cannot_replace_a_metric_of_veldts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot add the metric train/loss"):
         veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[AddsOwn()], **SYSTEMS["a2c"])
 
 
-def test_its_videos_reach_the_loggers(tmp_path: Path) -> None:
+def test_videos_of_a_callback_reach_the_loggers(tmp_path: Path) -> None:
     videos = Videos()
     run = veldt.train(
         "a2c", run_dir=tmp_path / "run", callbacks=[Video()], loggers=[videos], **SYSTEMS["a2c"]
@@ -168,7 +168,7 @@ def test_its_videos_reach_the_loggers(tmp_path: Path) -> None:
     assert videos.got == [(run.summary["steps"], run.path / "a.mp4")]
 
 
-def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
+def test_an_object_that_is_not_a_callback_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"inherit from veldt\.Callback"):
         veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[print], **SYSTEMS["a2c"])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="no callback 'early'"):
@@ -176,7 +176,7 @@ def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_one_that_is_not_in_a_list_is_refused(tmp_path: Path) -> None:
+def test_a_callback_that_is_not_in_a_list_is_refused(tmp_path: Path) -> None:
     class Mine(veldt.Logger):
         """Does nothing."""
 

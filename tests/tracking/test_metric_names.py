@@ -44,7 +44,7 @@ def literals() -> set[str]:
 
 
 @pytest.mark.parametrize("recipe", RUNS)
-def test_what_a_run_logs_is_in_the_dictionary(recipe: str, tmp_path: Path) -> None:
+def test_every_metric_of_a_run_is_in_the_dictionary(recipe: str, tmp_path: Path) -> None:
     settings = {
         "steps": 800,
         "threads": 1,
@@ -89,6 +89,6 @@ def test_titles_of_charts_are_of_known_metrics() -> None:
     assert not _TITLES.keys() - METRICS.keys()
 
 
-def test_a_name_without_a_prefix_is_of_learning() -> None:
+def test_a_name_without_a_prefix_gets_the_prefix_train() -> None:
     assert with_prefix("policy_loss") == "train/policy_loss"
     assert with_prefix("mine/loss") == "mine/loss"

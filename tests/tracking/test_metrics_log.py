@@ -100,7 +100,7 @@ def test_a_torn_last_line_is_left_out_and_not_written_onto(tmp_path: Path, cut: 
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20, 40]
 
 
-def test_a_resume_takes_back_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+def test_a_resume_removes_rows_after_the_checkpoint(tmp_path: Path) -> None:
     write_rows(tmp_path, [10, 20, 30, 40])
     write_rows(tmp_path, [25, 35], resume_step=20)
     assert [row["step"] for row in read_metrics(tmp_path)] == [10, 20, 25, 35]

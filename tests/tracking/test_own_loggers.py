@@ -1,4 +1,4 @@
-"""A user's own logger gets what a run measures; one that fails neither ends the run nor fails unseen."""
+"""A user's own logger gets every row of metrics; one that fails does not end the run, and its error is shown."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_logger_gets_the_settings_and_every_row(tmp_path: Path) -> None:
     assert [{"step": step, **metrics} for step, metrics in mine.rows + again.rows] == read_metrics(run.path)
 
 
-def test_a_logger_that_raises_is_dropped_and_said_once(
+def test_a_logger_that_raises_is_dropped_with_one_note(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing, other = Failing(), Recorder()

@@ -1,4 +1,4 @@
-"""Progress is a plain line now and then or a panel, and a screen that goes away stops nothing."""
+"""Progress is a plain line or a panel, and a closed screen does not stop the run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_line_at_once_then_every_five_seconds(clock: Clock) -> None:
     assert [line.split("/")[0] for line in lines] == ["step 0", "step 50", "step 100"]
 
 
-def test_the_plain_line_says_what_matters() -> None:
+def test_the_plain_line() -> None:
     stream = io.StringIO()
     Progress("run", 10_000_000, 195.0, stream=stream).update(ROW)
     assert stream.getvalue() == (
@@ -128,7 +128,7 @@ def test_on_a_terminal_there_is_a_panel_four_times_a_second_at_most(terminal: An
 @pytest.mark.parametrize(
     "row", [{}, {"step": 0}, dict.fromkeys(ROW), {**ROW, "rollout/ep_return_mean": float("nan")}]
 )
-def test_the_panel_shows_what_it_knows(terminal: Any, row: dict[str, Any]) -> None:
+def test_the_panel_shows_all_known_metrics(terminal: Any, row: dict[str, Any]) -> None:
     controller, stream = terminal
     shown = Progress("run", 100, stream=stream)
     shown.update(row)

@@ -71,7 +71,7 @@ class FakeConfig(dict[str, Any]):
         super().update(values)
 
 
-def test_wandb_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_continues_the_same_run_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[FakeRun] = []
 
     def init(**told: Any) -> FakeRun:
@@ -131,7 +131,9 @@ class FakeClient:
         self.runs[0].status = "FINISHED"
 
 
-def test_mlflow_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_continues_the_same_run_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(FakeClient, "runs", [])
     kinds = SimpleNamespace(Metric=lambda *values: values, Param=lambda *values: values)
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace())
@@ -144,7 +146,9 @@ def test_mlflow_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     assert run.data.params["network.hidden"] == "[64, 64]" and run.status == "FINISHED"
 
 
-def test_trackio_gets_one_run_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackio_continues_the_same_run_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[dict[str, Any]] = []
     rows: list[tuple[int, dict[str, float]]] = []
 

@@ -1,4 +1,4 @@
-"""Where a module would be imported from is what importing it then shows, and looking imports nothing."""
+"""`find_module` names the files that an import would run, and imports nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def here(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("space_m.deep.leaf", ["space_m/deep/leaf.py"]),
     ],
 )
-def test_before_and_after_the_import(module: str, files: list[str], here: Path) -> None:
+def test_files_are_the_same_before_and_after_the_import(module: str, files: list[str], here: Path) -> None:
     before = find_module(module)
     assert not {name for name in sys.modules if name.partition(".")[0] in ("plain_m", "pack_m", "space_m")}
     assert before is not None
@@ -63,7 +63,7 @@ def test_before_and_after_the_import(module: str, files: list[str], here: Path) 
 @pytest.mark.parametrize(
     "module", ["nosuch_m", "plain_m.sub", "pack_m.nosuch", "", ".pack_m", "a/b", "pack_m."]
 )
-def test_there_is_none(module: str, here: Path) -> None:
+def test_missing_modules_and_wrong_names_are_none(module: str, here: Path) -> None:
     assert find_module(module) is None
 
 
@@ -74,7 +74,7 @@ def test_parts_of_python_itself() -> None:
     assert found is not None and found.files == (os.path.realpath(os.__file__),)
 
 
-def test_in_an_archive(here: Path) -> None:
+def test_a_module_in_a_zip_file(here: Path) -> None:
     with zipfile.ZipFile("more.zip", "w") as archive:
         archive.writestr("zipped_m.py", "")
     sys.path.append(str(here / "more.zip"))
@@ -92,7 +92,7 @@ def test_a_link_to_the_directory_is_the_directory_and_one_within_is_not(here: Pa
 
 
 def test_the_working_directory_is_for_functions_that_are_there(here: Path) -> None:
-    """What a function from elsewhere imports must not be looked for there."""
+    """Imports of a function from another directory must not be searched in the working directory."""
     load_function("environments:scripted", "environment")
     assert os.getcwd() not in sys.path
     Path("plain_m.py").write_text("make = print")

@@ -57,13 +57,15 @@ def record_starts(arguments: list[str]) -> str:
 def _check(asked: RecordStarts) -> None:
     """UsageError where flags do not go together."""
     if asked.env is not None and asked.run is None and not asked.play:
-        raise UsageError(f"--env is {asked.env}, and no run says whose policy plays: name one, or add --play")
+        raise UsageError(
+            f"--env is {asked.env}, and no run is named whose policy plays: name one, or add --play"
+        )
     if asked.run is None and asked.env is None:
         raise UsageError(
             "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself"
         )
     for name in ("greedy", "best", "network"):
         if asked.play and getattr(asked, name):
-            raise UsageError(f"--{name} is about a policy that plays, and with --play you do: leave it out")
+            raise UsageError(f"--{name} sets how a policy plays, and with --play you play: leave it out")
     if asked.trust and asked.run is None:
         raise UsageError("--trust is about a run, and none is given: leave it out")

@@ -45,8 +45,8 @@ def read_run_config(run: Path, values: Mapping[str, Any], trust: bool) -> TrainC
 
 
 def _refuse_foreign(run: Path, module: str) -> None:
-    """Raises UsageError for a plug-in that the user has not trained with."""
-    code = find_code("plugin", module, {}, module) if module.replace(".", "").isidentifier() else None
+    """Raises UsageError for a plug-in that exists and that the user has not trained with."""
+    code = find_code("plugin", module, {}, module)
     if code is not None and not is_remembered(code):
         files = " and ".join(code.files) or "no file"
         raise UsageError(

@@ -99,9 +99,16 @@ def admit(
         names |= {part: name for part, name in own_names(config).items() if getattr(choice.own, part) is None}
     _refuse_missing(names, call)
     if not choice.trust:
-        codes = [_found(kind, config) for kind in names]
+        codes = []
+        for kind, name in names.items():
+            if kind == "env":
+                module = imported_module(config.env, config.env_kwargs)
+                codes.append(_require_code("env", name, config.env_kwargs, module))
+            else:
+                codes.append(_require_code(kind, name, {}))
         schedules = schedule_functions(config.learn).values() if trains else ()
-        _refuse_foreign(run, [*codes, *map(_found_schedule, schedules)])
+        codes += [_require_code("schedule", name, {}) for name in schedules]
+        _refuse_foreign(run, codes)
     source = resolve(config.env if env is None else env, config.env_kwargs)
     return Admitted(config, source, choice.own.callables())
 
@@ -134,12 +141,7 @@ def admit_functions(run: Path, kind: str, names: Iterable[str]) -> None:
     Raises:
         UsageError: one does not exist, or is code that the user has not trained with.
     """
-    codes = []
-    for name in names:
-        if (code := find_code(kind, name, {})) is None:
-            raise no_module(name, _WORDS.get(kind, kind))
-        codes.append(code)
-    _refuse_foreign(run, codes)
+    _refuse_foreign(run, [_require_code(kind, name, {}) for name in names])
 
 
 def remember_functions(kind: str, names: Iterable[str]) -> str | None:
@@ -162,24 +164,11 @@ def _refuse_missing(names: Mapping[str, str], call: str) -> None:
         )
 
 
-def _found(kind: str, config: TrainConfig) -> Code:
-    """Returns the code that the run's configuration names. UsageError if it is not on this machine."""
-    if kind == "env":
-        name, module = config.env, imported_module(config.env, config.env_kwargs)
-        code = find_code("env", name, config.env_kwargs, module)
-    else:
-        name, module = getattr(config.network, kind), None
-        code = find_code(kind, name, {})
+def _require_code(kind: str, name: str, kwargs: Mapping[str, Any], module: str | None = None) -> Code:
+    """Returns the code of this name, with arguments as for `find_code`. UsageError if it is not on this machine."""
+    code = find_code(kind, name, kwargs, module)
     if code is None:
         raise no_module(name, _WORDS.get(kind, kind), module)
-    return code
-
-
-def _found_schedule(name: str) -> Code:
-    """Returns the code of a schedule. UsageError if it is not on this machine."""
-    code = find_code("schedule", name, {})
-    if code is None:
-        raise no_module(name, "schedule")
     return code
 
 
@@ -194,7 +183,7 @@ def _refuse_foreign(run: Path, codes: list[Code]) -> None:
         files = " and ".join(code.files) or "no file"
         parts.append(f"the {_WORDS.get(code.kind, code.kind)} {code.name}{kwargs}, imported from {files}")
     what = f"{run} names {'; and '.join(parts)}: this is code, and you have not trained with it on this machine; add "
-    # Neither keyword arguments that lead to an import nor a schedule can be given by whoever opens a run.
+    # Neither keyword arguments that lead to an import nor a schedule can be given by the user who opens a run.
     if not all(":" in code.name and code.kind != "schedule" for code in foreign):
         raise UsageError(f"{what}--trust if you trust the run (in Python trust=True)")
     flags = " ".join(f"--{_SETTINGS.get(code.kind, code.kind)} {code.name}" for code in foreign)

@@ -43,11 +43,11 @@ class NetworkConfig:
     lstm: Annotated[int, Unit("units")] = 0
     """Units of an LSTM between torso and heads (a recurrent policy); 0: none."""
     core: str = ""
-    """Your own recurrent core in the place of the LSTM, as module:function."""
+    """Your own recurrent core instead of the LSTM, as module:function."""
     actor: str = ""
-    """Your own actor in the place of torso and head of the policy, as module:function."""
+    """Your own actor instead of torso and head of the policy, as module:function."""
     critic: str = ""
-    """Your own critic in the place of torso and head of the value, as module:function."""
+    """Your own critic instead of torso and head of the value, as module:function."""
     model: str = ""
     """Your own whole network, with the outputs that the algorithm needs, as module:function."""
 
@@ -60,7 +60,7 @@ class NetworkConfig:
         check_values(self)
         if self.core and self.lstm:
             raise UsageError(
-                f"--core is {self.core} and --lstm is {self.lstm}, one in the place of the other: leave one out"
+                f"--core is {self.core} and --lstm is {self.lstm}, and a network has one recurrent part: leave one out"
             )
         whole = [name for name in ("model", "actor", "critic") if getattr(self, name)]
         if whole and self.recurrent:
@@ -299,7 +299,7 @@ def _check_sizes(
         raise UsageError(
             f"--batch-size is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} "
             f"transitions{each} of {width} "
-            f"envs is sure to hold {sure:,} only, should episodes be short: take a larger --buffer-size, or a "
+            f"envs holds only {sure:,} for certain when episodes are short: take a larger --buffer-size, or a "
             "smaller batch"
         )
     if starts < learn.batch_size:
@@ -327,13 +327,13 @@ def from_dict(values: dict[str, Any]) -> TrainConfig:
     algorithm = str(values.get("algorithm"))
     if algorithm not in ALGORITHMS:
         raise CheckpointError(
-            f"the run's configuration names the algorithm '{algorithm}', which this veldt has not"
+            f"the run's configuration names the algorithm '{algorithm}', which is not registered here"
         )
     values["learn"] = _build(ALGORITHMS[algorithm].settings, values.get("learn", {}))
     system = str(values.get("system"))
     if system not in SYSTEMS:
         raise CheckpointError(
-            f"the run's configuration names the system '{system}', which this veldt has not"
+            f"the run's configuration names the system '{system}', which is not registered here"
         )
     values["roles"] = _build(SYSTEMS[system].settings, values.get("roles") or {})
     return _build(TrainConfig, values)

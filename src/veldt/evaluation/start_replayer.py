@@ -56,7 +56,7 @@ class StartReplayer:
             episode = int(slot.episode[t, b])
             if digest != self._env_starts[b][episode].digest:
                 raise UsageError(
-                    self._message(b, episode, "leads to another place than when it was recorded")
+                    self._message(b, episode, "leads to other observations than when it was recorded")
                 )
 
     def override_actions(self, slot: Trajectory, t: int, part: slice) -> None:

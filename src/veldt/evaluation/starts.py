@@ -89,19 +89,20 @@ class Starts:
         """Raises UsageError if the starts belong to another env, or to the same env with other settings."""
         if source.name != self.env:
             raise UsageError(
-                f"--starts {self.path} has starts of {self.env}, and the run plays {source.name}: record some "
+                f"--starts {self.path} has starts of {self.env}, and the run plays {source.name}: record starts "
                 "of that with `veldt record-starts`"
             )
         if dict(source.kwargs) != dict(self.env_kwargs):
             raise UsageError(
                 f"--starts {self.path} has starts of {self.env} with {dict(self.env_kwargs)}, and the run makes it "
-                f"with {dict(source.kwargs)}: record starts of that"
+                f"with {dict(source.kwargs)}: record starts with that"
             )
         for name in _DECISIVE if self.atari else ():
             if self.atari[name] != getattr(atari, name):
                 raise UsageError(
                     f"--starts {self.path} was recorded with {flag(name)} {self.atari[name]}, and the run has "
-                    f"{getattr(atari, name)}: the same actions lead elsewhere; record starts with the run's"
+                    f"{getattr(atari, name)}: the same actions lead to another point of the game; record starts with "
+                    "the run's value"
                 )
         if self.atari and (longest := max(self.lengths)) >= atari.max_episode_steps:
             raise UsageError(
@@ -170,8 +171,8 @@ def make_starts(
     digests = [first for first, second in pairs if first is not None and first == second]
     if len(digests) < len(beginnings):
         raise UsageError(
-            f"{source.name} is not deterministic: the same seed and actions lead to another place when they are played "
-            "again, so that no start in it can be kept"
+            f"{source.name} is not deterministic: the same seed and actions lead to other observations when they "
+            "are played again, so its starts cannot be recorded"
         )
     decisive = {name: getattr(atari, name) for name in (*_DECISIVE, "no_ops")} if source.is_atari else {}
     return Starts(

@@ -1,7 +1,7 @@
 """The central store of asynchronous learners: parameters and their rule's state in shared memory.
 
-Both are cut into a few disjoint chunks with a lock each. A learner takes the chunks in whichever order they are free,
-so that several learners update at once and mostly none waits (Stooke & Abbeel, section 4.3).
+Both are divided into a few disjoint chunks with a lock each. A learner takes the chunks in the order in which they are
+free, so that several learners update at once and mostly none waits (Stooke & Abbeel, section 4.3).
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class CentralStore:
         for name, array in spec.initial.items():
             self._arrays[name][...] = array
 
-    def end(self, rank: int, beat: Callable[[], None] = lambda: None) -> CentralStoreClient:
-        """Opens the end of the learner of this rank. `beat` is called while it waits."""
+    def end(self, rank: int, heartbeat: Callable[[], None] = lambda: None) -> CentralStoreClient:
+        """Opens the end of the learner of this rank. `heartbeat` is called while it waits."""
         return CentralStoreClient(
-            self._arrays, self._names, self._bounds, self._locks, self._deadline_s, rank, beat
+            self._arrays, self._names, self._bounds, self._locks, self._deadline_s, rank, heartbeat
         )
 
 
@@ -86,11 +86,11 @@ class CentralStoreClient:
         locks: RecordLocks,
         deadline_s: float,
         rank: int,
-        beat: Callable[[], None],
+        heartbeat: Callable[[], None],
     ) -> None:
         self._tensors = {name: torch.from_numpy(arrays[name]) for name in names}
         self._holder_C: np.ndarray = arrays["holder"][:, 0]
-        self._bounds, self._locks, self._rank, self._heartbeat = bounds, locks, rank, beat
+        self._bounds, self._locks, self._rank, self._heartbeat = bounds, locks, rank, heartbeat
         self._deadline_s = deadline_s
         self.blocked_s = self.updating_s = 0.0
         self._pause_s = _LEAST_PAUSE_S
@@ -108,7 +108,7 @@ class CentralStoreClient:
         """
         count = len(self._bounds)
         # Each learner starts at another chunk, so that they do not queue behind each other.
-        remaining = [(self._rank + place) % count for place in range(count)]
+        remaining = [(self._rank + offset) % count for offset in range(count)]
         while remaining:
             number = self._lock_any(remaining)
             remaining.remove(number)
@@ -151,5 +151,5 @@ class CentralStoreClient:
             time.sleep(self._pause_s)
         held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in remaining)
         raise PeerLostError(
-            f"no chunk of the central store has been free for {self._deadline_s:g} s (taken last: {held})"
+            f"no chunk of the central store has been free for {self._deadline_s:g} s (last locked: {held})"
         )

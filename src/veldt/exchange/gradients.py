@@ -63,7 +63,7 @@ class AllReduce:
         rank: of this learner.
         rendezvous_file: a path where no file is yet, visible to all, at which the learners rendezvous.
         device: where gradients are.
-        beat: called about once a second while it waits for the others.
+        heartbeat: called about once a second while it waits for the others.
 
     Raises:
         PeerLostError: from every method, when another learner is gone or does not call it in time.
@@ -75,9 +75,9 @@ class AllReduce:
         count: int,
         rendezvous_file: Path,
         device: torch.device,
-        beat: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], None] = lambda: None,
     ) -> None:
-        self._rank, self._count, self._device, self._heartbeat = rank, count, device, beat
+        self._rank, self._count, self._device, self._heartbeat = rank, count, device, heartbeat
         self._is_waiting = False
         # The others may take long, or hang; a learner that only waits for them must not be taken for the hung one.
         threading.Thread(target=self._send_heartbeats, daemon=True).start()

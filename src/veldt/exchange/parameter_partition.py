@@ -31,7 +31,7 @@ class ShardCounts(NamedTuple):
     staleness: int = 0
 
 
-def cut(total: int, parts: int) -> list[tuple[int, int]]:
+def split_evenly(total: int, parts: int) -> list[tuple[int, int]]:
     """Returns the bounds (first, end) of `parts` even parts of a vector [total]."""
     return list(itertools.pairwise(np.linspace(0, total, parts + 1).astype(int).tolist()))
 
@@ -61,7 +61,7 @@ class ShardedParameters:
 
     def __init__(self, parts: Sequence[Weights], values_P: np.ndarray) -> None:
         self._parts = parts
-        self.bounds = cut(len(values_P), len(parts))
+        self.bounds = split_evenly(len(values_P), len(parts))
         self.version_S = np.full(len(parts), -1, np.int64)
         self._counts_SC = np.zeros((len(parts), len(ShardCounts._fields)), np.int64)
         self._into: list[Arrays] = [

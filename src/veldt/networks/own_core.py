@@ -1,4 +1,4 @@
-"""The user's own recurrent core, in the place of the LSTM."""
+"""The user's own recurrent core, instead of the LSTM."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class RunDirectory:
         path = Path(path)
         if (path / CONFIG).is_file():
             return cls(path)
-        known = [str(run) for place in (path.parent, Path("runs")) for run in _runs_in(place)]
+        known = [str(run) for folder in (path.parent, Path("runs")) for run in _runs_in(folder)]
         here = [run for run in known if Path(run).name == path.name]
         hint = f" (did you mean '{here[0]}'?)" if here else did_you_mean(str(path), known)
         what = f"it has no {CONFIG}" if path.exists() else "there is no such directory"

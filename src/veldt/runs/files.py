@@ -40,9 +40,9 @@ def explained(what: str, path: Path) -> Iterator[None]:
 
 def free_space(path: Path) -> str:
     """Returns how much an ordinary user can still write on the disk of `path` (which need not exist yet)."""
-    for place in (path, *path.parents):
+    for ancestor in (path, *path.parents):
         with contextlib.suppress(OSError):
-            return formatting.size(shutil.disk_usage(place).free)
+            return formatting.size(shutil.disk_usage(ancestor).free)
     return "an unknown amount"
 
 

@@ -23,7 +23,7 @@ def choose_device(name: str) -> torch.device:
         raise UsageError(f"--device {name} is not supported: use auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
-            f"--device {name} is not here: this machine has {torch.cuda.device_count()} CUDA devices that torch can use"
+            f"--device {name} does not exist: torch finds {torch.cuda.device_count()} CUDA devices on this machine"
         )
     return device
 

@@ -59,10 +59,10 @@ class RoleMessage:
                 "that defines its class where the run's graph is made"
             )
         for number, path in enumerate(header.get("paths", [])):
-            place = values
+            parent = values
             for key in path[:-1]:
-                place = place[key]
-            place[path[-1]] = arrays[str(number)]
+                parent = parent[key]
+            parent[path[-1]] = arrays[str(number)]
         return message_class.from_values(values)
 
     def to_values(self) -> dict[str, Any]:

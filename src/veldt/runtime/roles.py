@@ -76,13 +76,13 @@ class ControlBlock:
 
     def __init__(self, roles: int, context: Any) -> None:
         # One cache line per role.
-        layouts = {"beats": Layout((roles, 8), "int64"), "stopping": Layout((1,), "bool")}
+        layouts = {"heartbeats": Layout((roles, 8), "int64"), "stopping": Layout((1,), "bool")}
         layouts["snapshot"] = Layout((1,), "int64")
         self._arrays = SharedArrays(layouts, context)
 
     @property
     def heartbeats(self) -> np.ndarray:
-        return self._arrays["beats"][:, 0]
+        return self._arrays["heartbeats"][:, 0]
 
     @property
     def stopping(self) -> np.ndarray:
@@ -108,7 +108,7 @@ class LocalControl:
     """See `Control`: for a process on this machine."""
 
     def __init__(self, pipe: Connection, board: ControlBlock, who: RoleIdentity) -> None:
-        self._pipe, self._beats, self._stopping, self._snapshot = (
+        self._pipe, self._heartbeats, self._stopping, self._snapshot = (
             pipe,
             board.heartbeats,
             board.stopping,
@@ -126,7 +126,7 @@ class LocalControl:
         return int(self._snapshot[0])
 
     def heartbeat(self) -> None:
-        self._beats[self._number] += 1
+        self._heartbeats[self._number] += 1
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -97,7 +97,7 @@ def _check_fits(nbytes: int) -> None:
         return
     if nbytes > free:
         raise UsageError(
-            f"what processes share needs {nbytes / 2**20:,.0f} MiB more of shared memory and /dev/shm has "
+            f"the arrays that processes share need {nbytes / 2**20:,.0f} MiB more of shared memory, and /dev/shm has "
             f"{free / 2**20:,.0f} MiB free: use fewer envs, a shorter --horizon or fewer --batches-ahead, or "
             "enlarge /dev/shm (in Docker: --shm-size)"
         )

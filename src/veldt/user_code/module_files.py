@@ -31,7 +31,8 @@ class ModuleFiles:
 def find_module(name: str) -> ModuleFiles | None:
     """Returns where `import name` would find the module now, with the working directory first on the path.
 
-    For a module that is already imported, returns where it was imported from. None if there is no such module.
+    For a module that is already imported, returns where it was imported from. None if there is no such module, or if
+    `name` is not the name of one, such as "a..b" or "a:b".
     """
     parts, files, root = name.split("."), list[str](), ""
     if not all(part.isidentifier() for part in parts):
@@ -54,10 +55,10 @@ def find_module(name: str) -> ModuleFiles | None:
 
 
 # The file of a module (None if it has none), and the search path of its submodules (None if it is not a package).
-_Place = tuple[str | None, Sequence[str] | None]
+_Location = tuple[str | None, Sequence[str] | None]
 
 
-def _imported(name: str) -> _Place | None:
+def _imported(name: str) -> _Location | None:
     module = sys.modules.get(name)
     if module is None:
         return None
@@ -66,7 +67,7 @@ def _imported(name: str) -> _Place | None:
     return file, None if path is None else list(path)
 
 
-def _findable(name: str, path: Sequence[str] | None) -> _Place | None:
+def _findable(name: str, path: Sequence[str] | None) -> _Location | None:
     """Searches as `import` does: each finder in turn."""
     for finder in sys.meta_path:
         if finder is PathFinder:
@@ -79,7 +80,7 @@ def _findable(name: str, path: Sequence[str] | None) -> _Place | None:
     return None
 
 
-def _on_path(name: str, path: Iterable[str]) -> _Place | None:
+def _on_path(name: str, path: Iterable[str]) -> _Location | None:
     """Searches as `PathFinder` does, which needs the parent of a nested namespace package to be imported."""
     portions: list[str] = []
     for entry in path:

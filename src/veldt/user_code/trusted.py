@@ -40,7 +40,7 @@ def find_code(kind: str, name: str, kwargs: Mapping[str, Any], module: str | Non
     Args:
         module: the module, if it is not the one in `name`.
     """
-    found = find_module(module or split_name(name, kind)[0])
+    found = find_module(split_name(name, kind)[0] if module is None else module)
     if found is None:
         return None
     as_read = json.loads(json.dumps(kwargs))  # keys of different types cannot be sorted
@@ -78,8 +78,8 @@ def _file() -> Path:
     """Returns the path of the file; RuntimeError if the user has no home directory."""
     state = os.environ.get("XDG_STATE_HOME", "")
     # The XDG specification requires a relative path to be ignored.
-    place = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
-    return place / "veldt" / "trusted.jsonl"
+    folder = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    return folder / "veldt" / "trusted.jsonl"
 
 
 def _read(path: Path) -> set[Code]:

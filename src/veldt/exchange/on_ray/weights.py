@@ -99,7 +99,7 @@ class RayWeightsPublisher:
             began = time.monotonic()
             reference = self._transport.put(block)
             for reader in to:
-                self._transport.send(reader, self._edge, "weights", version, kept=reference)
+                self._transport.send(reader, self._edge, "weights", version, by_reference=reference)
             time.sleep(_PAUSE_S + _PAUSE_EACH * (time.monotonic() - began))
 
     def _to_answer(self) -> list[str]:

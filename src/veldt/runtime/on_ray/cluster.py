@@ -154,7 +154,7 @@ def _check_answers(address: str) -> None:
     if not host or not port.isdigit() or "//" in address:
         raise UsageError(
             f"--cluster is '{address}': it must be 'local', or the address of a running Ray as HOST:PORT "
-            "(`ray start --head` says it)"
+            "(`ray start --head` prints it)"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PORT_S).close()

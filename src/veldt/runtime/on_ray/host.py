@@ -180,9 +180,9 @@ class Host:
         return "".join(traceback.format_stack(frame)) if frame else ""
 
     @ray.method(concurrency_group="transport")
-    def receive(self, envelope: Envelope, kept: Any = None) -> None:
+    def receive(self, envelope: Envelope, by_reference: Any = None) -> None:
         """Receives a message."""
-        self._transport.deliver(*opened(envelope, kept))
+        self._transport.deliver(*opened(envelope, by_reference))
 
     def _set_peers(self, peers: PeerAddresses) -> None:
         self._transport.set_peers(

@@ -74,8 +74,8 @@ class RayProcessHandle:
             cause = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
             where = self.where["name"] if self.where else "a node"
             self.refused = VeldtError(
-                f"a role could not begin on {where} ({type(error).__name__}: {cause}): what its environment and "
-                "network need must be installed on every node of the cluster"
+                f"a role could not begin on {where} ({type(error).__name__}: {cause}): install the packages "
+                "that its environment and network import on every node of the cluster"
             )
             return None
         if isinstance(answer, dict):

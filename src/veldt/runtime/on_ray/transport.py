@@ -31,10 +31,12 @@ Envelope = tuple[str, int, str, str, tuple[Any, ...]]
 Send = Callable[..., None]
 
 
-def opened(envelope: Envelope, kept: Any = None) -> tuple[str, Message]:
+def opened(envelope: Envelope, by_reference: Any = None) -> tuple[str, Message]:
     """Unpacks a message; returns the name of its edge and the message."""
     sender, incarnation, edge, kind, content = envelope
-    return edge, Message(sender, incarnation, kind, content if kept is None else (*content, kept))
+    return edge, Message(
+        sender, incarnation, kind, content if by_reference is None else (*content, by_reference)
+    )
 
 
 class Transport(Protocol):
@@ -43,8 +45,8 @@ class Transport(Protocol):
     incarnation: int
     arrived: threading.Semaphore
 
-    def send(self, to: str, edge: str, kind: str, *content: Any, kept: Any = None) -> None:
-        """Sends arrays as they are. `kept` is a reference from `put`; its value becomes the content's last item."""
+    def send(self, to: str, edge: str, kind: str, *content: Any, by_reference: Any = None) -> None:
+        """Sends arrays as they are. The value that `by_reference`, from `put`, refers to becomes the last item."""
 
     def put(self, value: Any) -> Any:
         """Stores a value that many peers can fetch; returns its reference."""
@@ -76,10 +78,10 @@ class HostTransport:
         found = self._peers.get(peer)
         return -1 if found is None else found[0]
 
-    def send(self, to: str, edge: str, kind: str, *content: Any, kept: Any = None) -> None:
+    def send(self, to: str, edge: str, kind: str, *content: Any, by_reference: Any = None) -> None:
         if (peer := self._peers.get(to)) is not None:
             envelope = (self._me, self.incarnation, edge, kind, content)
-            peer[1](envelope, *(() if kept is None else (kept,)))
+            peer[1](envelope, *(() if by_reference is None else (by_reference,)))
 
     def listen(self, edge: str, receive: Receive) -> None:
         with self._lock:

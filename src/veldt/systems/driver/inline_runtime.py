@@ -13,7 +13,7 @@ def start_inline(graph: Graph) -> tuple[InlineSupervisor, dict[str, Any]]:
     """Returns the supervisor of the role, which it has made, and the edges."""
     (role,), edges = graph.roles, {}
     for name, edge in graph.edges.items():
-        assert isinstance(edge.spec, RateLimiterSpec), "one role has nobody to exchange data with"
+        assert isinstance(edge.spec, RateLimiterSpec), "one role has no other role to exchange data with"
         edges[name] = RateLimiter(edge.spec, context=None)
     (plan,), (wiring,) = role.plans, role.edges
     return InlineSupervisor(role.entry, plan, edges_by_parameter(wiring, edges.__getitem__)), edges

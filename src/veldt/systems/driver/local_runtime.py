@@ -33,6 +33,6 @@ def _check_memory(graph: Graph) -> None:
     needed, available = sum(edge_bytes(edge.spec) for edge in graph.edges.values()), available_memory()
     if needed > available:
         raise UsageError(
-            f"what is under way between roles needs {needed / _GIB:.1f} GiB of memory, and {available / _GIB:.1f} GiB "
-            f"are available: most of it are {largest.carries}; take fewer of these, or smaller ones"
+            f"the data between roles needs {needed / _GIB:.1f} GiB of memory, and {available / _GIB:.1f} GiB "
+            f"are available: most of it is for {largest.carries}; take fewer of these, or smaller ones"
         )

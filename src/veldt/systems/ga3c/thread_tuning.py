@@ -31,7 +31,7 @@ class ThreadTuning:
     """Measures predictors and trainers, reports metrics, and changes the numbers of threads when that is due.
 
     Args:
-        kept: the setting of a former incarnation, if there was one.
+        former: the setting of a former incarnation, if there was one.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ThreadTuning:
         intake: RolloutQueue,
         predictors: WorkerPool,
         trainers: WorkerPool,
-        kept: Mapping[str, int] | None,
+        former: Mapping[str, int] | None,
     ) -> None:
         settings, agents = config.roles, config.envs.num_envs
         assert isinstance(settings, Ga3cConfig)
@@ -53,7 +53,7 @@ class ThreadTuning:
         bounds = {"predictors": (1, settings.most_predictors), "trainers": (1, settings.most_trainers)}
         if settings.tune_agents:
             bounds["agents"] = (1, agents)
-        self._tuner = Tuner(begin | dict(kept or {}), bounds, derive_seed(config.run.seed, ACTOR))
+        self._tuner = Tuner(begin | dict(former or {}), bounds, derive_seed(config.run.seed, ACTOR))
         self._set(self._tuner.setting)
         self._began = self._counts(time.monotonic())
         self._recent = deque([self._began])
@@ -112,8 +112,8 @@ def _rate(after: int, before: int, since: _Counts, now: _Counts) -> float:
 
 def _describe(decision: Decision) -> str:
     name = next(name for name, number in decision.moved.items() if number != decision.previous[name])
-    moved, kept = (
+    moved, previous = (
         ", ".join(f"{tps:,.1f}" for tps in each) for each in (decision.moved_tps, decision.previous_tps)
     )
     became = "kept" if decision.is_accepted else "reverted"
-    return f"{decision.moved[name]} {name}: {moved} TPS, with {decision.previous[name]} {kept}: {became}"
+    return f"{decision.moved[name]} {name}: {moved} TPS, with {decision.previous[name]} {previous}: {became}"

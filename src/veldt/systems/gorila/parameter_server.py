@@ -17,9 +17,9 @@ from veldt.exchange.parameter_partition import (
     COUNTS,
     PARAMETERS,
     VERSION,
-    cut,
     gradient_layouts,
     part_layouts,
+    split_evenly,
 )
 from veldt.learning.learner import by_parameter_name, state_by_parameter_name
 from veldt.learning.optimiser import GroupedRule
@@ -61,7 +61,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         )
     groups = run_plan.algorithm().groups
     state = GroupedRule(groups, parameters).state(parameters.fp32_params)
-    bounds, edges = cut(total, shards), {}
+    bounds, edges = split_evenly(total, shards), {}
     for shard, (first, end) in enumerate(bounds):
         rule = {
             name: Layout((end - first,) if value.ndim else (), "float32") for name, value in state.items()
@@ -95,7 +95,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
             for shard, (first, end) in enumerate(bounds)
         ],
         [
-            {"gradients": f"gradients {shard}", "part": f"part {shard}", "kept": f"state {shard}"}
+            {"gradients": f"gradients {shard}", "part": f"part {shard}", "persistent": f"state {shard}"}
             for shard in range(shards)
         ],
         settings.max_restarts,

@@ -68,13 +68,13 @@ class ParameterShardPlan:
 
 @flush_denormals()
 def run_parameter_shard(
-    control: Control, plan: ParameterShardPlan, gradients: Slots, part: Weights, kept: PersistentState
+    control: Control, plan: ParameterShardPlan, gradients: Slots, part: Weights, persistent: PersistentState
 ) -> None:
     """Entry point of the role: applies gradients until it is asked to stop."""
     torch.set_num_threads(1)
     settings = plan.config.roles
     assert isinstance(settings, GorilaConfig)
-    shard = _initial_state(control, plan, part, kept)
+    shard = _initial_state(control, plan, part, persistent)
     part.publish(shard.version, shard.published())
     incoming, published, sent_snapshot, any_stale = gradients.consumer(), shard.version, 0, False
     while not control.stopping:
@@ -151,7 +151,7 @@ class ParameterShard:
 
 
 def _initial_state(
-    control: Control, plan: ParameterShardPlan, part: Weights, kept: PersistentState
+    control: Control, plan: ParameterShardPlan, part: Weights, persistent: PersistentState
 ) -> ParameterShard:
     """Returns a shard with the state of a former incarnation, of a checkpoint, or of a new network, in this order."""
     config = plan.config
@@ -178,14 +178,14 @@ def _initial_state(
     # A part of a checkpoint may have been saved after the last publication.
     if (newer := _recover_published(control, part, recovered)) >= version:
         version, published = newer, recovered
-    if not kept.is_filled:
+    if not persistent.is_filled:
         own = {name: value[plan.first : plan.end] if value.ndim else value for name, value in state.items()}
-        kept.fill({name: value.numpy() for name, value in own.items()})
+        persistent.fill({name: value.numpy() for name, value in own.items()})
     return ParameterShard(
         rule,
         plan.first,
         torch.from_numpy(published[PARAMETERS]),
-        {name: torch.from_numpy(array) for name, array in kept.arrays.items()},
+        {name: torch.from_numpy(array) for name, array in persistent.arrays.items()},
         version,
         ShardCounts(*map(int, published[COUNTS])),
         settings.max_staleness,

@@ -147,7 +147,7 @@ class ServerOptimiser:
                 self._blocked_s += waited_s
                 return slot
             if waited_s > _DEADLINE_S:
-                raise VeldtError(f"the parameter shard {shard} took no gradient in {_DEADLINE_S:g} s")
+                raise VeldtError(f"the parameter shard {shard} accepted no gradient in {_DEADLINE_S:g} s")
         return None
 
     def begin(self) -> None:

@@ -1,0 +1,82 @@
+"""The driver of a distributed run, with a supervisor that starts no role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veldt.config.run_request import RunRequest
+from veldt.envs.source import resolve
+from veldt.exchange.graph import Graph
+from veldt.exchange.rate_limiter import RateLimiter
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.directory import RunDirectory
+from veldt.systems.driver.training_run import TrainingRun
+from veldt.systems.planning.run_plan import RunPlan, make_run_plan
+from veldt.tracking.callback import CallbackContext, CallbackGroup
+from veldt.tracking.loggers.group import LoggerGroup
+from veldt.tracking.progress import Progress
+from veldt.tracking.recording import Recording
+
+STEPS = 1000
+SETTINGS = {"num_envs": 4, "actors": 2, "hidden": (8,), "steps": STEPS, "device": "cpu"}
+
+
+class NoRoles:
+    """A supervisor of a run that has nothing left to do."""
+
+    def kill(self) -> None:
+        pass
+
+
+def supervise_nothing(graph: Graph) -> tuple[Any, dict[str, Any]]:
+    return NoRoles(), {"rate_limiter": RateLimiter(graph.edges["rate_limiter"].spec, context=None)}
+
+
+def finished_checkpoint(path: Path, rate_limiter: RateLimiter, recent: list[float]) -> Checkpoint:
+    """A checkpoint of a run that has done all its steps, and whose last episodes had the returns `recent`."""
+    counts = {
+        "steps": [STEPS // 2, STEPS // 2],
+        "updates": [7] * len(rate_limiter.updates_L),
+        "waived": [0] * len(rate_limiter.waived_L),
+        "starts": 0,
+    }
+    meta = {
+        "monitor": {"steps": STEPS, "episode_log": [0, 0]},
+        "rate_limiter": counts,
+        "scores": {"num_episodes": 345, "recent": recent},
+        "role_restarts": 2,
+        "segments": {},
+    }
+    return Checkpoint(STEPS, path, meta, {})
+
+
+@pytest.mark.parametrize("recipe", ["impala", "apex-dqn"])
+def test_a_resumed_run_has_the_scores_of_its_checkpoint(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SETTINGS | ({"buffer_size": 1000} if recipe == "apex-dqn" else {})
+    config = with_settings(find(recipe).config("CartPole-v1"), settings)
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
+    graph = run_plan.graph()
+    _, edges = supervise_nothing(graph)
+    recent = [float(score) for score in range(100, 200)]
+    checkpoint = finished_checkpoint(tmp_path / "step", edges["rate_limiter"], recent)
+    directory = RunDirectory.create(tmp_path, "run")
+    loggers = LoggerGroup(directory.path)
+    callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
+    recording = Recording(Progress("", STEPS), loggers, callbacks)
+    # The checkpoint goes to the driver alone: no role is started that would read it.
+    monkeypatch.setattr(RunPlan, "graph", lambda self, *resumed: graph)
+    run = TrainingRun(run_plan, directory, recording, checkpoint, supervise_nothing)
+    assert run.role_restarts == 2
+    outcome = run.run()
+    loggers.close()
+    assert outcome.reason == "steps"
+    assert outcome.summary["episodes"] == 345
+    assert outcome.summary["ep_return_mean"] == np.mean(recent)
