@@ -52,7 +52,7 @@ class Loss(NamedTuple):
         """Returns a loss [] for each parameter group by its name. The gradient of each is taken with respect to its
         group's parameters alone, so an actor's loss may contain the critic without moving it.
 
-        Metrics get each of them as `loss/NAME`, and their sum as `loss/total`.
+        Metrics get each of them as `train/NAME_loss`; the learner logs their sum as `train/loss`.
 
         Example: `Loss.of_groups({"actor": -q_N.mean(), "critic": error_N.square().mean()})`
         """
