@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
@@ -34,7 +35,7 @@ Setting = tuple[int, int]  # predictors, trainers
 def running(env: str, **settings: Any) -> Iterator[tuple[Any, Any, int]]:
     """A whole system with these settings, warm: its supervisor, its counts of steps, and the steps of a rollout."""
     config = with_settings(find("ga3c").config(env), {"evaluate_every": 0, **settings})
-    run_plan = make_run_plan(config, resolve(env))
+    run_plan = make_run_plan(RunRequest(config, resolve(env)))
     supervisor, edges = start_local(ga3c(run_plan))
     supervisor.start()
     try:

@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from flat_out import push
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.recipes import find
@@ -57,7 +58,7 @@ def ours(shards: int, learners: int, pulls: bool, seconds: float) -> tuple[float
         "learning_starts": 1_000,
     }
     config = with_settings(find("gorila").config(ENV), changes)
-    run_plan = make_run_plan(config, resolve(ENV))
+    run_plan = make_run_plan(RunRequest(config, resolve(ENV)))
     graph = gorila(run_plan)
     roles = [
         dataclasses.replace(role, entry=push) if role.name == "learner" else role for role in graph.roles

@@ -37,10 +37,10 @@ from table import Line, peer
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.replay.archive import ReplayArchive
+from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.replay.size import replay_bytes
 from veldt.runtime.cores import allowed_cores
 
@@ -107,7 +107,9 @@ def prioritised(repetitions: int) -> Iterator[Line]:
 
 def run_plan(repetitions: int, size: int, threads: int) -> Iterator[Line]:
     replay = filled(ATARI, WIDTH, ReplayConfig(buffer_size=size), NStep(3, 0.99, True, True), threads)
-    (shape, nbytes), seeds = _batch_of(replay), iter(range(10**9))
+    batch, seeds = ReplayBatch.allocate(batch_layouts(ATARI, BATCH)), iter(range(10**9))
+    arrays = [*batch.observation.values(), *batch.next_observation.values()]
+    shape, nbytes = (2 * BATCH, *arrays[0].shape[1:]), sum(array.nbytes for array in arrays)
     source, target = np.ones(shape, np.uint8), np.ones(shape, np.uint8)
     pool = ThreadPoolExecutor(threads)
     pieces = [slice(len(source) * i // threads, len(source) * (i + 1) // threads) for i in range(threads)]
@@ -115,16 +117,9 @@ def run_plan(repetitions: int, size: int, threads: int) -> Iterator[Line]:
     def copy() -> None:
         list(pool.map(lambda piece: np.copyto(target[piece], source[piece]), pieces))
 
-    sample, plain = in_turn(repetitions, lambda: replay.sample(BATCH, next(seeds)), copy)
+    sample, plain = in_turn(repetitions, lambda: replay.sample(batch, next(seeds)), copy)
     what = f"sample {BATCH} of {size:,} Atari transitions, {threads} threads, GB/s"
     yield Line(what, nbytes / sample / 1e9, "contiguous copy", nbytes / plain / 1e9)
-
-
-def _batch_of(replay: ReplayBuffer) -> tuple[tuple[int, ...], int]:
-    """The shape of a batch's states and next states together, and its bytes."""
-    sample = replay.sample(BATCH, 0)
-    arrays = [*sample.observation.values(), *sample.next_observation.values()]
-    return (2 * BATCH, *arrays[0].shape[1:]), sum(array.nbytes for array in arrays)
 
 
 def append(repetitions: int) -> Iterator[Line]:

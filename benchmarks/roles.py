@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 from running import peer, sps_of_learning, train
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.exchange.graph import Graph
 from veldt.exchange.weights import SharedWeights
@@ -49,7 +50,7 @@ def beside(env: str, seconds: float) -> None:
     config = find("apex-dqn").config(env)
     changes = {"actors": 2, "num_envs": 16, "evaluator_share": 0.0, "evaluate_every": 0, "threads": 1}
     config = with_settings(config, changes | {"learning_starts": max(1000, config.learn.batch_size)})
-    graph = apex(make_run_plan(config, resolve(env)))
+    graph = apex(make_run_plan(RunRequest(config, resolve(env))))
     together = _rates(graph, seconds)
     learner = _rates(graph, seconds, stops=("actor",))
     actors = _rates(graph, seconds, stops=("learner",))

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.exchange.graph import Graph
 from veldt.recipes import find
@@ -30,7 +31,7 @@ def core_seconds(recipe: str, env: str, settings: dict[str, Any], seconds: float
         common |= {"buffer_size": 20_000, "learning_starts": 2_000}
     common |= {"tuner_interval": 0.0} if recipe == "ga3c" else {"evaluator_share": 0.0}
     config = with_settings(config, common | settings)
-    graph: Graph = _SYSTEMS[recipe](make_run_plan(config, resolve(env)))
+    graph: Graph = _SYSTEMS[recipe](make_run_plan(RunRequest(config, resolve(env))))
     supervisor, edges = start_local(graph)
     rate_limiter = edges["rate_limiter"]
     supervisor.start()

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from scaling_edges import Points, add, reduced, requests, shard, slots, store, wake, weights
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
@@ -83,7 +84,7 @@ def _unit(
         common.pop("envs"), common.pop("alternate")
         common |= {"actors": 1, "evaluator_share": 0.0}
     config = with_settings(config, common | {"random_start_steps": 0, "evaluate_every": 0} | settings)
-    run_plan, clock = make_run_plan(config, resolve(env)), _CoreClock()
+    run_plan, clock = make_run_plan(RunRequest(config, resolve(env))), _CoreClock()
     unit, updates, steps = SamplerLearner(run_plan, WorkerRank(1), clock, None, lambda _: None), 0, 0
 
     def updated(*_: object) -> None:

@@ -25,8 +25,8 @@ from veldt.exchange.inference import InferenceEdge, InferenceSpec
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.learning.optimiser import LocalOptimiser
-from veldt.replay.n_step import NStep
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.batch import ReplayBatch, batch_layouts
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.runtime.processes import Child, forkserver
 from veldt.runtime.shared import Layout
 
@@ -84,20 +84,14 @@ def shard(points: Points, seconds: float) -> None:
         priority = rng.random(slot.reward.shape)
         add(points, "add", steps * 16, _core_s(lambda s=slot, p=priority: buffer.append(s, p), seconds))
     for rows in (32, 128, 512):
-        seeds, drawn = itertools.count(), buffer.draw(rows, 0)
-        arrays = [*drawn.observation.values(), *drawn.next_observation.values()]
-        out = [np.empty_like(array) for array in arrays]
+        seeds, batch = itertools.count(), ReplayBatch.allocate(batch_layouts(replay.ATARI, rows))
 
-        def draw(rows: int = rows, seeds: Iterator[int] = seeds, out: list[np.ndarray] = out) -> None:
-            sample = buffer.draw(rows, next(seeds))
-            for to, array in zip(
-                out, [*sample.observation.values(), *sample.next_observation.values()], strict=True
-            ):
-                np.copyto(to, array)
+        def draw(batch: ReplayBatch = batch, seeds: Iterator[int] = seeds) -> None:
+            buffer.sample(batch, next(seeds))
 
         add(points, "draw", rows, _core_s(draw, seconds))
         new = rng.random(rows)
-        add(points, "renew", rows, _core_s(lambda k=drawn.key_N, n=new: buffer.update(k, n), seconds))
+        add(points, "renew", rows, _core_s(lambda k=batch.key_N, n=new: buffer.update(k, n), seconds))
 
 
 def store(points: Points, seconds: float) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from flat_out import add, draw
 from running import peer
 
+from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import resolve
 from veldt.recipes import find
@@ -40,7 +41,9 @@ def ours(env: str, items: int, shards: int, seconds: float) -> tuple[float, floa
     config: TrainConfig = find("apex-dqn").config(env)
     changes = {"actors": ADDERS, "shards": shards, "num_envs": 4 * ADDERS, "batch_size": BATCH}
     changes |= {"buffer_size": items, "evaluator_share": 0.0, "evaluate_every": 0, "learning_starts": BATCH}
-    graph = apex(make_run_plan(with_settings(config, changes | {"training_intensity": 1.0}), resolve(env)))
+    graph = apex(
+        make_run_plan(RunRequest(with_settings(config, changes | {"training_intensity": 1.0}), resolve(env)))
+    )
     ends = {"actor": add, "learner": draw}
     roles = [dataclasses.replace(role, entry=ends.get(role.name, role.entry)) for role in graph.roles]
     supervisor, edges = start_local(dataclasses.replace(graph, roles=tuple(roles)))

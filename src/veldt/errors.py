@@ -48,7 +48,8 @@ class NetworkError(VeldtError):
 
 
 class PluginError(VeldtError):
-    """A plug-in's own code raised when it was imported; `details` is the traceback."""
+    """A plug-in's own code raised when it was imported, or when one of its classes was called; `details` is the
+    traceback."""
 
     def __init__(self, message: str, *, details: str = "") -> None:
         super().__init__(message)

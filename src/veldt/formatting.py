@@ -18,6 +18,11 @@ def as_float(value: Any) -> float:
         return math.nan
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Returns the number with its noun, in the singular or in the plural."""
+    return f"{number} {one if number == 1 else many}"
+
+
 def count(value: Any) -> str:
     """Formats a count to three digits with its scale (`950`, `12.3k`, `4.1M`, `2B`)."""
     number = as_float(value)

@@ -7,6 +7,7 @@ module that each registry names.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import platform
 import re
@@ -149,6 +150,19 @@ def installed_plugins() -> list[str]:
 def broken_plugins_shown() -> list[str]:
     """Returns a sentence on each installed plug-in that could not be imported."""
     return [f"the plug-in {module} could not be imported ({why})" for module, why in broken_plugins.items()]
+
+
+@contextlib.contextmanager
+def blaming_plugin(cls: type[Any]) -> Iterator[None]:
+    """Converts what the constructor of a plug-in's class raises to PluginError, which names the class.
+
+    An error of veldt passes as it is, and so does one in a class of veldt's own, which is a defect of veldt.
+    """
+    if cls.__module__.startswith(_OWN):
+        yield
+        return
+    with as_error(PluginError, f"the plug-in {cls.__module__} failed when {cls.__qualname__} was made"):
+        yield
 
 
 def import_plugins(modules: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from veldt.errors import CheckpointError
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.learner import Learner
 from veldt.networks.flat import FlatParameters
-from veldt.systems.roles.update_metrics import UpdateMetrics
+from veldt.systems.roles.messages import UpdateMetrics
 
 
 class OneHot(nn.Module):

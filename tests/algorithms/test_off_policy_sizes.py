@@ -19,7 +19,7 @@ from veldt.envs.spec import ActionSpec
 from veldt.functional.updates import Adam, RMSProp
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 
 POWERS = st.sampled_from([2**k for k in range(12)])
 PONG = "ALE/Pong-v5"

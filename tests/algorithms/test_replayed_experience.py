@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from fractions import Fraction
 from typing import Any
@@ -19,7 +20,9 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.groups import Targets
 from veldt.algorithms.transitions import QLearningBatch
 from veldt.exchange.gradients import NoAllReduce
-from veldt.learning.batch_sources import Noise, ReplaySource
+from veldt.learning.batch_sources import ReplaySource
+from veldt.learning.replay_batches import Noise
+from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.settings import ReplayConfig
 from veldt.tracking.stage_clock import StageClock
 
@@ -56,8 +59,11 @@ class Learning:
         )
 
     def phase(self, progress: float = 0.0) -> list[tuple[QLearningBatch, float]]:
-        """Samples, and makes the batches."""
-        return list(self.experience.batches(self.walk.phase(), progress))
+        """Samples, and makes the batches; returns copies, since a batch is valid until the next."""
+        return [
+            (copy.deepcopy(batch), version)
+            for batch, version in self.experience.batches(self.walk.phase(), progress)
+        ]
 
 
 def dqn(**settings: Any) -> DQN:
@@ -179,8 +185,12 @@ def test_importance_weights_correct_the_more_the_further_the_run_is() -> None:
 
 def share_of(number: float, own: Learning) -> float:
     """How often the step with that observation is drawn now."""
-    samples = [own.experience.buffer.sample(20, seed).observation[""] for seed in range(100)]
-    return float(np.mean([sample == number for sample in samples]))
+    batch = ReplayBatch.allocate(batch_layouts(SPEC, 20))
+    shares = []
+    for seed in range(100):
+        own.experience.buffer.sample(batch, seed)
+        shares.append(np.mean(batch.observation[""] == number))
+    return float(np.mean(shares))
 
 
 def test_priorities_go_to_the_rows_that_were_drawn() -> None:

@@ -208,5 +208,5 @@ finally:
 def test_the_help_says_for_which_environment_its_values_are(capsys: pytest.CaptureFixture[str]) -> None:
     for words, is_said in (("train ppo --help", True), ("train ppo --env CartPole-v1 --help", False)):
         with pytest.raises(SystemExit):
-            main(words.split())
+            cli.main(words.split())
         assert ("The values in brackets are for Atari" in capsys.readouterr().out) == is_said

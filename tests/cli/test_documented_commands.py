@@ -14,6 +14,7 @@ from documentation import PAGES, ROOT, write_files
 from veldt.api import training
 from veldt.cli import main
 from veldt.cli.entry import VERBS
+from veldt.systems.run import run_system
 
 BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # In a line of a block of commands, or in a sentence.
@@ -54,8 +55,10 @@ class Parsed(Exception):
     """Stands for a training that would now begin."""
 
 
-def stop(*_: Any, **__: Any) -> None:
-    raise Parsed
+def stop_if_new(request: Any, options: Any, open_directory: Any, *resumed: Any) -> Any:
+    if not resumed:
+        raise Parsed
+    return run_system(request, options, open_directory, *resumed)
 
 
 @pytest.mark.parametrize(("command", "page"), commands().items())
@@ -72,7 +75,7 @@ def test_documented_commands_run(
     if "FILE" in words:
         starts = veldt.record_starts(run, starts=2)
         words = [str(starts.path) if word == "FILE" else word for word in words]
-    monkeypatch.setattr(training, "train_config", stop)
+    monkeypatch.setattr(training, "run_system", stop_if_new)
     if words[0] == "train" and "--env" not in words:  # in a sentence about something else
         words += ["--env", "CartPole-v1"]
     try:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import veldt
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
@@ -70,7 +71,7 @@ def test_a_killed_parameter_shard_continues_from_its_readers_copies(
     config = with_settings(
         find("gorila").config("CartPole-v1"), BUNDLES | {"steps": 10**9, "optimiser": "adam"}
     )
-    graph = gorila(make_run_plan(config, resolve("CartPole-v1")))
+    graph = gorila(make_run_plan(RunRequest(config, resolve("CartPole-v1"))))
     heard: list[Received] = []
     with connected("local") as cluster:
         supervisor, edges = start_on_ray(cluster, graph)

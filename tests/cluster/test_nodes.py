@@ -17,6 +17,7 @@ from hosted_roles import Finishing, Never, Working, fails, hangs_at_first, is_ov
 from ray.cluster_utils import Cluster as Nodes
 from ray_clusters import private_ray
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import RoleError, UsageError
 from veldt.exchange.rate_limiter import RateLimiter
@@ -124,7 +125,7 @@ def supervised(nodes: Nodes, *plans: HostedPlan) -> Iterator[Running]:
 @contextmanager
 def training(nodes: Nodes) -> Iterator[Running]:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS)
-    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     with connected(nodes.address) as cluster:
         supervisor, edges = start_on_ray(cluster, apex(run_plan))
         supervisor.start()
@@ -265,7 +266,7 @@ def test_settings_that_a_cluster_cannot_run_are_refused(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = with_settings(find("apex-dqn").config("CartPole-v1", None), SETTINGS | {"shards": 3})
-    graph = apex(make_run_plan(config, resolve("CartPole-v1")))
+    graph = apex(make_run_plan(RunRequest(config, resolve("CartPole-v1"))))
     with connected(nodes.address) as cluster:
         end = time.monotonic() + DEADLINE_S
         while cluster.resources()["CPU"] != 4:  # nodes of other tests are on their way out

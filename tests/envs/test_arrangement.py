@@ -97,11 +97,6 @@ def test_an_environment_that_fails_while_it_is_measured(monkeypatch: pytest.Monk
     assert plan(env, on_env_error="restart").backend == "workers"
 
 
-def test_the_atari_backend_refuses_other_environments() -> None:
-    with pytest.raises(UsageError, match="--env-backend atari is for Atari games, and CartPole-v1 is none"):
-        plan(env_backend="atari")
-
-
 @pytest.mark.alone
 def test_running_workers_leave_no_named_shared_memory() -> None:
     """So no kill can leave shared memory behind."""

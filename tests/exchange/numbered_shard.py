@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.exchange.replay import ReplayOut
-from veldt.runtime.shared import Layout
+from veldt.replay.batch import batch_layouts
 
 ROWS = 16
-BATCH = {
-    "key": Layout((ROWS,), "int64"),
-    "mass": Layout((ROWS,), "float64"),
-    "shard": Layout((ROWS,), "int64"),
-}
+SPEC = EnvSpec({"": ArraySpec((3,), "float32")}, ActionSpec("discrete", sizes=(2,), start=(0,)))
+BATCH = batch_layouts(SPEC, ROWS)
 
 
 class NumberedShard:
-    """Holds numbered rows with masses; writes the number as key."""
+    """Holds numbered rows with masses; writes the number as key, and its own number as version."""
 
     def __init__(self, end: ReplayOut, number: int, mass: np.ndarray) -> None:
         self.end, self.number, self.mass = end, number, mass
@@ -33,11 +31,11 @@ class NumberedShard:
             if request.out is None:
                 self.updates.append((request.key_N.tolist(), request.priority_N.tolist()))
             else:
-                rng, count = np.random.default_rng(request.seed), len(request.out["key"])
+                rng, count = np.random.default_rng(request.seed), len(request.out)
                 target = (np.arange(count) + rng.random(count)) / count * self.mass.sum()
                 drawn = np.searchsorted(np.cumsum(self.mass), target, side="right")
-                request.out["key"][:], request.out["mass"][:] = drawn, self.mass[drawn]
-                request.out["shard"][:] = self.number
+                request.out.key_N[:], request.out.mass_N[:] = drawn, self.mass[drawn]
+                request.out.version_N[:] = self.number
             self.end.done(request, batch_index)
             done += 1
         return done

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veldt.functional.exploration import annealed, ladder
+from veldt.functional.q_learning import annealed, ladder
 
 
 @pytest.mark.parametrize(

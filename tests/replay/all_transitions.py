@@ -1,10 +1,12 @@
-"""All transitions of a replay buffer, as one sample."""
+"""Batches of a replay buffer: sampled ones, and one of all transitions."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from veldt.replay.buffer import ReplayBuffer, ReplaySample
+from veldt.envs.spec import EnvSpec
+from veldt.replay.batch import ReplayBatch, batch_layouts
+from veldt.replay.buffer import ReplayBuffer
 
 
 class AllTransitions:
@@ -18,6 +20,13 @@ class AllTransitions:
         return position_N, np.ones(len(position_N))
 
 
-def all_transitions(replay: ReplayBuffer) -> ReplaySample:
+def sampled(replay: ReplayBuffer, spec: EnvSpec, count: int, seed: int) -> ReplayBatch:
+    """A batch of `count` transitions in memory of its own."""
+    batch = ReplayBatch.allocate(batch_layouts(spec, count))
+    replay.sample(batch, seed)
+    return batch
+
+
+def all_transitions(replay: ReplayBuffer, spec: EnvSpec) -> ReplayBatch:
     replay.index = AllTransitions(replay)  # type: ignore[assignment]
-    return replay.sample(len(replay), 0)
+    return sampled(replay, spec, len(replay), 0)

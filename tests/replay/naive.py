@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from simulated_envs import RecordedStep, SimulatedEnvs
 
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 
 
 @dataclass
@@ -63,5 +63,5 @@ def _stacks(envs: SimulatedEnvs, b: int, row: RecordedStep, after: int) -> dict[
             else np.zeros(field.shape, field.dtype)
             for episode_step in episode_steps
         ]
-        seen[name] = np.stack(frames) if field.stack > 1 else frames[0]
+        seen[name] = np.stack(frames, -1) if field.stack > 1 else frames[0]
     return seen

@@ -15,8 +15,7 @@ from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.trajectory import Trajectory
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 
 STEPS, WIDTH, SLOTS = 7, 3, 12
 SCRIPT = [
@@ -63,7 +62,7 @@ def test_every_step_leads_on_in_its_own_episode(resets: str) -> None:
         replay.append(slot)
         numbers |= set(slot.version[slot.valid].tolist())
     assert replay is not None
-    sample = all_transitions(replay)
+    sample = all_transitions(replay, slot.spec)
     assert set(sample.version_N.tolist()) == numbers, "none is lost, an episode's last one neither"
     seed, step, _ = sample.observation[""].T
     next_seed, next_step, next_action = sample.next_observation[""].T
@@ -86,9 +85,9 @@ def test_stacks_are_those_that_the_policy_saw(resets: str) -> None:
         )
         replay.append(slot)
         for t, b in np.argwhere(slot.valid):
-            seen[int(slot.version[t, b])] = slot.stacks[""][t, b].transpose(2, 0, 1).copy()
+            seen[int(slot.version[t, b])] = slot.stacks[""][t, b].copy()
     assert replay is not None
-    sample = all_transitions(replay)
+    sample = all_transitions(replay, slot.spec)
     assert len(sample.version_N) > 150
     for number, stack in zip(sample.version_N.tolist(), sample.observation[""], strict=True):
         np.testing.assert_array_equal(stack, seen[number])

@@ -7,7 +7,8 @@ import pytest
 from rings import chi_square, ring_of
 
 from veldt.errors import VeldtError
-from veldt.replay.sampling_strategy import Prioritised, importance_weights, weights_among
+from veldt.replay.batch import importance_weights
+from veldt.replay.sampling_strategy import Prioritised
 
 ALPHA = 0.6
 NONE = np.empty(0, np.int64)
@@ -60,16 +61,6 @@ def test_weights_are_those_of_the_formula(beta: float) -> None:
     wanted = (50 * probability[drawn]) ** -beta
     np.testing.assert_allclose(weight, wanted / wanted.max(), rtol=1e-5)
     assert weight.dtype == np.float32 and weight.max() == 1
-
-
-@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0])
-def test_weights_of_parts_equal_those_of_the_whole_batch(beta: float) -> None:
-    mass = np.random.default_rng(1).exponential(size=24)
-    parts = [
-        importance_weights(part, beta) * weights_among(part.min(), mass.min(), beta)
-        for part in np.split(mass, 3)
-    ]
-    np.testing.assert_allclose(np.concatenate(parts), importance_weights(mass, beta), rtol=1e-5)
 
 
 def test_new_rows_get_the_largest_priority_so_far() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from all_transitions import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_envs import FOUR_FRAMES, SPECS, VECTOR, SimulatedEnvs
@@ -13,10 +14,10 @@ from simulated_envs import FOUR_FRAMES, SPECS, VECTOR, SimulatedEnvs
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.errors import UsageError, VeldtError
 from veldt.replay import size
+from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
 from veldt.replay.sampling_strategy import Prioritised
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.replay.size import replay_bytes
 from veldt.runtime.system_memory import _left_by_groups
 
@@ -60,7 +61,7 @@ def test_priorities_of_overwritten_rows_are_dropped_and_counted(
         check_leaves(replay)
         if not len(replay):
             continue
-        samples.append(replay.sample(min(6, len(replay)), seed))
+        samples.append(sampled(replay, VECTOR, min(6, len(replay)), seed))
         late = samples[max(0, len(samples) - 3)]
         present = replay.ring.between(replay.ring.first, replay.ring.end)
         kept = set(replay.ring.version.reshape(-1)[present].tolist())
@@ -127,9 +128,9 @@ def test_with_a_uniform_index_priorities_change_nothing() -> None:
     replay = ReplayBuffer(FOUR_FRAMES, 2, ReplayConfig(buffer_size=20), THREE)
     for slot in envs.slots(3):
         replay.append(slot)
-    before = replay.sample(8, 5)
+    before = sampled(replay, FOUR_FRAMES, 8, 5)
     replay.update(before.key_N, np.ones(8))
-    after = replay.sample(8, 5)
+    after = sampled(replay, FOUR_FRAMES, 8, 5)
     assert before.key_N.tolist() == after.key_N.tolist() and replay.dropped == 0
 
 
@@ -142,38 +143,26 @@ def test_compressed_frames_make_the_same_samples(spec: EnvSpec, config: ReplayCo
         plain.append(slot)
         compressed.append(slot)
         count = min(10, len(plain))
-        one, other = plain.sample(count, seed), compressed.sample(count, seed)
+        one, other = sampled(plain, spec, count, seed), sampled(compressed, spec, count, seed)
         assert one.key_N.tolist() == other.key_N.tolist()
         for name in spec.observation:
             np.testing.assert_array_equal(one.observation[name], other.observation[name])
             np.testing.assert_array_equal(one.next_observation[name], other.next_observation[name])
 
 
-def test_a_sample_stays_while_the_next_is_drawn() -> None:
+def test_shards_fill_their_parts_of_a_batch_and_nothing_else() -> None:
     replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(buffer_size=50), ONE)
     for slot in SimulatedEnvs(FOUR_FRAMES, 30, 1, False, 2).slots(2):
         replay.append(slot)
-    sample = replay.sample(5, 1)
-    kept = sample.observation[""].copy(), sample.next_observation[""].copy()
-    replay.sample(5, 2)
-    np.testing.assert_array_equal(sample.observation[""], kept[0])
-    np.testing.assert_array_equal(sample.next_observation[""], kept[1])
-
-
-def test_stacks_have_the_networks_layout() -> None:
-    replay = ReplayBuffer(FOUR_FRAMES, 1, ReplayConfig(buffer_size=50), ONE)
-    for slot in SimulatedEnvs(FOUR_FRAMES, 30, 1, False, 2).slots(1):
-        replay.append(slot)
-    for array in (replay.sample(5, 1).observation[""], replay.sample(5, 1).next_observation[""]):
-        assert array.shape == (5, 4, 3, 5)
-        assert array.transpose(0, 2, 3, 1).flags.c_contiguous, "channels last"
-
-
-def test_more_rows_than_are_stored_cannot_be_sampled() -> None:
-    replay = ReplayBuffer(VECTOR, 2, ReplayConfig(buffer_size=20), ONE)
-    with pytest.raises(UsageError, match="1 transitions cannot be sampled from the 0 that"):
-        replay.sample(1, 0)
-    assert replay.capacity == 20
+    whole = ReplayBatch.allocate(batch_layouts(FOUR_FRAMES, 9))
+    for array in whole.arrays.values():
+        array[...] = 0
+    replay.sample(whole.part(slice(2, 7)), 1)
+    alone = sampled(replay, FOUR_FRAMES, 5, 1)
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(array[2:7], alone.arrays[name])
+        assert not array[:2].any() and not array[7:].any()
+    assert replay.capacity == 50
 
 
 @pytest.mark.parametrize(

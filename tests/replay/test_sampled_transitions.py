@@ -12,10 +12,10 @@ from simulated_envs import SPECS, SimulatedEnvs
 
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
-from veldt.replay.buffer import ReplayBuffer, ReplaySample
-from veldt.replay.n_step import NStep
+from veldt.replay.batch import ReplayBatch
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.sampling_strategy import Prioritised
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 
 
 @settings(max_examples=120, deadline=None)
@@ -51,7 +51,7 @@ def test_sampled_transitions_equal_the_steps_of_the_envs(
         kept = set.union(*sampleable(envs, returns.steps, share))
         assert len(replay) == len(kept)
     if kept:
-        sample = all_transitions(replay)
+        sample = all_transitions(replay, spec)
         assert sorted(sample.version_N) == sorted(kept)
         check(sample, envs, returns)
 
@@ -87,7 +87,7 @@ def test_envs_may_bring_their_slots_at_different_times(
         assert isinstance(index, Prioritised)
     np.testing.assert_array_equal(together.index.tree.leaves, apart.index.tree.leaves)  # type: ignore[union-attr]
     if len(together):
-        one, other = all_transitions(together), all_transitions(apart)
+        one, other = all_transitions(together, spec), all_transitions(apart, spec)
         for name in ("action_N", "reward_N", "discount_N", "version_N", "key_N"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         for name in spec.observation:
@@ -106,7 +106,7 @@ def copy(slot: Trajectory, first: int, count: int) -> Trajectory:
     return made
 
 
-def check(sample: ReplaySample, envs: SimulatedEnvs, returns: NStep) -> None:
+def check(sample: ReplayBatch, envs: SimulatedEnvs, returns: NStep) -> None:
     for n, number in enumerate(sample.version_N):
         wanted = transition(envs, returns, int(number))
         np.testing.assert_array_equal(sample.action_N[n], wanted.action)

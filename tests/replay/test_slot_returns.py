@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_envs import VECTOR, SimulatedEnvs
 
-from veldt.replay.n_step import NStep
-from veldt.replay.slot_returns import slot_returns
+from veldt.replay.returns import slot_returns
+from veldt.replay.settings import NStep
 
 
 @settings(max_examples=80, deadline=None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEdge
@@ -69,7 +70,7 @@ class Running:
 @contextmanager
 def running(recipe: str) -> Iterator[Running]:
     config = with_settings(find("apex-dqn").config("CartPole-v1", recipe), SETTINGS)
-    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     graph = apex(run_plan)
     supervisor, edges = start_local(graph)
     supervisor.start()

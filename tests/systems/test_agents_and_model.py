@@ -12,6 +12,7 @@ import torch
 
 from environments import RewardedAtTheEnd
 from veldt.algorithms.rollout import Rollout, unroll_forward
+from veldt.config.run_request import RunRequest
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.source import resolve
 from veldt.exchange.graph import make_local_edges
@@ -53,7 +54,7 @@ class Roles:
             small["hidden"] = (16,)
         algorithm = settings.pop("algorithm", None)
         config = with_settings(find("ga3c").config(env, algorithm), small | settings)
-        graph = ga3c(make_run_plan(config, resolve(env)))
+        graph = ga3c(make_run_plan(RunRequest(config, resolve(env))))
         self.edges = make_local_edges(graph.edges, forkserver(["veldt.envs.worker", "gymnasium"]))
         inference, rollouts, self.rate_limiter = (
             self.edges[name] for name in ("inference", "rollouts", "rate_limiter")

@@ -10,6 +10,7 @@ import pytest
 from run_rows import episodes, events, learning
 
 import veldt
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.recipes import find
@@ -84,7 +85,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path:
 
 def test_by_default_agents_are_divided_among_the_cores() -> None:
     config = with_settings(find("ga3c").config("CartPole-v1"), {"num_envs": 6, "agent_processes": 0})
-    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     hosts = run_plan.config.roles.agent_processes  # type: ignore[attr-defined]
     assert hosts >= 1 and 6 % hosts == 0
     assert any(text.startswith("6 agents in ") for text in run_plan.decisions)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.exchange.parameter_partition import PARAMETERS, ShardedParameters
 from veldt.exchange.rate_limiter import RateLimiter
@@ -94,7 +95,7 @@ class Running:
 @contextmanager
 def running(settings: dict[str, Any]) -> Iterator[Running]:
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
-    graph = gorila(make_run_plan(config, resolve("CartPole-v1")))
+    graph = gorila(make_run_plan(RunRequest(config, resolve("CartPole-v1"))))
     names = [role.named(index) for role in graph.roles for index in range(len(role.plans))]
     supervisor, edges = start_local(graph)
     supervisor.start()

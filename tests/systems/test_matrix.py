@@ -19,13 +19,13 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.cli import main
 from veldt.config.fit import incompatibility
+from veldt.config.run_request import RunRequest
 from veldt.config.system_registry import SYSTEMS
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES, find
 from veldt.recipes.overrides import with_settings
 from veldt.systems.planning.run_plan import make_run_plan
-from veldt.systems.run import graph_of
 
 PAIRS = [(system, algorithm) for system in SYSTEMS for algorithm in ALGORITHMS]
 FITS = [(system, algorithm) for system, algorithm in PAIRS if incompatibility(system, algorithm) is None]
@@ -120,7 +120,7 @@ def test_every_pair_has_a_graph(system: str, algorithm: str) -> None:
     if system == "synchronous":
         settings |= {"learners": 2}  # one learner needs no graph
     config = with_settings(find(recipe).config("mine:env", algorithm), settings)
-    graph = graph_of(make_run_plan(config, resolve(env)))
+    graph = make_run_plan(RunRequest(config, resolve(env))).graph()
     assert graph.roles and all(role.plans for role in graph.roles)
 
 

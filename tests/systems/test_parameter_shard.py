@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.envs.spec import ActionSpec
 from veldt.exchange.parameter_partition import (
@@ -135,7 +136,7 @@ def test_the_sender_of_a_stale_gradient_gets_a_newer_version() -> None:
     """Even before a publish is due: otherwise all gradients of the sender's version would be too old for ever."""
     settings = {"hidden": (4,), "publish_every": 100, "max_staleness": 2, "optimiser": "adagrad"}
     config = with_settings(find("gorila").config("CartPole-v1"), settings)
-    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     own = run_plan.network()[1]
     end, context = len(own.fp32_params), forkserver(["veldt.envs.worker"])
     rule = {
@@ -185,7 +186,7 @@ def test_a_restarted_shard_continues_from_the_newest_remaining_version(
 ) -> None:
     """A part of a checkpoint may have been saved after what was published last, and the other way round."""
     config = with_settings(find("gorila").config("CartPole-v1"), {"hidden": (4,)})
-    run_plan = make_run_plan(config, resolve("CartPole-v1"))
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
     algorithm, (_, own) = run_plan.algorithm(), run_plan.network()
     saved = ParameterShard(
         GroupedRule(algorithm.groups, own),

@@ -14,9 +14,9 @@ from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import CheckpointError
 from veldt.replay.archive import ReplayArchive
+from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 
 SPEC = EnvSpec(
     {"frame": ArraySpec((3, 2), "uint8", stack=3), "speed": ArraySpec((2,), "float32")},
@@ -49,16 +49,15 @@ def save(archive: ReplayArchive) -> tuple[list[dict[str, Any]], dict[str, np.nda
 
 def contents(replay: ReplayBuffer) -> list[Any]:
     ring = replay.ring
-    drawn = replay.sample(len(replay), 3) if len(replay) else None
-    return [ring.head, ring.open, len(replay), *(vars(drawn).values() if drawn else ())]
+    batch = ReplayBatch.allocate(batch_layouts(SPEC, len(replay)))
+    if len(replay):
+        replay.sample(batch, 3)
+    return [ring.head, ring.open, len(replay), *batch.arrays.values()]
 
 
 def assert_same(one: ReplayBuffer, other: ReplayBuffer) -> None:
     for a, b in zip(contents(one), contents(other), strict=True):
-        if isinstance(a, dict):
-            assert all(np.array_equal(a[name], b[name]) for name in a)
-        else:
-            assert np.array_equal(a, b)
+        assert np.array_equal(a, b)
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,8 +1,7 @@
-"""Batches as a learner takes them, from an edge whose memory is used again."""
+"""Batches as a learner takes them, from an edge whose preallocated batches are used again."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 
 import numpy as np
@@ -13,11 +12,8 @@ from numpy.typing import NDArray
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.exchange.gradients import NoAllReduce
-from veldt.exchange.replay import ShardedBatch
-from veldt.learning.batch_sources import Noise, to_transitions
-from veldt.learning.replay_batches import ReplayBatches
-from veldt.replay.buffer import ReplaySample
-from veldt.replay.sampling_strategy import importance_weights
+from veldt.learning.replay_batches import Noise, ReplayBatches, to_transitions
+from veldt.replay.batch import ReplayBatch, batch_layouts, importance_weights
 from veldt.tracking.stage_clock import StageClock
 
 ROWS = 4
@@ -25,33 +21,35 @@ SPEC = EnvSpec({"": ArraySpec((4,), "float32")}, ActionSpec("discrete", sizes=(2
 
 
 class Edge:
-    """One place, into which the next batch is written as soon as it is taken."""
+    """Two preallocated batches, which are written to again as soon as they are given back."""
 
-    def __init__(self, batches: int) -> None:
-        self._coming = deque(range(batches))
+    def __init__(self, batches: int, mass_N: NDArray[np.float64] | None = None) -> None:
+        self._coming, self._mass_N = deque(range(batches)), mass_N
         self.updated: list[list[int]] = []
-        names = ("observation/", "next_observation/")
-        self._arrays = {name: np.zeros((ROWS, 4), np.float32) for name in names}
-        self._arrays |= {name: np.zeros(ROWS, np.float32) for name in ("reward", "discount")}
-        self._arrays |= {name: np.zeros(ROWS, np.int64) for name in ("action", "key", "version")}
-        self._arrays["mass"] = np.ones(ROWS)
+        self._free = deque(ReplayBatch.allocate(batch_layouts(SPEC, ROWS)) for _ in range(2))
+        self._taken: deque[ReplayBatch] = deque()
 
     rows, dropped = ROWS, 0
 
-    def order(self, seed: int, deadline_s: float) -> bool:
+    def request(self, seed: int, deadline_s: float) -> bool:
         return True
 
-    def take(self, deadline_s: float) -> ShardedBatch | None:
+    def take(self, deadline_s: float) -> ReplayBatch | None:
         if not self._coming:
             return None
-        number = self._coming.popleft()
-        for name in ("observation/", "reward", "key", "version"):
-            self._arrays[name][:] = number
-        self._arrays["mass"][:] = 0.5 + number
-        return ShardedBatch(self._arrays, np.array([0, ROWS]), np.array([1]))
+        batch, number = self._free.popleft(), self._coming.popleft()
+        for array in batch.arrays.values():
+            array[:] = number
+        batch.mass_N[:] = 0.5 + number if self._mass_N is None else self._mass_N
+        self._taken.append(batch)
+        return batch
 
-    def update(self, batch: ShardedBatch, priority_N: NDArray[np.float64], deadline_s: float) -> None:
-        self.updated.append(batch.arrays["key"].tolist())
+    def give_back(self, priority_N: NDArray[np.float64] | None) -> None:
+        batch = self._taken.popleft()
+        self.updated.append(batch.key_N.tolist())
+        for array in batch.arrays.values():
+            array[:] = 99
+        self._free.append(batch)
 
 
 NO_NOISE = Noise(0, 0)
@@ -63,21 +61,19 @@ GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason
 def test_batches_are_taken_in_order_with_the_keys_of_their_own_rows(name: str, ahead: bool) -> None:
     edge, device = Edge(3), torch.device(name)
 
-    def made(sample: ReplaySample, beta: float) -> Transitions:
-        if name == "cpu":  # where nothing else copies
-            seen = {field: array.copy() for field, array in sample.observation.items()}
-            sample = dataclasses.replace(sample, reward_N=sample.reward_N.copy(), observation=seen)
-        return to_transitions(sample, SPEC, beta, NO_NOISE, (1, 2), device)
+    def converted(batch: ReplayBatch) -> tuple[Transitions, float]:
+        return to_transitions(batch, SPEC, 0.4, NO_NOISE, (1, 2), device), 0.4
 
-    batches = ReplayBatches(edge, made, lambda: 0.4, SPEC, device, StageClock(), ahead=ahead)
+    batches = ReplayBatches(edge, converted, None, device, StageClock(), ahead=ahead)
     for number in range(3):
         taken = batches.take(0.0)
         assert taken is not None
-        assert taken.transitions.reward.tolist() == [number] * ROWS
-        assert (taken.transitions.observation == number).all()  # type: ignore[union-attr]
-        assert taken.version_N.tolist() == [number] * ROWS and taken.least_mass == 0.5 + number
+        batch, transitions = taken
         batches.prefetch()
-        edge.update(taken.batch, np.ones(ROWS), 0.0)
+        assert transitions.reward.tolist() == [number] * ROWS
+        assert (transitions.observation == number).all()  # type: ignore[union-attr]
+        assert batch.version_N.tolist() == [number] * ROWS and (batch.mass_N == 0.5 + number).all()
+        edge.give_back(np.ones(ROWS))
     assert batches.take(0.0) is None
     assert edge.updated == [[number] * ROWS for number in range(3)]
 
@@ -96,13 +92,25 @@ class Others(NoAllReduce):
 def test_importance_weights_are_normalised_over_the_parts_of_all_learners(others: float) -> None:
     own_N, beta = np.array([0.1, 0.4, 2.0, 0.3]), 0.7
 
-    def made(sample: ReplaySample, beta: float) -> Transitions:
-        sample = dataclasses.replace(sample, mass_N=own_N)
-        return to_transitions(sample, SPEC, beta, NO_NOISE, (1, 2), torch.device("cpu"))
+    def converted(batch: ReplayBatch) -> tuple[Transitions, float]:
+        return to_transitions(batch, SPEC, beta, NO_NOISE, (1, 2), torch.device("cpu")), beta
 
-    batches = ReplayBatches(Edge(1), made, lambda: beta, SPEC, torch.device("cpu"), StageClock(), ahead=False)
+    edge = Edge(1, own_N)
+    batches = ReplayBatches(edge, converted, Others(-others), torch.device("cpu"), StageClock(), ahead=False)
     taken = batches.take(0.0)
     assert taken is not None
-    taken = dataclasses.replace(taken, least_mass=own_N.min())
     wanted_N = importance_weights(np.append(own_N, others), beta)[:-1]
-    np.testing.assert_allclose(taken.with_global_weights(Others(-others)).weight, wanted_N, rtol=1e-6)
+    np.testing.assert_allclose(taken[1].weight, wanted_N, rtol=1e-6)
+
+
+def test_stacks_have_the_networks_layout() -> None:
+    spec = EnvSpec({"": ArraySpec((3, 5), "uint8", 4)}, SPEC.action)
+    batch = ReplayBatch.allocate(batch_layouts(spec, ROWS))
+    for array in batch.arrays.values():
+        array[...] = np.arange(1, 1 + array.size).reshape(array.shape)
+    made = to_transitions(batch, spec, 0.4, NO_NOISE, (1, 2), torch.device("cpu"))
+    pairs = (made.observation, batch.observation[""]), (made.next_observation, batch.next_observation[""])
+    for observation, stored in pairs:
+        assert isinstance(observation, torch.Tensor) and observation.shape == (ROWS, 4, 3, 5)
+        assert observation.is_contiguous(memory_format=torch.channels_last)
+        np.testing.assert_array_equal(observation.numpy(), stored.transpose(0, 3, 1, 2))

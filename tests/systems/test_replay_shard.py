@@ -17,8 +17,9 @@ from veldt.exchange.slots import Arrays, ReceivedSlot
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.replay.archive import NewRows, ReplayArchive
+from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.role_messages import RoleMessage
 from veldt.runtime.roles import Peers
@@ -154,6 +155,8 @@ def test_rows_are_not_overwritten_before_they_are_on_disk(
     archive = ReplayArchive(RunDirectory(run).replay / group, restored)
     archive.restore(control.of(WrittenSegments).segments, control.of(SnapshotPart).groups[group])
     assert len(restored) == len(captured) > 0
-    one, other = (vars(buffer.draw(64, seed=5)) for buffer in (restored, captured))
-    for name, value in one.items():
-        np.testing.assert_equal(value, other[name], err_msg=name)
+    one, other = (ReplayBatch.allocate(batch_layouts(SPEC, 64)) for _ in range(2))
+    for buffer, batch in ((restored, one), (captured, other)):
+        buffer.sample(batch, seed=5)
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)

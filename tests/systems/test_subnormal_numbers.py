@@ -42,10 +42,10 @@ def test_only_while_a_run_trains(fails: bool, tmp_path: Path, monkeypatch: pytes
 
 
 _ALL_THREADS = """
-import torch, veldt, veldt.api
+import torch, veldt, veldt.systems.run
 from veldt.learning.learner import Learner
 
-update, make_run_plan = Learner.update, veldt.api.training.make_run_plan
+update, make_run_plan = Learner.update, veldt.systems.run.make_run_plan
 
 def measured(*arguments):  # torch's threads begin to work before training does
     torch.ones(1_000_000).mul_(2)
@@ -56,7 +56,7 @@ def watched(self, *arguments):
     print("flushed" if bool((small * 0.5 == 0).all()) else "not flushed")
     return update(self, *arguments)
 
-Learner.update, veldt.api.training.make_run_plan = watched, measured
+Learner.update, veldt.systems.run.make_run_plan = watched, measured
 settings = dict(num_envs=2, batch_size=32, minibatches=1, epochs=1, threads=2)
 veldt.train("ppo", env="CartPole-v1", steps=128, env_backend="in-process", run_dir="run", quiet=True, **settings)
 """

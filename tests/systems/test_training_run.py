@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veldt.config.system_registry import SYSTEMS
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.exchange.graph import Graph
 from veldt.exchange.rate_limiter import RateLimiter
@@ -17,7 +17,7 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.systems.driver.training_run import TrainingRun
-from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.tracking.callback import CallbackContext, CallbackGroup
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.progress import Progress
@@ -57,13 +57,14 @@ def finished_checkpoint(path: Path, rate_limiter: RateLimiter, recent: list[floa
 
 
 @pytest.mark.parametrize("recipe", ["impala", "apex-dqn"])
-def test_a_resumed_run_has_the_scores_of_its_checkpoint(recipe: str, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_scores_of_its_checkpoint(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = SETTINGS | ({"buffer_size": 1000} if recipe == "apex-dqn" else {})
-    run_plan = make_run_plan(
-        with_settings(find(recipe).config("CartPole-v1"), settings), resolve("CartPole-v1")
-    )
-    make_graph = SYSTEMS[run_plan.config.system].load_graph()
-    _, edges = supervise_nothing(make_graph(run_plan))
+    config = with_settings(find(recipe).config("CartPole-v1"), settings)
+    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
+    graph = run_plan.graph()
+    _, edges = supervise_nothing(graph)
     recent = [float(score) for score in range(100, 200)]
     checkpoint = finished_checkpoint(tmp_path / "step", edges["rate_limiter"], recent)
     directory = RunDirectory.create(tmp_path, "run")
@@ -71,9 +72,8 @@ def test_a_resumed_run_has_the_scores_of_its_checkpoint(recipe: str, tmp_path: P
     callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
     recording = Recording(Progress("", STEPS), loggers, callbacks)
     # The checkpoint goes to the driver alone: no role is started that would read it.
-    run = TrainingRun(
-        lambda *_: make_graph(run_plan), run_plan, directory, recording, checkpoint, supervise_nothing
-    )
+    monkeypatch.setattr(RunPlan, "graph", lambda self, *resumed: graph)
+    run = TrainingRun(run_plan, directory, recording, checkpoint, supervise_nothing)
     assert run.role_restarts == 2
     outcome = run.run()
     loggers.close()

@@ -19,7 +19,7 @@ from veldt.errors import UsageError
 from veldt.functional.updates import Adam, UpdateRule
 from veldt.networks.own import OwnModules
 from veldt.networks.precision import Network
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 
 # Makes the part of a network that processes observations, in the form an algorithm needs; see `build_torso`.
 BuildTorso = Callable[..., nn.Module]

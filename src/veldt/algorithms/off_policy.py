@@ -13,7 +13,7 @@ from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
-from veldt.replay.n_step import NStep
+from veldt.replay.settings import NStep
 from veldt.setting_metadata import Unit, flag
 
 

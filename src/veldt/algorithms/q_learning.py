@@ -20,7 +20,7 @@ from veldt.algorithms.schedule_settings import check_schedule, make_schedule
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
-from veldt.functional.exploration import annealed, ladder
+from veldt.functional.q_learning import annealed, ladder
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule
 from veldt.networks.own import OwnModules
 from veldt.networks.own_heads import OwnQ

@@ -14,7 +14,8 @@ class AlgorithmConfig:
 
     A field has a default, a unit (`Annotated[int, Unit("steps")]`), and a docstring below it, which is the flag's help.
     A class with `is_family = True` is the base of variants that learn well by each other's settings: a variant in the
-    recipe of another one keeps that recipe's settings.
+    recipe of another one keeps that recipe's settings, except those that its own class adds, or gives another default.
+    A subclass with `is_family = False` is no such variant.
     """
 
     is_family: ClassVar[bool] = False

@@ -2,7 +2,8 @@
 
 from veldt.api.listing import drawn, list_recipes
 from veldt.api.playing import PROTOCOLS, evaluate, load, record_starts
-from veldt.api.training import Run, resume, train, train_config
+from veldt.api.training import resume, train, train_config
+from veldt.systems.run import Run
 
 __all__ = [
     "PROTOCOLS",

@@ -2,75 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from veldt.agent import make_network
-from veldt.algorithms.schedule_settings import schedule_functions, try_functions
-from veldt.api.checks import check_recipe
-from veldt.config.plugins import read_run_config
-from veldt.config.run_code import (
-    Choice,
-    Env,
-    Part,
-    admit,
-    admit_functions,
-    own_names,
-    remember_code,
-    remember_functions,
-)
-from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
-from veldt.config.warnings import warnings_about
-from veldt.envs.source import EnvSource, resolve
-from veldt.errors import CheckpointError, UsageError
-from veldt.networks.own import NO_PARTS, PARTS, OwnParts
-from veldt.recipes import find, plugins_of
-from veldt.recipes.overrides import (
-    by_section,
-    refuse_unread,
-    refuse_unread_compression,
-    refuse_unread_mlp,
-    refuse_unread_share,
-    with_settings,
-)
-from veldt.replay.archive import refuse_other_segments
-from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runs.checkpoints import CheckpointStore
+from veldt.api.stored_run import read_stored_run, refuse_fixed, with_changes
+from veldt.config.run_code import Choice, Env, Part
+from veldt.config.train_config import TrainConfig
+from veldt.envs.source import EnvSource
+from veldt.networks.own import NO_PARTS, OwnParts
+from veldt.recipes.configure import configure, request_of
 from veldt.runs.directory import RunDirectory
-from veldt.runs.machine import versions
-from veldt.runs.new_run import new_run, run_name
 from veldt.runs.own_files import refuse_links
-from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import flush_denormals
-from veldt.systems.planning.run_plan import make_run_plan
-from veldt.systems.run import graph_of, run_system, runtime
+from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
-from veldt.tracking.loggers.choice import own_loggers
 from veldt.tracking.loggers.logger import Logger
-from veldt.tracking.progress import Progress, Silent
-from veldt.tracking.recording import RecordingPlan, named_callbacks
-from veldt.user_code.import_path import can_be_loaded, name_of
-
-
-@dataclass(frozen=True)
-class Run:
-    """The result of a training run that has stopped.
-
-    `path` is the run directory. `reason` is why the run stopped: "steps" (all steps are done), "until" (the target
-    return was reached), "callback" (one asked to stop) or "interrupted". `until` is the target return (None: no
-    target); check `reason` to see whether it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
-    """
-
-    path: Path
-    reason: str
-    until: float | None
-    summary: Mapping[str, Any] = field(repr=False)
 
 
 def train(
@@ -122,94 +69,35 @@ def train(
         UsageError: an argument is invalid, settings are incompatible, or a setting would have no effect; nothing was
             written.
         EnvError: the env failed.
+        PluginError: a plug-in's settings class or constructor raised an exception.
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
-    source = resolve(env, env_kwargs)
-    settings = {name: _named_schedule(name, value) for name, value in settings.items()}
-    parts = OwnParts(network, core, actor, critic, model)
-    settings |= {part: value for part in PARTS if isinstance(value := getattr(parts, part), str)}
-    own = parts.callables()
-    for part in PARTS:
-        if (value := getattr(own, part)) is not None and not callable(value):
-            gets = "a shape" if part == "network" else "a number of features" if part == "core" else "a spec"
-            raise UsageError(
-                f"{part} is {value!r}: it must be a name, 'module:function' or a callable from {gets}"
-            )
-    config = with_settings(find(recipe).config(source.name, algorithm), settings)
-    config = dataclasses.replace(config, env_kwargs=dict(env_kwargs or {}))
-    named: dict[str, Any] = own.names()
-    config = dataclasses.replace(config, network=dataclasses.replace(config.network, **named))
-    refuse_unread(settings, config, source, bool(own_names(config)))
-    return train_config(
-        config,
-        source,
-        own,
-        run_dir,
-        quiet,
-        given=settings,
-        cluster=cluster,
-        loggers=loggers,
-        callbacks=callbacks,
-    )
+    own = OwnParts(network, core, actor, critic, model)
+    request = configure(recipe, env, env_kwargs or {}, algorithm, own, settings)
+    options = RunOptions(cluster, quiet, loggers, callbacks)
+    return run_system(request, options, partial(new_directory, run_dir=run_dir))
 
 
-@flush_denormals()
 def train_config(
     config: TrainConfig,
     source: EnvSource | None = None,
     own: OwnParts = NO_PARTS,
     run_dir: str | Path | None = None,
     quiet: bool = False,
-    *,
-    given: Mapping[str, Any] | None = None,
-    cluster: str | None = None,
-    loggers: Sequence[Logger] = (),
-    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Trains with a complete configuration.
 
     Args:
         source, own: the env, and the parts of the network that are callables, if the configuration does not name them.
-        run_dir, quiet, cluster, loggers, callbacks: as for `train`.
-        given: settings by name that come from the user and not from the recipe; the run records them as such.
+        run_dir, quiet: as for `train`.
 
     Raises:
         VeldtError: as for `train`.
     """
-    source, given = source or resolve(config.env, config.env_kwargs), given or {}
-    config = dataclasses.replace(config, plugins=plugins_of(config))
-    try_functions(config.learn)
-    run_plan = make_run_plan(config, source, own)
-    if not given.keys().isdisjoint({"hidden", "layer_norm"}):
-        refuse_unread_mlp(given, config, make_network(run_plan.config, run_plan.spec, own))
-    refuse_unread_compression(given, run_plan.spec)
-    refuse_unread_share(given, run_plan.config)
-    if not config.in_one_process:
-        graph_of(run_plan)  # raises for incompatible parts before anything is written
-    plan = RecordingPlan(config.run.log, config.run.callback, loggers, callbacks)
-    resolved, recorded = to_dict(run_plan.config), {**given, **own.names()}
-    resolved["network"] |= own.names()
-    asked = {"env": config.env, "env_kwargs": config.env_kwargs, **by_section(config, recorded)}
-    hardware: dict[str, Any] = {"cores": len(allowed_cores())}
-    if run_plan.device.type == "cuda":
-        hardware["gpu"] = torch.cuda.get_device_name(run_plan.device)
-    with (
-        runtime(config, cluster) as start_roles,
-        new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory,
-    ):
-        directory.write_config(asked, resolved, sys.argv, versions(), hardware)
-        with directory.lock(), _progress(run_plan.config, quiet) as progress:
-            progress.note(f"{config.recipe} on {config.env}: {directory.path}")
-            warnings = warnings_about(run_plan.config, given, on_cluster=cluster is not None)
-            for decision in (*run_plan.decisions, *warnings):
-                progress.note(decision)
-            _remember(source, {**own_names(config), **own.names()}, config, progress)
-            with plan.opened(directory, progress) as recording:
-                outcome = run_system(run_plan, directory, recording, None, start_roles)
-    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
+    request = request_of(config, source, own)
+    return run_system(request, RunOptions(quiet=quiet), partial(new_directory, run_dir=run_dir))
 
 
-@flush_denormals()
 def resume(
     run: str | Path,
     *,
@@ -248,77 +136,11 @@ def resume(
         EnvError: the env failed.
     """
     directory = RunDirectory.open(Path(run))
-    if fixed := sorted(set(settings) - set(RESUMABLE)):
-        raise UsageError(
-            f"--{fixed[0].replace('_', '-')} cannot change when a run is resumed: only {', '.join(RESUMABLE)} can; "
-            "start a new run instead"
-        )
+    refuse_fixed(settings)
     refuse_links(directory.path)
-    # Take the lock first: a process that still trains this run keeps writing checkpoints.
+    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     with directory.lock():
-        previous = read_run_config(directory.path, directory.read_config()["resolved"], trust)
-        config = with_settings(previous, settings)
-        notes: list[str] = []
-        checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
-        check_recipe(checkpoint, config)
-        _check_segments(checkpoint)
-        if previous.run.steps != config.run.steps < checkpoint.step:
-            raise UsageError(
-                f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
-            )
-        own = OwnParts(network, core, actor, critic, model)
-        chosen = admit(directory.path, config, Choice(env, own, trust), "resume(run, {})", trains=True)
-        for kind, names in _functions(config).items():
-            if not trust and {"logger": "log"}.get(kind, kind) not in settings:
-                admit_functions(directory.path, kind, names)
-        plan = RecordingPlan(config.run.log, config.run.callback, loggers, callbacks)
-        run_plan = make_run_plan(chosen.config, chosen.source, chosen.own)
-        with runtime(config, cluster) as start_roles, _progress(run_plan.config, quiet) as progress:
-            directory.change_config("run", settings)  # the next resume reads them
-            for note in notes:
-                progress.note(note)
-            _remember(chosen.source, {**own_names(chosen.config), **chosen.own.names()}, config, progress)
-            with plan.opened(directory, progress) as recording:
-                outcome = run_system(run_plan, directory, recording, checkpoint, start_roles)
-    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
-
-
-def _named_schedule(setting: str, value: Any) -> Any:
-    """The name of a function that was given as a schedule; other values as they are. UsageError if it has no name."""
-    if not callable(value):
-        return value
-    name = name_of(value)
-    if name.startswith("__main__:") or not can_be_loaded(name):
-        raise UsageError(
-            f"{setting} is the function {name}, which other processes and a resumed run could not import: put it into "
-            "a file, and give it as 'module:function'"
-        )
-    return name
-
-
-def _remember(source: EnvSource, names: Mapping[str, str], config: TrainConfig, progress: Progress) -> None:
-    schedules = schedule_functions(config.learn).values()
-    notes = [remember_code(source, names, schedules, config.plugins)]
-    notes += [remember_functions(kind, names) for kind, names in _functions(config).items()]
-    for note in notes:
-        if note is not None:
-            progress.note(note)
-
-
-def _functions(config: TrainConfig) -> dict[str, list[str]]:
-    """Returns the names of the user's functions that make loggers and callbacks."""
-    return {"logger": own_loggers(config.run.log), "callback": named_callbacks(config.run.callback)}
-
-
-def _progress(config: TrainConfig, quiet: bool) -> Progress:
-    title = f"{config.recipe} · {config.env} · seed {config.run.seed}"
-    return Progress(title, config.run.steps, config.run.until, stream=Silent() if quiet else None)
-
-
-def _check_segments(checkpoint: Checkpoint) -> None:
-    try:
-        refuse_other_segments(checkpoint.meta)
-    except CheckpointError as error:
-        raise CheckpointError(
-            f"the manifest of {checkpoint.path} was not written by veldt ({error}): remove this checkpoint"
-        ) from None
+        stored = read_stored_run(directory, choice, settings)
+        options = RunOptions(cluster, quiet, loggers, callbacks)
+        opened = with_changes(directory, settings)
+        return run_system(stored.request, options, lambda _: opened, stored.checkpoint, stored.notes)

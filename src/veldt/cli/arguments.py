@@ -14,8 +14,9 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
@@ -78,9 +79,15 @@ class Setting:
         raise UsageError(f"{given}: {must}")
 
 
-def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
-    """Returns the settings of the dataclass `shape`, or of an instance; `defaults`: the help shows the defaults."""
-    cls = shape if isinstance(shape, type) else type(shape)
+def settings_of(
+    cls: type[Any], *, defaults: bool = True, values: Mapping[str, Any] = MappingProxyType({})
+) -> list[Setting]:
+    """Returns the settings of a dataclass.
+
+    Args:
+        defaults: whether the help shows the defaults.
+        values: defaults by name, in the place of the class's own.
+    """
     hints, help_texts = typing.get_type_hints(cls, include_extras=True), _field_docstrings(cls)
     settings = []
     for field in dataclasses.fields(cls):
@@ -94,7 +101,7 @@ def settings_of(shape: Any, *, defaults: bool = True) -> list[Setting]:
         repeats = typing.get_origin(kind) is tuple
         if repeats:
             kind = typing.get_args(kind)[0]
-        default = _default(field) if shape is cls else getattr(shape, field.name)
+        default = values.get(field.name, _default(field))
         help_text = help_texts.get(field.name, "")
         if defaults and default is not _UNKNOWN and default is not None:
             help_text += f" [{_show(default)}]"
@@ -160,22 +167,22 @@ class CommandLine:
 
     def add(
         self,
-        shape: Any,
+        cls: type[Any],
         title: str | None = None,
         *,
         only: Collection[str] | None = None,
         defaults: bool = True,
+        values: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Adds the settings of a dataclass, or of an instance whose values are the defaults.
+        """Adds the settings of a dataclass.
 
         Args:
             title: of their group in the help.
             only: the names of the settings to add; all if None.
-            defaults: whether the help shows the default values.
+            defaults, values: as for `settings_of`.
         """
-        cls = shape if isinstance(shape, type) else type(shape)
         group = self._parser.add_argument_group(title, cls.__doc__) if title else self._parser
-        for setting in settings_of(shape, defaults=defaults):
+        for setting in settings_of(cls, defaults=defaults, values=values):
             if only is not None and setting.name not in only:
                 continue
             self._settings.append(setting)

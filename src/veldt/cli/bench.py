@@ -19,6 +19,7 @@ from rich.table import Table
 
 from veldt import api
 from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.config.run_request import RunRequest
 from veldt.envs.arrangement import time_step
 from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
@@ -65,7 +66,7 @@ def report(
     if num_envs:
         settings["num_envs"] = num_envs
     source = resolve(env)
-    run_plan = make_run_plan(with_settings(config, settings), source)
+    run_plan = make_run_plan(RunRequest(with_settings(config, settings), source))
     rows = sampling(run_plan, seconds) if what == "sampling" else training(run_plan, seconds)
     if json:
         metrics = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}

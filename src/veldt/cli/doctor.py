@@ -9,12 +9,14 @@ import psutil
 import torch
 from rich.table import Table
 
+from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES
 from veldt.registry import broken_plugins_shown, installed_plugins
 from veldt.runs.machine import versions
 from veldt.runtime.cores import allowed_cores
+from veldt.systems.planning.checks import check_plan
 from veldt.systems.planning.run_plan import make_run_plan
 from veldt.tracking.console import output_console
 
@@ -49,7 +51,8 @@ def report(env: str) -> None:
     for recipe in RECIPES.values():
         console.print(f"\n[bold]veldt train {recipe.name} --env {env}[/bold] would use")
         try:
-            decisions = make_run_plan(recipe.config(source.name), source).decisions
+            run_plan = make_run_plan(RunRequest(recipe.config(source.name), source))
+            decisions = (*run_plan.decisions, *check_plan(run_plan, None))
         except UsageError as error:  # the recipe is for other action spaces
             decisions = (str(error),)
         for decision in decisions:

@@ -239,16 +239,16 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     from rich.table import Table
 
     from veldt.recipes import derived_of
-    from veldt.recipes.overrides import why_no_setting, with_settings
+    from veldt.recipes.overrides import build_config, why_no_setting
 
-    defaults = recipe.config(peek(arguments, "env") or ATARI, peek(arguments, "algorithm"))
-    why_none = partial(why_no_setting, defaults)
+    draft = recipe.draft(peek(arguments, "env") or ATARI, peek(arguments, "algorithm"))
+    why_none = partial(why_no_setting, draft)
     line = CommandLine(f"recipes {recipe.name}", Recipes.__doc__ or "", why_none)
     line.add(Shown, "environment")
-    add_settings(line, defaults)
+    add_settings(line, draft)
     given = line.parse(arguments)
     shown = {name: given.pop(name, None) for name in ("env", "algorithm", "graph")}
-    config = with_settings(defaults, given)
+    config = build_config(draft, given)
     if shown["graph"]:
         from veldt import api
 

@@ -15,7 +15,7 @@ from veldt.errors import UsageError
 
 if TYPE_CHECKING:
     from veldt.api import Run
-    from veldt.config.train_config import TrainConfig
+    from veldt.recipes.draft import Draft
 
 ATARI = "ALE/Breakout-v5"  # used for all Atari games where no env is given
 
@@ -80,11 +80,11 @@ def train(arguments: list[str]) -> str:
         raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
     recipe, rest = find(arguments[0]), arguments[1:]
     env = peek(rest, "env")
-    defaults = recipe.config(env or ATARI, peek(rest, "algorithm"))
+    draft = recipe.draft(env or ATARI, peek(rest, "algorithm"))
     values = "" if env else ". The values in brackets are for Atari; with --env ENV they are those for ENV"
-    line = CommandLine(f"train {recipe.name}", recipe.summary + values, partial(why_no_setting, defaults))
+    line = CommandLine(f"train {recipe.name}", recipe.summary + values, partial(why_no_setting, draft))
     line.add(Launch, "environment")
-    add_settings(line, defaults)
+    add_settings(line, draft)
     given = line.parse(rest)
     env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
     from veldt import api
@@ -117,13 +117,13 @@ def parse_kwargs(text: str) -> dict[str, Any]:
     return values
 
 
-def add_settings(line: CommandLine, defaults: TrainConfig) -> None:
-    """Adds every setting of a recipe, with its values as `defaults`."""
-    from veldt.recipes.overrides import SECTIONS
+def add_settings(line: CommandLine, draft: Draft) -> None:
+    """Adds every setting of a recipe, with the draft's values as defaults."""
+    from veldt.config.train_config import SECTIONS
 
     for section in SECTIONS:
-        if (part := getattr(defaults, section)) is not None:
-            line.add(part, section)
+        if section in draft.classes:
+            line.add(draft.classes[section], section, values=draft.values)
 
 
 def peek(arguments: list[str], name: str) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Annotated
 
-from veldt.config.system_settings import RolesConfig, check_even
+from veldt.config.system_settings import RolesConfig, check_even, even_share
 from veldt.errors import UsageError
 from veldt.setting_metadata import Unit, flag
 
@@ -69,6 +70,13 @@ class Ga3cConfig(RolesConfig):
         return (
             {} if self.tunes else dict.fromkeys(_OF_TUNER, "--tuner-interval is 0, so that nothing is tuned")
         )
+
+    def with_acting_processes(self, envs: int, cores: int) -> Ga3cConfig:
+        return dataclasses.replace(self, agent_processes=self.agent_processes or even_share(envs, cores))
+
+    @property
+    def has_acting_processes(self) -> bool:
+        return True
 
     @property
     def in_phases(self) -> bool:

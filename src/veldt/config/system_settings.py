@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
@@ -35,6 +36,16 @@ class RolesConfig:
         """Returns the settings that have no effect beside these values, and why."""
         return {}
 
+    def with_acting_processes(self, envs: int, cores: int) -> RolesConfig:
+        """Returns these settings with the number of acting processes, where that is left open: one for each core, or
+        fewer if so many envs cannot be divided evenly among them."""
+        return self
+
+    @property
+    def has_acting_processes(self) -> bool:
+        """Whether processes of their own act, which have the envs."""
+        return False
+
     @property
     def in_phases(self) -> bool:
         """Whether acting and learning alternate in the same process."""
@@ -64,6 +75,11 @@ class RolesConfig:
     def cluster_refusal(self) -> str:
         """Why the processes cannot be placed on a cluster, as the end of a sentence; "" where they can."""
         return ""
+
+
+def even_share(envs: int, cores: int) -> int:
+    """Returns the largest number of processes, at most one for each core, that the envs can be divided among evenly."""
+    return max(n for n in range(1, min(cores, envs) + 1) if envs % n == 0)
 
 
 def check_even(envs: int, processes: int, name: str, each: str) -> None:
@@ -169,6 +185,13 @@ class ActorsConfig(RolesConfig):
     def check_envs(self, envs: int) -> None:
         if self.actors:
             check_even(envs, self.actors, "actors", "actor")
+
+    def with_acting_processes(self, envs: int, cores: int) -> ActorsConfig:
+        return dataclasses.replace(self, actors=self.actors or even_share(envs, cores))
+
+    @property
+    def has_acting_processes(self) -> bool:
+        return not self.in_phases
 
     @property
     def in_phases(self) -> bool:

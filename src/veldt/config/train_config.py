@@ -22,7 +22,7 @@ from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import CheckpointError, UsageError
-from veldt.registry import import_plugins
+from veldt.registry import blaming_plugin, import_plugins
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit, check_values, flag
 from veldt.tracking.loggers.choice import named_loggers
@@ -157,6 +157,10 @@ RESUMABLE = (
 )
 
 
+# Sections of the configuration that hold settings.
+SECTIONS = ("run", "learn", "replay", "network", "envs", "atari", "roles")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Everything about a run.
@@ -216,6 +220,11 @@ class TrainConfig:
                 "numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
             ) from None
 
+    def section_of(self, name: str) -> str:
+        """Returns the section that has the setting of this name."""
+        parts = {section: part for section in SECTIONS if (part := getattr(self, section)) is not None}
+        return next(s for s, part in parts.items() if name in {f.name for f in dataclasses.fields(part)})
+
     @property
     def in_phases(self) -> bool:
         """Whether acting and learning alternate in the same process."""
@@ -242,10 +251,17 @@ class TrainConfig:
         return self.roles.learners if self.roles.is_synchronised else 1
 
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
-        """Returns the algorithm for these settings. UsageError where it cannot choose such actions."""
+        """Returns the algorithm for these settings.
+
+        Raises:
+            UsageError: it cannot choose such actions.
+            PluginError: it is a plug-in's, and its constructor raised another exception.
+        """
         import_plugins(self.plugins)
         check_actions(self.algorithm, action)
-        algorithm = ALGORITHMS[self.algorithm].algorithm(self.learn, action)
+        cls = ALGORITHMS[self.algorithm].algorithm
+        with blaming_plugin(cls):
+            algorithm = cls(self.learn, action)
         algorithm.run_steps = self.run.steps
         return algorithm
 
@@ -347,7 +363,8 @@ def _build(cls: type[Any], values: Any) -> Any:
             built[name] = _build(hint, value)
         else:  # JSON has only lists; every sequence in the configuration is a tuple
             built[name] = tuple(value) if isinstance(value, list) else value
-    return cls(**built)
+    with blaming_plugin(cls):
+        return cls(**built)
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

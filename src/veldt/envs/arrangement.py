@@ -20,7 +20,7 @@ from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
-from veldt.errors import EnvError, UsageError, as_error
+from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record, running
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import within
@@ -146,10 +146,6 @@ def _on_different_cores(pid: int) -> Iterator[None]:
 
 def plan(source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, units: int = 1) -> Plan:
     """Chooses what `config` leaves open, for one of `units` that share the cores. Each accelerator takes one core."""
-    if config.env_backend == "atari" and not source.is_atari:
-        raise UsageError(
-            f"--env-backend atari is for Atari games, and {source.name} is none: use auto, in-process or workers"
-        )
     cores = (len(allowed_cores()) - accelerators) // units
     if config.env_backend == "in-process":
         return _in_process(config, "as asked")

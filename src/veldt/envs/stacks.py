@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
@@ -31,46 +32,51 @@ def slot_frames(episode_step, row_N, stack):  # type: ignore[no-untyped-def]
     return frame_NK
 
 
-def write_stacks(frames: np.ndarray, frame_SNK: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
-    """Writes the stacks of `frame_SNK` into `out` uint8 [S, N, H, W, stack]; both it and `frames` are in C order.
+def write_stacks(
+    frames: np.ndarray, frame_SNK: np.ndarray, out_S: Iterable[np.ndarray], threads: int = 1
+) -> None:
+    """Writes the stacks of `frame_SNK` into S arrays uint8 [N, H, W, stack]; they and `frames` are in C order.
 
     A row's S stacks are made one after the other, so that frames in several of them are read from memory once.
     """
     sets, rows, stack = frame_SNK.shape
-    kernel = interleave_four if stack == 4 else interleave
+    frame_FP, out = frames.reshape(len(frames), -1), tuple(out_S)
+    assert all(array.flags.c_contiguous for array in out), "of another array, `reshape` would return a copy"
+    if stack == 4:
+        kernel, out = interleave_four, tuple(array.view(np.uint32).reshape(rows, -1) for array in out)
+    else:
+        kernel, out = interleave, tuple(array.reshape(rows, -1, stack) for array in out)
     threads = min(threads, sets * rows // _STACKS_PER_THREAD)
     if threads <= 1:
-        kernel(frames, frame_SNK, out, 0, rows)
+        kernel(frame_FP, frame_SNK, out, 0, rows)
         return
     edges = itertools.pairwise([rows * i // threads for i in range(threads + 1)])
-    for piece in [_pool().submit(kernel, frames, frame_SNK, out, *edge) for edge in edges]:
+    for piece in [_pool().submit(kernel, frame_FP, frame_SNK, out, *edge) for edge in edges]:
         piece.result()
 
 
 @numba.njit(nogil=True, cache=True)
-def interleave(frames, frame_SNK, out, first, end):  # type: ignore[no-untyped-def]
-    """Writes the stacks of rows `first` up to `end`."""
-    pixels, stack = frames.shape[1] * frames.shape[2], out.shape[4]
-    frame_FP = frames.reshape(-1, pixels)
+def interleave(frame_FP, frame_SNK, stack_SNPK, first, end):  # type: ignore[no-untyped-def]
+    """Writes the stacks of rows `first` up to `end`; `stack_SNPK` is a tuple of S arrays."""
+    pixels, stack = frame_FP.shape[1], frame_SNK.shape[2]
     blank_P = np.zeros(pixels, np.uint8)
-    stack_SNPK = out.reshape(out.shape[0], out.shape[1], pixels, stack)
     for n in range(first, end):
-        for s in range(len(out)):
+        for s in range(len(stack_SNPK)):
+            stack_PK = stack_SNPK[s][n]
             for k in range(stack):
                 frame_P = frame_FP[frame_SNK[s, n, k]] if frame_SNK[s, n, k] >= 0 else blank_P
                 for x in range(pixels):
-                    stack_SNPK[s, n, x, k] = frame_P[x]
+                    stack_PK[x, k] = frame_P[x]
 
 
 @numba.njit(nogil=True, cache=True)
-def interleave_four(frames, frame_SNK, out, first, end):  # type: ignore[no-untyped-def]
+def interleave_four(frame_FP, frame_SNK, word_SNP, first, end):  # type: ignore[no-untyped-def]
     """Stacks of 4, the usual case, in a quarter of the time: the four bytes of a pixel are written as one word."""
-    pixels = frames.shape[1] * frames.shape[2]
-    frame_FP = frames.reshape(-1, pixels)
+    pixels = frame_FP.shape[1]
     blank_P = np.zeros(pixels, np.uint8)
-    word_SNP = out.view(np.uint32).reshape(out.shape[0], out.shape[1], pixels)
     for n in range(first, end):
-        for s in range(len(out)):
+        for s in range(len(word_SNP)):
+            word_P = word_SNP[s][n]
             oldest_P = frame_FP[frame_SNK[s, n, 0]] if frame_SNK[s, n, 0] >= 0 else blank_P
             older_P = frame_FP[frame_SNK[s, n, 1]] if frame_SNK[s, n, 1] >= 0 else blank_P
             old_P = frame_FP[frame_SNK[s, n, 2]] if frame_SNK[s, n, 2] >= 0 else blank_P
@@ -78,7 +84,7 @@ def interleave_four(frames, frame_SNK, out, first, end):  # type: ignore[no-unty
             for x in range(pixels):
                 low = np.uint32(oldest_P[x]) | (np.uint32(older_P[x]) << np.uint32(8))
                 high = np.uint32(old_P[x]) | (np.uint32(newest_P[x]) << np.uint32(8))
-                word_SNP[s, n, x] = low | (high << np.uint32(16))
+                word_P[x] = low | (high << np.uint32(16))
 
 
 @functools.cache

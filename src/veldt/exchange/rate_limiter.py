@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,12 @@ class RateLimiterSpec:
 
 
 class RateLimiter:
-    """Shared by all roles that act or learn; each writes its own counts. Picklable while a process is being started."""
+    """Shared by all roles that act or learn; each writes its own counts. Picklable while a process is being started.
+
+    steps_A    int64 [A]  steps of each actor
+    updates_L  int64 [L]  updates of each learner's own batches
+    waived_L   int64 [L]  samples of each learner that count as done without an update
+    """
 
     def __init__(self, spec: RateLimiterSpec, context: BaseContext | None) -> None:
         self.intensity, self.starts, self.batch_size, self.slack = (
@@ -56,41 +62,36 @@ class RateLimiter:
             spec.batch_size,
             spec.slack,
         )
+        self._acts_on, self._together = spec.acts_on, spec.together
         # One cache line for each count.
         layouts = {"steps": Layout((spec.actors, 8), "int64"), "updates": Layout((spec.learners, 8), "int64")}
-        layouts["waived"] = Layout((spec.learners, 8), "int64")
-        layouts["max_steps"] = Layout((1,), "int64")
-        self._counts, self._acts_on, self._together = (
-            SharedArrays(layouts, context),
-            spec.acts_on,
-            spec.together,
+        layouts |= {"waived": Layout((spec.learners, 8), "int64"), "max_steps": Layout((1, 8), "int64")}
+        self._counts = SharedArrays(layouts, context)
+        self._name_counts()
+        self._max_steps_1[0] = np.iinfo(np.int64).max
+
+    def _name_counts(self) -> None:
+        names = ("steps", "updates", "waived", "max_steps")
+        self.steps_A, self.updates_L, self.waived_L, self._max_steps_1 = (
+            self._counts[name][:, 0] for name in names
         )
-        self._counts["max_steps"][0] = np.iinfo(np.int64).max
 
-    @property
-    def steps_A(self) -> np.ndarray:
-        """Steps of each actor, int64 [A]: each actor writes its own."""
-        return self._counts["steps"][:, 0]
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if not isinstance(value, np.ndarray)}
 
-    @property
-    def updates_L(self) -> np.ndarray:
-        """Updates of each learner's own batches, int64 [L]: each learner writes its own."""
-        return self._counts["updates"][:, 0]
-
-    @property
-    def waived_L(self) -> np.ndarray:
-        """Samples that count as done without an update, int64 [L]: each learner writes its own."""
-        return self._counts["waived"][:, 0]
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._name_counts()
 
     @property
     def max_steps(self) -> int:
         """Steps after which acting stops."""
-        return int(self._counts["max_steps"][0])
+        return int(self._max_steps_1[0])
 
     @max_steps.setter
     def max_steps(self, steps: int) -> None:
         if not self._acts_on:
-            self._counts["max_steps"][0] = steps
+            self._max_steps_1[0] = steps
 
     def waive_backlog(self) -> None:
         """Counts all due samples as done. Learner 0 calls it when it has no data, since otherwise all would wait."""

@@ -20,17 +20,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from veldt.exchange.sample_requests import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher
-from veldt.exchange.slots import Arrays, Consumer, Producer, SlotRings, awaited
+from veldt.exchange.slots import Consumer, Producer, SlotRings, awaited
+from veldt.replay.batch import ReplayBatch
 from veldt.runtime.shared import Layout, SharedArrays
 
+# Size of an incarnation's range of request numbers: a number identifies the incarnation.
+REQUESTS_PER_INCARNATION = 2**32
 _SAMPLE, _UPDATE = 0, 1
 _LEDGER = {"mass": "float64", "rows": "int64", "incarnation": "int64", "dropped": "int64"}
 
@@ -67,14 +68,17 @@ class ReplayIn(Protocol):
         False if there are no free batches for a group, no rows, or a shard is too slow.
         """
 
-    def take(self, deadline_s: float) -> ShardedBatch | None:
-        """Returns the oldest requested batch, valid until the next call; None if it is not complete in time.
+    def take(self, deadline_s: float) -> ReplayBatch | None:
+        """Returns the oldest requested batch, valid until it is given back; None if it is not complete in time.
 
         A batch that no shard can write to any more is dropped.
         """
 
-    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
-        """Sends new raw priorities of the batch's rows. Those that a shard has no room for in time are dropped."""
+    def give_back(self, priority_N: np.ndarray | None) -> None:
+        """Gives back the oldest batch taken, with new raw priorities float64 [N] of its rows if there are any.
+
+        Priorities of rows that a shard has lost by a restart are dropped, and counted.
+        """
 
 
 class ReplayEnds(Protocol):
@@ -89,7 +93,7 @@ class ReplayEdge:
     """See `ReplayEnds`: the memory that learner and shards share. Picklable while a process is being started.
 
     Args:
-        layouts: of the arrays of a batch, [N, ...] each, `key` int64 [N] among them.
+        layouts: of the arrays of a batch, see `batch_layouts`.
         rows: N.
         ahead: batches requested ahead.
         filled: for each shard, the semaphore that wakes it.
@@ -122,6 +126,7 @@ class ReplayEdge:
             "key": Layout((rows,), "int64"),
             "priority": Layout((rows,), "float64"),
         }
+        # A shard has at most a request and priorities of each batch to carry out, so that its ring has room for them.
         self.requests = [SlotRings(request, 1, 2 * self.num_batches, context, wakes) for wakes in filled]
         self.done = context.Semaphore(0)
 
@@ -144,16 +149,20 @@ class ReplayEdge:
         """Number of learner incarnations so far, int64 [1]."""
         return self._shared["clients"]
 
-    def arrays(self, batch_index: int) -> Arrays:
-        return {name: self._shared[f"{batch_index}/{name}"] for name in self._names}
+    def batches(self) -> list[ReplayBatch]:
+        """Returns the preallocated batches, which all ends share."""
+        return [
+            ReplayBatch({name: self._shared[f"{batch_index}/{name}"] for name in self._names})
+            for batch_index in range(self.num_batches)
+        ]
 
 
 class SampleRequest(NamedTuple):
-    """Asks a shard for rows drawn by `seed` into `out`, arrays [n, ...]; where `out` is None, brings new priorities."""
+    """Asks a shard for rows drawn by `seed` into `out`; where `out` is None, brings new priorities."""
 
     number: int
     seed: int
-    out: Arrays | None
+    out: ReplayBatch | None
     key_N: np.ndarray
     priority_N: np.ndarray
 
@@ -163,14 +172,17 @@ class ReplayServer:
 
     def __init__(self, edge: ReplayEdge, shard: int) -> None:
         self._edge, self._shard = edge, shard
-        self._requests = Consumer(edge.requests[shard])
-        edge.ledger("mass")[shard] = edge.ledger("rows")[shard] = 0
-        edge.ledger("incarnation")[shard] += 1
-        self._incarnation = int(edge.ledger("incarnation")[shard])
+        self._requests, self._batches = Consumer(edge.requests[shard]), edge.batches()
+        self._mass_S, self._rows_S, self._dropped_S = map(edge.ledger, ("mass", "rows", "dropped"))
+        self._clients_1, self._written_SP = edge.clients_1, edge.written_SP
+        self._mass_S[shard] = self._rows_S[shard] = 0
+        incarnation_S = edge.ledger("incarnation")
+        incarnation_S[shard] += 1
+        self._incarnation = int(incarnation_S[shard])
 
     def state(self, mass: float, rows: int, dropped: int) -> None:
-        for name, value in (("mass", mass), ("rows", rows), ("dropped", dropped)):
-            self._edge.ledger(name)[self._shard] = value
+        shard = self._shard
+        self._mass_S[shard], self._rows_S[shard], self._dropped_S[shard] = mass, rows, dropped
 
     def take(self) -> tuple[SampleRequest, int] | None:
         while True:
@@ -178,32 +190,19 @@ class ReplayServer:
             if received is None:
                 return None
             kind, batch_index, first, count, number, incarnation, seed = received.arrays["head"].tolist()
-            is_outdated = kind == _SAMPLE and number // REQUESTS_PER_INCARNATION != self._edge.clients_1[0]
+            is_outdated = kind == _SAMPLE and number // REQUESTS_PER_INCARNATION != self._clients_1[0]
             if incarnation == self._incarnation and not is_outdated:
                 break
             self._requests.release(0)
         key_N, priority_N = received.arrays["key"][:count], received.arrays["priority"][:count]
-        out = None
-        if kind == _SAMPLE:
-            out = {
-                name: array[first : first + count] for name, array in self._edge.arrays(batch_index).items()
-            }
+        out = self._batches[batch_index].part(slice(first, first + count)) if kind == _SAMPLE else None
         return SampleRequest(number, seed % 2**64, out, key_N, priority_N), batch_index
 
     def done(self, request: SampleRequest, batch_index: int) -> None:
         if request.out is not None:
-            self._edge.written_SP[self._shard, batch_index] = request.number
+            self._written_SP[self._shard, batch_index] = request.number
             self._edge.done.release()
         self._requests.release(0)
-
-
-@dataclass(frozen=True)
-class ShardedBatch:
-    """N rows, valid until the next `take`. `part_S` int64 [S + 1]: rows part_s to part_(s+1) are from shard s."""
-
-    arrays: Arrays
-    part_S: np.ndarray
-    incarnation_S: np.ndarray
 
 
 class ReplayClient:
@@ -212,29 +211,31 @@ class ReplayClient:
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
         self._requests = [Producer(rings, 0) for rings in edge.requests]
-        self._free, self._pending = deque(range(edge.num_batches)), deque[PendingBatch]()
+        self._batches, self._free = edge.batches(), deque(range(edge.num_batches))
+        self._pending, self._taken = deque[PendingBatch](), deque[PendingBatch]()
         edge.clients_1[0] += 1
         self._number = int(edge.clients_1[0]) * REQUESTS_PER_INCARNATION
-        self._in_use: PendingBatch | None = None
+        self._mass_S, self._rows_S, self._dropped_S = map(edge.ledger, ("mass", "rows", "dropped"))
+        self._incarnation_S, self._written_SP = edge.ledger("incarnation"), edge.written_SP
         self._num_lost = 0  # priorities that were never sent
         self._group = RequestBatcher(edge.num_batches)
 
     @property
     def rows(self) -> int:
-        return int(self._edge.ledger("rows").sum())
+        return int(self._rows_S.sum())
 
     @property
     def is_empty(self) -> bool:
-        return bool((self._edge.ledger("incarnation") > 0).all()) and not self.rows
+        return bool((self._incarnation_S > 0).all()) and not self.rows
 
     @property
     def dropped(self) -> int:
-        return int(self._edge.ledger("dropped").sum()) + self._num_lost
+        return int(self._dropped_S.sum()) + self._num_lost
 
     def request(self, seed: int, deadline_s: float) -> bool:
         # Incarnations are read first: a shard that restarts meanwhile skips this request.
-        incarnation_S = self._edge.ledger("incarnation").copy()
-        mass_S = self._edge.ledger("mass").copy()
+        incarnation_S = self._incarnation_S.copy()
+        mass_S = self._mass_S.copy()
         if not self._group.may_request(len(self._free)) or not mass_S.any():
             return False
         pending = PendingBatch.shared_out(
@@ -253,34 +254,34 @@ class ReplayClient:
         self._pending.append(pending)
         return True
 
-    def take(self, deadline_s: float) -> ShardedBatch | None:
-        if self._in_use is not None:
-            self._free.append(self._in_use.batch_index)
-            self._in_use = None
+    def take(self, deadline_s: float) -> ReplayBatch | None:
         if not self._pending:
             return None
         oldest = self._pending[0]
-        written_SP, incarnation_S = self._edge.written_SP, self._edge.ledger("incarnation")
-        if not awaited(lambda: oldest.is_settled(written_SP, incarnation_S), self._edge.done, deadline_s):
+        if not awaited(
+            lambda: oldest.is_settled(self._written_SP, self._incarnation_S), self._edge.done, deadline_s
+        ):
             return None
         self._pending.popleft()
-        if not oldest.written_S(written_SP).all():
+        if not oldest.written_S(self._written_SP).all():
             self._free.append(oldest.batch_index)
             return None
-        self._in_use = oldest
-        return ShardedBatch(self._edge.arrays(oldest.batch_index), oldest.part_S, oldest.incarnation_S)
+        self._taken.append(oldest)
+        return self._batches[oldest.batch_index]
 
-    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
-        for shard in range(self._edge.shards):
-            part = slice(*batch.part_S[shard : shard + 2].tolist())
-            count = part.stop - part.start
-            if count == 0:
-                continue
-            head = (_UPDATE, 0, 0, count, 0, batch.incarnation_S[shard], 0)
-            is_alive = self._edge.ledger("incarnation")[shard] == batch.incarnation_S[shard]
-            if not (
-                is_alive and self._send(shard, head, deadline_s, batch.arrays["key"][part], priority_N[part])
-            ):
+    def give_back(self, priority_N: np.ndarray | None) -> None:
+        taken = self._taken.popleft()
+        if priority_N is not None:
+            self._send_priorities(taken, priority_N)
+        self._free.append(taken.batch_index)
+
+    def _send_priorities(self, taken: PendingBatch, priority_N: np.ndarray) -> None:
+        key_N = self._batches[taken.batch_index].key_N
+        for shard in taken.asked:
+            part, count = taken.part(shard), taken.count(shard)
+            head = (_UPDATE, 0, 0, count, 0, taken.incarnation_S[shard], 0)
+            is_alive = self._incarnation_S[shard] == taken.incarnation_S[shard]
+            if not (is_alive and self._send(shard, head, 0.0, key_N[part], priority_N[part])):
                 self._num_lost += count
 
     def _send(
@@ -299,3 +300,82 @@ class ReplayClient:
             slot["key"][: len(key_N)], slot["priority"][: len(key_N)] = key_N, priority_N
         self._requests[shard].commit(wakes=priority_N is None)  # after priorities, requests wake the shard
         return True
+
+
+class PendingBatch(NamedTuple):
+    """A requested batch: shard s writes rows part_s to part_(s+1), if it has not restarted meanwhile.
+
+    The rows are written into the preallocated batch `batch_index`. `part_S` is int64 [S + 1], `incarnation_S` int64
+    [S], the shards' incarnations. `written_SP` below is int64 [S, P], the number of the request that each shard has
+    last written into each of the P preallocated batches.
+    """
+
+    batch_index: int
+    number: int
+    seed: int
+    part_S: np.ndarray
+    incarnation_S: np.ndarray
+
+    @classmethod
+    def shared_out(
+        cls,
+        batch_index: int,
+        number: int,
+        seed: int,
+        mass_S: np.ndarray,
+        rows: int,
+        incarnation_S: np.ndarray,
+    ) -> PendingBatch:
+        """Returns a request of `rows` rows, split over the shards in proportion to their sampling weight."""
+        part_S = np.concatenate([[0], np.cumsum(share_out(mass_S, rows, seed))])
+        return cls(batch_index, number, seed, part_S, incarnation_S)
+
+    @property
+    def asked(self) -> list[int]:
+        """The shards that have any rows of the batch."""
+        return np.flatnonzero(np.diff(self.part_S)).tolist()
+
+    def count(self, shard: int) -> int:
+        return int(self.part_S[shard + 1] - self.part_S[shard])
+
+    def part(self, shard: int) -> slice:
+        """The rows of the batch that are from this shard."""
+        return slice(int(self.part_S[shard]), int(self.part_S[shard + 1]))
+
+    def seed_of(self, shard: int) -> int:
+        """Returns an int64 seed by which a shard draws its part."""
+        state = np.random.SeedSequence([self.seed % 2**64, shard]).generate_state(1, np.uint64)
+        return int(state.view(np.int64)[0])
+
+    def written_S(self, written_SP: np.ndarray) -> np.ndarray:
+        """Which shards have written all rows requested from them, if any; bool [S]."""
+        return (np.diff(self.part_S) == 0) | (written_SP[:, self.batch_index] == self.number)
+
+    def is_settled(self, written_SP: np.ndarray, incarnation_S: np.ndarray) -> bool:
+        """Whether every shard has written its rows, or has died since the request."""
+        return bool((self.written_S(written_SP) | (incarnation_S != self.incarnation_S)).all())
+
+
+class RequestBatcher:
+    """Groups requests, so that sleeping shards are woken less often.
+
+    A group starts when a quarter of the preallocated batches is free, and fills all free ones.
+    """
+
+    def __init__(self, num_batches: int) -> None:
+        self.at_once = max(1, num_batches // 4)  # free batches needed to start a group
+        self._is_requesting = False
+
+    def may_request(self, free: int) -> bool:
+        """Whether to send one more request with `free` batches free; False ends a group."""
+        self._is_requesting = free >= (1 if self._is_requesting else self.at_once)
+        return self._is_requesting
+
+
+def share_out(mass_S: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Returns how many of `count` stratified draws fall to each shard, int64 [S]."""
+    rng = np.random.default_rng(seed)
+    target_N = (np.arange(count) + rng.random(count)) / count * mass_S.sum()
+    shard_N = np.searchsorted(np.cumsum(mass_S), target_N, side="right")
+    last = int(np.flatnonzero(mass_S)[-1])  # for a target that rounding has made as large as the total
+    return np.bincount(np.minimum(shard_N, last), minlength=len(mass_S))

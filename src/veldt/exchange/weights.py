@@ -55,24 +55,36 @@ class SharedWeights:
         counters = {"counts": Layout((2,), "int64"), "version": Layout((2,), "int64")}
         self._arrays = SharedArrays(counters | twice, context)
         self._arrays["version"][:] = _NONE
+        self._name_arrays()
+
+    def _name_arrays(self) -> None:
+        self._counts, self._versions = self._arrays["counts"], self._arrays["version"]
+        self._copies = [{name: self._arrays[f"{copy}/{name}"] for name in self._layouts} for copy in (0, 1)]
+
+    def __getstate__(self) -> tuple[dict[str, Layout], SharedArrays]:
+        return self._layouts, self._arrays
+
+    def __setstate__(self, state: tuple[dict[str, Layout], SharedArrays]) -> None:
+        self._layouts, self._arrays = state
+        self._name_arrays()
 
     def check(self, arrays: Arrays) -> None:
         check_layouts(self._layouts, arrays)
 
     def publish(self, version: int, arrays: Arrays) -> None:
-        counts, versions = self._arrays["counts"], self._arrays["version"]
+        counts, versions = self._counts, self._versions
         number = int(counts[_DONE]) + 1
         copy = number % 2
         counts[_BEGUN] = number
         _fence()
         versions[copy] = version
         for name, array in arrays.items():
-            np.copyto(self._arrays[f"{copy}/{name}"], array)
+            np.copyto(self._copies[copy][name], array)
         _fence()
         counts[_DONE] = number
 
     def pull_if_newer(self, than: int, into: Arrays) -> int:
-        counts, versions = self._arrays["counts"], self._arrays["version"]
+        counts, versions = self._counts, self._versions
         end = None
         while True:
             number = int(counts[_DONE])
@@ -81,7 +93,7 @@ class SharedWeights:
             is_newer = version not in (than, _NONE)
             if is_newer:
                 for name, array in into.items():
-                    np.copyto(array, self._arrays[f"{copy}/{name}"])
+                    np.copyto(array, self._copies[copy][name])
             _fence()
             if counts[_BEGUN] <= number + 1:  # else a newer version may have overwritten part of the copy
                 return version if is_newer else than

@@ -1,4 +1,4 @@
-"""Targets and losses of Q-learning, for values and for distributions of returns, per row.
+"""Targets and losses of Q-learning, for values and for distributions of returns, per row; and ε of its exploration.
 
 The end of a transition is encoded in its discount: γ^n, or 0 after a termination. A distribution of returns is a vector
 of probabilities on Z fixed, equally spaced atoms z (Bellemare et al. 2017). Targets have no gradient.
@@ -6,8 +6,10 @@ of probabilities on Z fixed, equally spaced atoms z (Bellemare et al. 2017). Tar
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -83,3 +85,20 @@ def categorical_td_loss(logits_NZ: Tensor, target_NZ: Tensor) -> tuple[Tensor, T
 def expected(logits_NAZ: Tensor, support_Z: Tensor) -> Tensor:
     """Q(s, a) = Σ_i z_i p_i(s, a): from logits float [N, A, Z] and atoms float [Z] to values float [N, A]."""
     return logits_NAZ.softmax(-1) @ support_Z
+
+
+def annealed(start: float, end: float, steps: int, done: int) -> float:
+    """ε after `done` steps: linear from `start` to `end` over `steps`, then `end`."""
+    if done >= steps:
+        return end
+    return start + (end - start) * done / steps
+
+
+def ladder(base: float, power: float, width: int) -> NDArray[np.float64]:
+    """One ε for each of `width` envs, float64 [B] (Horgan et al. 2018, section 4: base 0.4, power 7).
+
+        ε_i = base^(1 + power i / (width - 1))
+
+    The first env has `base` (so does a single env), the last one base^(1 + power).
+    """
+    return base ** (1.0 + power * np.linspace(0.0, 1.0, width))

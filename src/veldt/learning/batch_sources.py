@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
 from veldt.algorithms.groups import Targets
-from veldt.algorithms.rollout import Observation
-from veldt.algorithms.transitions import Transitions
 from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
-from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.exchange.gradients import GradientEdge
-from veldt.learning.replay_batches import with_global_weights
-from veldt.replay.buffer import ReplayBuffer, ReplaySample
-from veldt.replay.sampling_strategy import importance_weights
+from veldt.learning.replay_batches import Noise, to_transitions, with_global_weights
+from veldt.replay.batch import ReplayBatch, batch_layouts
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.settings import ReplayConfig
 from veldt.sampling.sampler import Sampler
 from veldt.tracking.stage_clock import StageClock
@@ -30,6 +27,8 @@ class BatchSource(Protocol):
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         """Yields batches for the algorithm's loss, each with the mean policy version that chose its actions.
+
+        A batch is valid until the next is requested.
 
         Args:
             steps: agent steps done, including this rollout.
@@ -125,18 +124,18 @@ class ReplaySource:
         self.buffer = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
         self._updates_before = 0  # updates done when learning last started
-        self._rows, self._starts, self._starts_at = rows, starts, starts
+        self._batch = ReplayBatch.allocate(batch_layouts(slot.spec, rows))
+        self._starts, self._starts_at = starts, starts
         self._steps = 0
         self._num_outside = 0
         self._beta = config.importance_exponent
-        self._sample: ReplaySample | None = None
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         with self._clock("replay"):
             self.buffer.append(self._slot)
         self._steps = steps
         self._count_outside()
-        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < self._rows)):
+        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < len(self._batch))):
             # Also in mid-run, if the replay buffer has become too small. Skipped updates are not caught up.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
@@ -144,24 +143,24 @@ class ReplaySource:
         while self.updates < self._due(steps):
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
-                self._sample = self.buffer.sample(self._rows, seed)
+                self.buffer.sample(self._batch, seed)
                 seeds = [derive_seed(self._run_seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
                 transitions = to_transitions(
-                    self._sample, self._slot.spec, self._beta, self._noise, seeds, self._device
+                    self._batch, self._slot.spec, self._beta, self._noise, seeds, self._device
                 )
                 if self._config.replay == "prioritised":
                     # Every rank samples the same number of rows, whatever its sum of sampling weights.
-                    least_mass = float(self._sample.mass_N.min()) / self.buffer.index.mass
+                    least_mass = float(self._batch.mass_N.min()) / self.buffer.index.mass
                     transitions = with_global_weights(transitions, least_mass, self._beta, self._edge)
             with self._clock("train"):
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
             self.updates += 1
-            yield batch, float(self._sample.version_N.mean())
+            yield batch, float(self._batch.version_N.mean())
 
     def update_priorities(self, priority: Tensor | None) -> None:
-        if priority is not None and self._sample is not None and self._config.replay == "prioritised":
+        if priority is not None and self._config.replay == "prioritised":
             with self._clock("replay"):
-                self.buffer.update(self._sample.key_N, priority.cpu().numpy())
+                self.buffer.update(self._batch.key_N, priority.cpu().numpy())
 
     def refill(self, steps: int) -> int:
         """Restarts with an empty replay buffer in mid-run. Learning pauses for the steps returned, as at the start."""
@@ -211,50 +210,3 @@ class ReplaySource:
                 "count them on as replay/rewards_outside_atoms)"
             )
         self._num_outside += outside
-
-
-class Noise(NamedTuple):
-    """Numbers of standard normals that an update needs: for all rows together, and for each row of its own."""
-
-    shared: int
-    each_row: int
-
-    @classmethod
-    def of(cls, algorithm: OffPolicy, network: nn.Module) -> Noise:
-        return cls(algorithm.update_noise(network), algorithm.row_noise(network))
-
-
-def to_transitions(
-    sample: ReplaySample,
-    spec: EnvSpec,
-    beta: float,
-    noise: Noise,
-    seeds: Sequence[int],
-    device: torch.device,
-) -> Transitions:
-    """Converts a sample to transitions on `device`, with importance weights for β and with noise.
-
-    `seeds` are those of the noise for all rows together, and of the noise of each row.
-    """
-
-    def normals(rows: int, columns: int, seed: int) -> Tensor:
-        generator = torch.Generator().manual_seed(seed) if columns else None
-        return torch.randn(rows, columns, generator=generator).to(device)
-
-    def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    def observation(fields: Mapping[str, np.ndarray]) -> Observation:
-        tensors = {name: tensor(array) for name, array in fields.items()}
-        return tensors if spec.is_dict else tensors[""]
-
-    return Transitions(
-        observation=observation(sample.observation),
-        action=tensor(sample.action_N),
-        reward=tensor(sample.reward_N),
-        discount=tensor(sample.discount_N),
-        next_observation=observation(sample.next_observation),
-        weight=tensor(importance_weights(sample.mass_N, beta)),
-        noise=normals(3, noise.shared, seeds[0]),
-        row_noise=normals(len(sample.action_N), noise.each_row, seeds[1]),
-    )

@@ -1,143 +1,160 @@
-"""Batches from the replay edge for a learner: transitions on its device, prefetched by one on an accelerator.
+"""Batches of replay on the learner's device: their conversion from the stored form, and one batch ahead of the learner.
+
+    stored: `ReplayBatch` --to_transitions--> on the device: `Transitions` ==> targets, loss ==> priorities --> stored
+
+A local replay buffer's batches are converted when they are sampled. Those of replay shards are converted by
+`ReplayBatches`, on an accelerator one ahead, on a stream of its own:
 
     replay edge -- batch n+1 --> side stream ==> device
                     batch n on the device ==> update ==> priorities --> replay edge
 
 So the copy of a batch to an accelerator overlaps with the update before it. On the CPU, the learner reads a batch where
-the replay shards have written it, without a copy.
+the replay buffer or the shards have written it, without a copy.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.rollout import Observation
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import EnvSpec
 from veldt.exchange.gradients import GradientEdge
-from veldt.exchange.replay import ReplayIn, ShardedBatch
-from veldt.replay.buffer import ReplaySample
-from veldt.replay.sampling_strategy import weights_among
+from veldt.exchange.replay import ReplayIn
+from veldt.replay.batch import ReplayBatch, importance_weights
 from veldt.tracking.stage_clock import StageClock
 
-MakeTransitions = Callable[[ReplaySample, float], Transitions]
+
+class Noise(NamedTuple):
+    """Numbers of standard normals that an update needs: for all rows together, and for each row of its own."""
+
+    shared: int
+    each_row: int
+
+    @classmethod
+    def of(cls, algorithm: OffPolicy, network: nn.Module) -> Noise:
+        return cls(algorithm.update_noise(network), algorithm.row_noise(network))
 
 
-@dataclass(frozen=True)
-class ReplayBatch:
-    """Transitions, with `batch` to return their priorities to, and `version_N`, int64 [N], the actors' policy versions.
+def to_transitions(
+    batch: ReplayBatch,
+    spec: EnvSpec,
+    beta: float,
+    noise: Noise,
+    seeds: Sequence[int],
+    device: torch.device,
+) -> Transitions:
+    """Converts a batch to transitions on `device`, with importance weights for β and with noise.
 
-    Importance weights use the exponent `beta` and are divided by the largest in the batch, which is that of
-    `least_mass`.
+    On the CPU they are views of the batch. `seeds` are those of the noise for all rows together, and of the noise of
+    each row.
     """
 
-    transitions: Transitions
-    batch: ShardedBatch
-    version_N: np.ndarray
-    least_mass: float
-    beta: float
+    def normals(rows: int, columns: int, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed) if columns else None
+        return torch.randn(rows, columns, generator=generator).to(device)
 
-    def with_global_weights(self, edge: GradientEdge) -> Transitions:
-        """Returns the transitions, with weights normalised over the batches of all learners of `edge`."""
-        return with_global_weights(self.transitions, self.least_mass, self.beta, edge)
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    def observation(arrays: Mapping[str, np.ndarray]) -> Observation:
+        fields = {name: tensor(array) for name, array in arrays.items()}
+        for name, field in spec.observation.items():
+            if field.stack > 1:  # [N, H, W, K] to [N, K, H, W], in channels-last memory
+                fields[name] = fields[name].permute(0, 3, 1, 2)
+        return fields if spec.is_dict else fields[""]
+
+    return Transitions(
+        observation=observation(batch.observation),
+        action=tensor(batch.action_N),
+        reward=tensor(batch.reward_N),
+        discount=tensor(batch.discount_N),
+        next_observation=observation(batch.next_observation),
+        weight=tensor(importance_weights(batch.mass_N, beta)),
+        noise=normals(3, noise.shared, seeds[0]),
+        row_noise=normals(len(batch), noise.each_row, seeds[1]),
+    )
 
 
 def with_global_weights(
     transitions: Transitions, least_mass: float, beta: float, edge: GradientEdge
 ) -> Transitions:
-    """Normalises importance weights over the batches of all learners; `least_mass` is the smallest in this batch."""
-    share = weights_among(least_mass, -edge.all_reduce_max(-least_mass), beta)
-    return dataclasses.replace(transitions, weight=transitions.weight * share)
+    """Divides importance weights by the largest over the batches of all learners, in the place of this batch's own.
+
+    The largest weight is that of the smallest mass, which is `least_mass` in this batch.
+    """
+    least_of_all = -edge.all_reduce_max(-least_mass)
+    return dataclasses.replace(transitions, weight=transitions.weight * (least_of_all / least_mass) ** beta)
 
 
 class ReplayBatches:
     """Takes the batches requested by `client`, in order.
 
     Args:
-        make: converts a sample, which is valid until the next is taken, and β to transitions on `device`.
-        beta: returns the present β.
+        convert: makes transitions on `device` of a batch, and returns β of their weights, too.
+        edge: connects the learners that share each batch, whose weights are then normalised over all parts; None
+            otherwise.
         clock: counts the time of waiting and converting.
-        ahead: whether to prefetch one batch while the learner uses another; then `make` must copy.
+        ahead: whether to prefetch one batch while the learner uses another; then `convert` must copy.
     """
 
     def __init__(
         self,
         client: ReplayIn,
-        make: MakeTransitions,
-        beta: Callable[[], float],
-        spec: EnvSpec,
+        convert: Callable[[ReplayBatch], tuple[Transitions, float]],
+        edge: GradientEdge | None,
         device: torch.device,
         clock: StageClock,
         *,
         ahead: bool,
     ) -> None:
-        self._client, self._make, self._beta, self._spec = client, make, beta, spec
+        self._client, self._convert, self._edge = client, convert, edge
         self._clock, self._is_ahead = clock, ahead
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._prefetched: ReplayBatch | None = None
+        self._prefetched: tuple[ReplayBatch, Transitions, float] | None = None
 
-    def take(self, deadline_s: float) -> ReplayBatch | None:
-        """Returns the next batch, valid until the next call; None after the deadline, or if a shard has lost it."""
-        batch, self._prefetched = self._prefetched or self._next(deadline_s), None
-        if batch is not None and self._stream is not None:
+    def take(self, deadline_s: float) -> tuple[ReplayBatch, Transitions] | None:
+        """Returns the next batch in both forms, valid until the client gives it back.
+
+        None after the deadline, or if a shard has lost it.
+        """
+        found, self._prefetched = self._prefetched or self._next(deadline_s), None
+        if found is None:
+            return None
+        batch, transitions, beta = found
+        if self._stream is not None:
             current_stream = torch.cuda.current_stream(self._stream.device)
             current_stream.wait_stream(self._stream)
-            for tensor in _tensors(batch.transitions):
+            for tensor in _tensors(transitions):
                 tensor.record_stream(current_stream)
-        return batch
+        if self._edge is not None:
+            transitions = with_global_weights(transitions, float(batch.mass_N.min()), beta, self._edge)
+        return batch, transitions
 
     def prefetch(self) -> None:
         """Takes the next batch already, if prefetching is on and it has arrived, while the device computes."""
         if self._is_ahead and self._prefetched is None:
             self._prefetched = self._next(0.0)
 
-    def _next(self, deadline_s: float) -> ReplayBatch | None:
+    def _next(self, deadline_s: float) -> tuple[ReplayBatch, Transitions, float] | None:
         with self._clock("wait"):
             batch = self._client.take(deadline_s)
         if batch is None:
             return None
-        with self._clock("replay"):
-            beta = self._beta()
-            with contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-                transitions = self._make(_sample(batch, self._spec), beta)
-            # The batch's memory is reused when the next one is taken.
-            key_N, version_N = batch.arrays["key"].copy(), batch.arrays["version"].copy()
-            for_priorities = dataclasses.replace(batch, arrays={"key": key_N})
-            return ReplayBatch(
-                transitions, for_priorities, version_N, float(batch.arrays["mass"].min()), beta
-            )
+        stream = contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+        with self._clock("replay"), stream:
+            return batch, *self._convert(batch)
 
 
 def _tensors(transitions: Transitions) -> Iterator[Tensor]:
     for field in dataclasses.fields(transitions):
         value = getattr(transitions, field.name)
         yield from value.values() if isinstance(value, dict) else (value,)
-
-
-def _sample(batch: ShardedBatch, spec: EnvSpec) -> ReplaySample:
-    """Converts a batch to the form of a sample from a single replay buffer; see `batch_layouts`."""
-    arrays = batch.arrays
-
-    def observation(which: str) -> dict[str, np.ndarray]:
-        fields = {name: arrays[f"{which}/{name}"] for name in spec.observation}
-        stacked = {name for name, field in spec.observation.items() if field.stack > 1}
-        return {
-            name: array.transpose(0, 3, 1, 2) if name in stacked else array for name, array in fields.items()
-        }
-
-    return ReplaySample(
-        observation=observation("observation"),
-        next_observation=observation("next_observation"),
-        action_N=arrays["action"],
-        reward_N=arrays["reward"],
-        discount_N=arrays["discount"],
-        mass_N=arrays["mass"],
-        key_N=arrays["key"],
-        version_N=arrays["version"],
-    )

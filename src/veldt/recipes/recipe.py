@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from veldt.config.fit import check_fits
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
+from veldt.recipes.draft import Draft, names_of
 from veldt.registry import Registry
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit
@@ -68,15 +70,15 @@ class Recipe:
         settings = self.atari if env.startswith("ALE/") else self.small
         if algorithm is None or algorithm == self.algorithm:
             return settings
-        nearest, names = self._nearest(algorithm), _names(ALGORITHMS[algorithm].settings)
+        nearest, names = self._nearest(algorithm), names_of(ALGORITHMS[algorithm].settings)
         if nearest is self:
-            # A variant learns by these settings, and by its own recipe's where only it has them.
-            names -= _names(ALGORITHMS[self.algorithm].settings)
+            # A variant learns by these settings, and by its own where its class adds one or changes a default.
+            names &= _declared(ALGORITHMS[algorithm].settings, ALGORITHMS[self.algorithm].settings)
             nearest = next((recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm), None)
         else:
-            names |= _names(ReplayConfig)
+            names |= names_of(ReplayConfig)
         learned = nearest.settings(env, algorithm) if nearest else {}
-        known = set().union(*map(_names, self._sections(algorithm).values()))
+        known = set().union(*map(names_of, self._sections(algorithm).values()))
         return {name: value for name, value in settings.items() if name in known - names} | {
             name: value for name, value in learned.items() if name in names
         }
@@ -96,18 +98,21 @@ class Recipe:
         """Returns the configuration with this recipe's values for `env`, and veldt's defaults for the rest.
 
         Args:
+            algorithm: as for `draft`.
+        """
+        return self.draft(env, algorithm).build()
+
+    def draft(self, env: str, algorithm: str | None = None) -> Draft:
+        """Returns this recipe's values for `env`, before they are checked.
+
+        Args:
             algorithm: another than the recipe's own. UsageError where it does not fit the system.
         """
         algorithm = algorithm or self.algorithm
         ALGORITHMS.find(algorithm, f"--algorithm is '{algorithm}'")
         check_fits(self.system, algorithm)
-        settings = self.settings(env, algorithm)
-        sections = self._sections(algorithm)
-        values: dict[str, dict[str, Any]] = {section: {} for section in sections}
-        for name, setting in settings.items():
-            values[_section_of(name, sections)][name] = setting.value
-        built: dict[str, Any] = {section: cls(**values[section]) for section, cls in sections.items()}
-        return TrainConfig(recipe=self.name, algorithm=algorithm, system=self.system, env=env, **built)
+        values = {name: setting.value for name, setting in self.settings(env, algorithm).items()}
+        return Draft(self.name, algorithm, self.system, env, self._sections(algorithm), values)
 
     def _sections(self, algorithm: str) -> dict[str, type[Any]]:
         learn, roles = ALGORITHMS[algorithm].settings, SYSTEMS.find(self.system).settings
@@ -118,7 +123,7 @@ class Recipe:
 
     def setting_names(self) -> set[str]:
         """Returns the names of all settings that the recipe has."""
-        return set().union(*map(_names, self._sections(self.algorithm).values()))
+        return set().union(*map(names_of, self._sections(self.algorithm).values()))
 
     def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
         """Returns (setting, value, unit, source) for every setting of this recipe's `config`, for `veldt recipes NAME`.
@@ -140,7 +145,11 @@ class Recipe:
 
 # All recipes by name, in the order of listings.
 RECIPES: Registry[Recipe] = Registry("recipe", "veldt.recipes.builtin")
-find = RECIPES.find
+
+
+def find(name: str) -> Recipe:
+    """Returns the recipe of this name. UsageError, with a suggestion, for an unknown name."""
+    return RECIPES.find(name, or_else="; a plug-in's needs --plugin MODULE")
 
 
 def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
@@ -148,23 +157,18 @@ def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     return config.learn.derived(config.envs.num_envs, config.in_phases)
 
 
-def _names(cls: type[Any]) -> set[str]:
-    return {field.name for field in dataclasses.fields(cls)}
+def _declared(settings: type[AlgorithmConfig], beside: type[AlgorithmConfig]) -> set[str]:
+    """Returns the names that the class `settings`, or a base class that `beside` lacks, declares."""
+    own = [cls for cls in settings.__mro__ if cls not in beside.__mro__]
+    return set().union(*map(inspect.get_annotations, own))
 
 
 def _family(algorithm: str) -> type[AlgorithmConfig]:
     """Returns the settings class that the algorithm's family shares; see `AlgorithmConfig.is_family`."""
     settings = ALGORITHMS[algorithm].settings
-    families = [cls for cls in settings.__mro__ if cls.__dict__.get("is_family")]
-    return families[-1] if families else settings
-
-
-def _section_of(name: str, sections: Mapping[str, type[Any]]) -> str:
-    owners = [
-        section for section, cls in sections.items() if name in {f.name for f in dataclasses.fields(cls)}
-    ]
-    assert len(owners) == 1, f"the setting {name} belongs to {owners or 'no section'}"
-    return owners[0]
+    bases = [cls for cls in settings.__mro__ if issubclass(cls, AlgorithmConfig)]
+    decides = next(cls for cls in bases if "is_family" in cls.__dict__)
+    return decides if decides.is_family else settings
 
 
 def _unit(hint: Any) -> str:

@@ -32,21 +32,11 @@ def register_recipe(recipe: Recipe) -> None:
 
 
 def plugins_of(config: TrainConfig) -> tuple[str, ...]:
-    """Returns the modules of the plug-ins that registered what `config` names, sorted.
-
-    Raises:
-        UsageError: the script itself has registered it, and the run has processes that do not run the script.
-    """
+    """Returns the modules of the plug-ins that registered what `config` names, sorted; `__main__` is the script."""
     found = {
         RECIPES.plugin_of(config.recipe) if config.recipe in RECIPES else None,
         ALGORITHMS.plugin_of(config.algorithm),
         SYSTEMS.plugin_of(config.system),
         NETWORKS.plugin_of(config.network.network) if config.network.network in NETWORKS else None,
     }
-    plugins = tuple(sorted(module for module in found if module is not None))
-    if "__main__" in plugins and not config.in_one_process:
-        raise UsageError(
-            f"{config.recipe} with {config.algorithm} has processes that import what they need, and a part of it is "
-            "registered by the script itself: move it into a file of its own, such as mine.py, and import that"
-        )
-    return plugins
+    return tuple(sorted(module for module in found if module is not None))

@@ -92,7 +92,7 @@ def remove_unneeded(replay: Path, kept: Sequence[Mapping[str, Any]]) -> None:
 
     Directories with names that veldt does not give are left alone.
     """
-    parts = [path for path in replay.iterdir() if SHARD.fullmatch(path.name)] if replay.is_dir() else []
+    parts = [path for path in replay.iterdir() if SHARD.fullmatch(path.name)]
     for part in parts:
         files = {segment["file"] for meta in kept for segment in meta.get("segments", {}).get(part.name, [])}
         SegmentStore(part).keep(files)

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
-from veldt.errors import UsageError
-from veldt.replay.keys import keys_of, positions_of
-from veldt.replay.n_step import NStep
-from veldt.replay.observations import TransitionObservations
+from veldt.replay.batch import ReplayBatch
+from veldt.replay.frames import read_observations
 from veldt.replay.returns import n_step_returns
 from veldt.replay.ring import Change, Ring
 from veldt.replay.sampling_strategy import Prioritised, SamplingStrategy, Uniform, check_priorities
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.settings import NStep, ReplayConfig
 from veldt.replay.size import transitions_each
-
-
-@dataclass(frozen=True)
-class ReplaySample:
-    """N transitions. Stacks of frames are valid for two samples: the next sample but one reuses their memory.
-
-    `observation` and `next_observation` hold arrays by field (a single "" unless the space is a Dict), [N, ...], or
-    [N, K, H, W] in channels-last memory where frames are stacked. The target is reward_N + discount_N V(next); see
-    `returns.n_step_returns`. `mass_N` float64 are proportional to the sampling probabilities (see
-    `sampling_strategy.importance_weights`), `version_N` int32 are the policy versions that acted, and `key_N` int64
-    identify the transitions for `ReplayBuffer.update`.
-    """
-
-    observation: dict[str, np.ndarray]
-    next_observation: dict[str, np.ndarray]
-    action_N: np.ndarray
-    reward_N: np.ndarray
-    discount_N: np.ndarray
-    mass_N: np.ndarray
-    key_N: np.ndarray
-    version_N: np.ndarray
 
 
 class ReplayBuffer:
@@ -58,7 +33,7 @@ class ReplayBuffer:
         share = transitions_each(spec, width, config, returns)
         self._returns = returns
         self.ring = Ring(spec, width, share, returns.steps, config.compress_frames, threads)
-        self._observations = TransitionObservations(self.ring, spec)
+        self._fields = spec.observation
         self.index: SamplingStrategy = (
             Prioritised(self.ring, config.priority_exponent)
             if config.replay == "prioritised"
@@ -88,20 +63,14 @@ class ReplayBuffer:
             priority_M = self._priorities(change, priority_TB)
         self.index.written(change.removed_M, change.added_M, priority_M)
 
-    def sample(self, count: int, seed: int) -> ReplaySample:
-        """Draws `count` transitions with replacement, determined by `seed` (64 bits) and the buffer's content."""
-        if count > len(self):
-            raise UsageError(
-                f"{count} transitions cannot be sampled from the {len(self)} that the replay buffer holds: wait for "
-                "more, or ask for fewer"
-            )
-        return self.draw(count, seed)
+    def sample(self, batch: ReplayBatch, seed: int) -> None:
+        """Draws all rows of `batch` with replacement, determined by `seed` (64 bits) and the buffer's content.
 
-    def draw(self, count: int, seed: int) -> ReplaySample:
-        """Like `sample`, for one of several shards: a shard may hold fewer transitions than are drawn."""
+        At least one transition must be sampleable.
+        """
         ring, returns = self.ring, self._returns
-        position_N, mass_N = self.index.sample(count, seed)
-        reward_N, discount_N, bootstrap_N = n_step_returns(
+        position_N, batch.mass_N[:] = self.index.sample(len(batch), seed)
+        batch.reward_N[:], batch.discount_N[:], bootstrap_N = n_step_returns(
             ring.reward.reshape(-1),
             ring.terminated.reshape(-1),
             ring.life_lost.reshape(-1),
@@ -113,21 +82,17 @@ class ReplayBuffer:
             returns.terminal_on_life_loss,
             position_N,
         )
-        observation, next_observation = self._observations.take(position_N, bootstrap_N)
-        return ReplaySample(
-            observation=observation,
-            next_observation=next_observation,
-            action_N=ring.action.reshape(-1, *ring.action.shape[2:])[position_N],
-            reward_N=reward_N,
-            discount_N=discount_N,
-            mass_N=mass_N,
-            key_N=keys_of(position_N, ring.first, ring.rows),
-            version_N=ring.version.reshape(-1)[position_N],
-        )
+        position_SN = np.stack([position_N, bootstrap_N])
+        for name, field in self._fields.items():
+            out = batch.observation[name], batch.next_observation[name]
+            read_observations(ring.observation[name], field.stack, ring.episode_step, position_SN, out)
+        batch.action_N[:] = ring.action.reshape(-1, *ring.action.shape[2:])[position_N]
+        batch.key_N[:] = ring.keys(position_N)
+        batch.version_N[:] = ring.version.reshape(-1)[position_N]
 
     def update(self, key_N: np.ndarray, priority_N: np.ndarray) -> None:
         """Sets new raw priorities of sampled transitions; drops and counts those of overwritten transitions."""
-        position_N, is_there_N = positions_of(key_N, self.ring.first, self.ring.end, self.ring.rows)
+        position_N, is_there_N = self.ring.positions(key_N)
         self.dropped += len(key_N) - int(is_there_N.sum())
         self.index.update(position_N[is_there_N], np.asarray(priority_N)[is_there_N])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -33,22 +33,20 @@ class CompressedRows:
         for position, packed in zip(position_M.tolist(), packed_M, strict=True):
             self.row_P[position] = packed
 
-    def rows(self, position_N: np.ndarray) -> np.ndarray:
-        out = np.empty((len(position_N), *self._shape), np.uint8)
-
+    def rows(self, position_N: np.ndarray, out: np.ndarray) -> None:
         def unpack(n: int) -> None:
             packed = self.row_P[position_N[n]]
             assert packed is not None
             out[n] = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(self._shape)
 
         self._share_out(unpack, len(position_N))
-        return out
 
-    def stacks(self, frame_SNK: np.ndarray, out: np.ndarray) -> None:
+    def stacks(self, frame_SNK: np.ndarray, out_S: Sequence[np.ndarray]) -> None:
         position_F, which = np.unique(frame_SNK, return_inverse=True)  # one frame is in several stacks
         blanks = int(position_F[0] < 0)
-        frames = self.rows(position_F[blanks:])
-        write_stacks(frames, which.reshape(frame_SNK.shape) - blanks, out, self._threads)
+        frames = np.empty((len(position_F) - blanks, *self._shape), np.uint8)
+        self.rows(position_F[blanks:], frames)
+        write_stacks(frames, which.reshape(frame_SNK.shape) - blanks, out_S, self._threads)
 
     def _share_out(self, work: Callable[[int], Any], count: int) -> list[Any]:
         """Returns the results of `work` on 0, ..., count - 1; each thread computes one contiguous range."""

@@ -6,6 +6,10 @@ continuing episode has its newest observation in a row that is not counted yet; 
 observation after a step is always in the next row, and no return crosses an episode's end.
 
 Each env counts its own rows, because reset steps take none.
+
+A row's key is its position and its generation r // R, so that it stays unique after the row is overwritten:
+
+    key = (r // R) B R + b R + r mod R
 """
 
 from __future__ import annotations
@@ -107,6 +111,14 @@ class Ring:
     def between(self, first_B: np.ndarray, end_B: np.ndarray) -> np.ndarray:
         """Returns the positions of the valid rows from `first_B` up to `end_B`, int64 [M], env by env."""
         return _between(self.valid, first_B, end_B)
+
+    def keys(self, position_N: np.ndarray) -> np.ndarray:
+        """Returns the keys of sampleable rows, int64 [N]."""
+        return _keys(position_N, self.first, self.rows)
+
+    def positions(self, key_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the positions of keys, int64 [N], and whether their rows are still sampleable, bool [N]."""
+        return _positions(key_N, self.first, self.end, self.rows)
 
     def part(self) -> None:
         """Ends the newest episodes, with their last observations: the next append does not continue them."""
@@ -213,3 +225,28 @@ def _between(valid, first_B, end_B):  # type: ignore[no-untyped-def]
                 position_M[m] = b * rows + row % rows
                 m += 1
     return position_M[:m]
+
+
+@numba.njit(nogil=True, cache=True)
+def _keys(position_N, first_B, rows):  # type: ignore[no-untyped-def]
+    """See `Ring.keys`; `first_B` are the oldest sampleable rows."""
+    key_N = np.empty(len(position_N), np.int64)
+    for n in range(len(position_N)):
+        b, place = divmod(position_N[n], rows)
+        generation, oldest = divmod(first_B[b], rows)
+        if place < oldest:
+            generation += 1
+        key_N[n] = generation * len(first_B) * rows + position_N[n]
+    return key_N
+
+
+@numba.njit(nogil=True, cache=True)
+def _positions(key_N, first_B, end_B, rows):  # type: ignore[no-untyped-def]
+    """See `Ring.positions`."""
+    position_N, is_there_N = np.empty(len(key_N), np.int64), np.empty(len(key_N), np.bool_)
+    for n in range(len(key_N)):
+        generation, position = divmod(key_N[n], len(first_B) * rows)
+        b, place = divmod(position, rows)
+        row = generation * rows + place
+        position_N[n], is_there_N[n] = position, first_B[b] <= row < end_B[b]
+    return position_N, is_there_N

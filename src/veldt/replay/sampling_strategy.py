@@ -19,9 +19,9 @@ _EPSILON = 1e-6  # added to every priority, so that each can be drawn again (as 
 
 class SamplingStrategy(Protocol):
     def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns positions int64 [N] and their masses float64 [N] (see `importance_weights`), determined by `seed`.
+        """Returns positions int64 [N], determined by `seed` (64 bits), and their masses float64 [N].
 
-        `seed` has 64 bits. At least one row must be sampleable.
+        Masses are proportional to the probabilities of being drawn. At least one row must be sampleable.
         """
 
     @property
@@ -96,21 +96,6 @@ class Prioritised:
 
     def _set(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
         self.tree.set(position_N, (priority_N.astype(np.float64) + _EPSILON) ** self._alpha)
-
-
-def importance_weights(mass_N: np.ndarray, beta: float) -> np.ndarray:
-    """Returns the importance weights for rows drawn in proportion to their mass: float32 [N], at most 1.
-
-    A row that is drawn with probability P among S has the weight (S P)^-β, divided by the largest weight of the batch
-    (Schaul et al. 2016, section 3.4). So S and the sum of all masses cancel out, and a batch may come from several
-    shards.
-    """
-    return ((mass_N / mass_N.min()) ** -beta).astype(np.float32)
-
-
-def weights_among(least: float, least_of_all: float, beta: float) -> float:
-    """Returns the factor from `importance_weights` of a part with minimum mass `least` to those of the whole batch."""
-    return float((least_of_all / least) ** beta)
 
 
 def check_priorities(priority_N: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Settings of the replay buffer: its size, the sampling, and the compression."""
+"""Settings of the replay buffer: its size, the sampling, the compression, and the n-step return. Without numba."""
 
 from __future__ import annotations
 
@@ -43,3 +43,17 @@ class ReplayConfig:
     def beta(self, progress: float) -> float:
         """Returns β at this fraction of the training budget."""
         return self.importance_exponent + (self.importance_exponent_end - self.importance_exponent) * progress
+
+
+@dataclass(frozen=True)
+class NStep:
+    """How a transition's return is computed from the rows that follow it.
+
+    `steps` is n, `gamma` is γ. `clip_rewards` clips rewards to [-1, 1]; with `terminal_on_life_loss` a lost life ends
+    the return as a terminal step does.
+    """
+
+    steps: int
+    gamma: float
+    clip_rewards: bool
+    terminal_on_life_loss: bool

@@ -6,9 +6,8 @@ import math
 
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
-from veldt.replay.n_step import NStep
 from veldt.replay.ring import ring_rows, row_bytes
-from veldt.replay.settings import ReplayConfig, is_compressed
+from veldt.replay.settings import NStep, ReplayConfig, is_compressed
 from veldt.replay.sum_tree import tree_bytes
 from veldt.runtime.system_memory import available_memory
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import platform
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
@@ -22,13 +23,22 @@ from typing import Any
 
 import numpy as np
 
-from veldt.errors import CheckpointError
+from veldt.errors import CheckpointError, VeldtError
 from veldt.runs.checkpoint_files import Checkpoint, load_checkpoint, read_manifest, write_checkpoint
 from veldt.runs.files import explained, sync_directory
 from veldt.runs.own_files import foreign, is_own, make_directory, refuse_other, remove_own_tree
-from veldt.runs.own_names import MANIFEST, OF_CHECKPOINT, PARTIAL, PARTIAL_STEP, STEP, Names, one_of
+from veldt.runs.own_names import (
+    CHECKPOINTS,
+    MANIFEST,
+    OF_CHECKPOINT,
+    PARTIAL,
+    PARTIAL_STEP,
+    STEP,
+    Names,
+    one_of,
+)
 
-__all__ = ["Checkpoint", "CheckpointStore"]
+__all__ = ["Checkpoint", "CheckpointStore", "newest_checkpoint"]
 
 
 class CheckpointStore:
@@ -152,6 +162,20 @@ class CheckpointStore:
         for path in self.path.glob(f"{PARTIAL}*"):
             if PARTIAL_STEP.fullmatch(path.name):
                 _remove(path)
+
+
+def newest_checkpoint(run: Path) -> Checkpoint | None:
+    """Returns the checkpoint that a role of this run starts from: the newest whole one, None if there is none yet.
+
+    VeldtError if the directory does not exist: else a role on another node would silently begin from scratch.
+    """
+    if not run.is_dir():
+        raise VeldtError(
+            f"the run's directory {run} is not there on {platform.node()}: roles read checkpoints there, so it must be "
+            "on storage that all nodes share, under the same path"
+        )
+    store = CheckpointStore(run / CHECKPOINTS)
+    return store.newest(lambda _: None) if store.has_any() else None
 
 
 def _names(path: Path) -> Names:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from veldt.errors import PeerLostError, VeldtError
-from veldt.runtime.inbox import write_message
+from veldt.runtime.messages import write_message
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, name_process
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
 from veldt.runtime.shared import Layout, SharedArrays

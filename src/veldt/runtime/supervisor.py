@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 
-from veldt.runtime.inbox import Inbox
+from veldt.runtime.messages import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.roles import ControlBlock, Peers, RoleIdentity, run_role
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision

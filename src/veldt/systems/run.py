@@ -1,57 +1,145 @@
-"""Trains by a run plan: builds the system's graph, chooses the runtime that runs it, and starts the run."""
+"""Runs a system: decides what is left open, checks it, opens the run's directory and the runtime, and trains.
+
+`train` and `resume` differ in what they ask for, in the directory, and in the checkpoint; all else is here.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from veldt.config.system_registry import SYSTEMS
-from veldt.config.train_config import TrainConfig
-from veldt.errors import UsageError, VeldtError
-from veldt.exchange.graph import Graph
+from veldt.algorithms.schedule_settings import schedule_functions
+from veldt.config.run_code import own_names, remember_code, remember_functions
+from veldt.config.run_request import RunRequest
+from veldt.config.train_config import TrainConfig, to_dict
+from veldt.errors import VeldtError
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
+from veldt.runs.machine import versions
+from veldt.runs.new_run import new_run, run_name
 from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
-from veldt.runtime.devices import choose_device
-from veldt.systems.driver.inline_runtime import start_inline
-from veldt.systems.driver.local_runtime import start_local
+from veldt.runtime.cores import allowed_cores
+from veldt.runtime.devices import flush_denormals
+from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
 from veldt.systems.driver.training_run import RestartHistory, StartRoles, TrainingRun
-from veldt.systems.planning.run_plan import RunPlan
-from veldt.tracking.recording import Recording
+from veldt.systems.planning.checks import check_plan, check_request
+from veldt.systems.planning.run_plan import RunPlan, make_run_plan
+from veldt.tracking.callback import Callback
+from veldt.tracking.loggers.logger import Logger
+from veldt.tracking.progress import Progress, Silent
+from veldt.tracking.recording import Recording, RecordingPlan, named_functions
 
 
-def graph_of(run_plan: RunPlan) -> Graph:
-    """Returns the roles of a new run, and their edges."""
-    graph: Graph = SYSTEMS[run_plan.config.system].load_graph()(run_plan)
-    return graph
+@dataclass(frozen=True)
+class Run:
+    """The result of a training run that has stopped.
+
+    `path` is the run directory. `reason` is why the run stopped: "steps" (all steps are done), "until" (the target
+    return was reached), "callback" (one asked to stop) or "interrupted". `until` is the target return (None: no
+    target); check `reason` to see whether it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
+    """
+
+    path: Path
+    reason: str
+    until: float | None
+    summary: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a call of `train` or `resume` chooses for itself, and no run stores.
+
+    Args:
+        cluster: where the processes run; None: on this machine, without Ray.
+        quiet: shows no progress.
+        loggers, callbacks: the user's own objects, besides those that the settings name.
+    """
+
+    cluster: str | None = None
+    quiet: bool = False
+    loggers: Sequence[Logger] = ()
+    callbacks: Sequence[Callback] = ()
+
+
+@flush_denormals()
+def run_system(
+    request: RunRequest,
+    options: RunOptions,
+    open_directory: Callable[[RunPlan], AbstractContextManager[RunDirectory]],
+    checkpoint: Checkpoint | None = None,
+    notes: Sequence[str] = (),
+) -> Run:
+    """Decides what is left open, checks it, and trains to the end, from the start or resumed from `checkpoint`.
+
+    Args:
+        open_directory: yields the run's directory, locked. It is entered when the runtime is there, and nothing is
+            written before.
+        notes: sentences to show before a resumed run goes on. A new run shows its decisions and warnings.
+
+    Raises:
+        UsageError: the run is not possible as asked; nothing was written.
+        VeldtError: training failed; a note says how to resume, if possible.
+    """
+    check_request(request, options.cluster)
+    asked = request.config.run
+    recording_plan = RecordingPlan(asked.log, asked.callback, options.loggers, options.callbacks)
+    run_plan = make_run_plan(request)
+    warnings = check_plan(run_plan, options.cluster)
+    config = run_plan.config
+    with (
+        _runtime(config, options.cluster) as start_roles,
+        open_directory(run_plan) as directory,
+        _progress(config, options.quiet) as progress,
+    ):
+        if checkpoint is None:
+            notes = [f"{config.recipe} on {config.env}: {directory.path}", *run_plan.decisions, *warnings]
+        for note in (*notes, *_remember(run_plan)):
+            progress.note(note)
+        with recording_plan.opened(directory, progress) as recording:
+            outcome = _drive(run_plan, directory, recording, checkpoint, start_roles)
+    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
 @contextlib.contextmanager
-def runtime(config: TrainConfig, cluster: str | None) -> Iterator[StartRoles]:
+def new_directory(run_plan: RunPlan, run_dir: str | Path | None) -> Iterator[RunDirectory]:
+    """Makes the directory of a new run with its config.json, locks it, and removes it if the run fails at once.
+
+    Args:
+        run_dir: its path; None: `runs/<recipe>-<env>-<seed>`.
+
+    Raises:
+        UsageError: `run_dir` exists.
+    """
+    config, given = run_plan.config, run_plan.given
+    asked: dict[str, Any] = {"env": config.env, "env_kwargs": config.env_kwargs}
+    for name, value in given.items():
+        asked.setdefault(config.section_of(name), {})[name] = value
+    hardware: dict[str, Any] = {"cores": len(allowed_cores())}
+    if run_plan.device.type == "cuda":
+        hardware["gpu"] = torch.cuda.get_device_name(run_plan.device)
+    with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory:
+        directory.write_config(asked, to_dict(config), sys.argv, versions(), hardware)
+        with directory.lock():
+            yield directory
+
+
+@contextlib.contextmanager
+def _runtime(config: TrainConfig, cluster: str | None) -> Iterator[StartRoles]:
     """Yields what runs a graph: this process, others of this machine, or a cluster, connected until the block ends."""
-    if cluster is None and config.in_one_process:
-        yield start_inline
-        return
     if cluster is None:
-        devices = torch.cuda.device_count() if choose_device(config.run.device).type == "cuda" else 0
-        if 0 < devices < config.roles.learners and config.batch_shares > 1:
-            raise UsageError(
-                f"--learners is {config.roles.learners}, and there are {devices} accelerators: learners that exchange "
-                "gradients need one each; take fewer, or --device cpu"
-            )
-        yield start_local
+        yield start_inline if config.in_one_process else start_local
         return
-    if why := config.roles.cluster_refusal:
-        raise UsageError(
-            f"--cluster is '{cluster}', and {config.recipe} cannot run there: {why}; leave --cluster out, or take a "
-            f"recipe of several processes that share no memory"
-        )
     from veldt.runtime.on_ray.cluster import connected
 
     with connected(cluster) as joined:
@@ -60,24 +148,38 @@ def runtime(config: TrainConfig, cluster: str | None) -> Iterator[StartRoles]:
         yield partial(start_on_ray, joined)
 
 
-def run_system(
+def _progress(config: TrainConfig, quiet: bool) -> Progress:
+    title = f"{config.recipe} · {config.env} · seed {config.run.seed}"
+    return Progress(title, config.run.steps, config.run.until, stream=Silent() if quiet else None)
+
+
+def _remember(run_plan: RunPlan) -> list[str]:
+    """Records that the user trains with the code that the run names. Returns sentences to show where that fails."""
+    config = run_plan.config
+    parts = {**own_names(config), **run_plan.own.names()}
+    schedules = schedule_functions(config.learn).values()
+    notes = [remember_code(run_plan.source, parts, schedules, config.plugins)]
+    functions = named_functions(config.run.log, config.run.callback)
+    notes += [remember_functions(kind, names) for kind, names in functions.items()]
+    return [note for note in notes if note is not None]
+
+
+def _drive(
     run_plan: RunPlan,
     directory: RunDirectory,
     recording: Recording,
     checkpoint: Checkpoint | None,
     start_roles: StartRoles,
 ) -> Outcome:
-    """Trains to the end, from the start or resumed from `checkpoint`. An error notes how to resume, if possible."""
-    config = run_plan.config
+    roles = run_plan.config.roles
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
-        make_graph = SYSTEMS[config.system].load_graph()
-        return TrainingRun(make_graph, run_plan, directory, recording, checkpoint, start_roles, lost)
+        return TrainingRun(run_plan, directory, recording, checkpoint, start_roles, lost)
 
     try:
         with training_in(str(directory.path)):
-            if config.roles.resumes_as_a_whole:
-                return run_restarting(begin, checkpoint, directory.path, config.roles.max_restarts)
+            if roles.resumes_as_a_whole:
+                return run_restarting(begin, checkpoint, directory.path, roles.max_restarts)
             return begin(checkpoint).run()
     except VeldtError as error:
         if note := how_to_go_on(directory.path):

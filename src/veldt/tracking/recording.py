@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from veldt.errors import UsageError
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.callback import Callback, CallbackContext, CallbackGroup, made_callback
-from veldt.tracking.loggers.choice import load_loggers, opened_loggers
+from veldt.tracking.loggers.choice import load_loggers, opened_loggers, own_loggers
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.loggers.logger import Logger, missing_of_logger
 from veldt.tracking.progress import Progress
@@ -78,6 +78,11 @@ class RecordingPlan:
                     callbacks.end()
                 raise
             callbacks.end()
+
+
+def named_functions(log: str, callback: str | None) -> dict[str, list[str]]:
+    """Returns the names of the user's functions that make loggers and callbacks, by what they make."""
+    return {"logger": own_loggers(log), "callback": named_callbacks(callback)}
 
 
 def named_callbacks(callback: str | None) -> list[str]:

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from veldt.exchange.replay import SampleRequest, ShardedBatch
-from veldt.exchange.sample_requests import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher
+from veldt.exchange.replay import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher, SampleRequest
 from veldt.exchange.slots import awaited
+from veldt.replay.batch import ReplayBatch
 from veldt.runtime.on_ray.transport import Message, Transport
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in, rows_of
 
@@ -75,9 +75,9 @@ class RayReplayServer:
         for number, batch_index, count, seed, incarnation in requests:
             if incarnation == self._transport.incarnation and number not in self._blocks:
                 layouts = rows_of(self._layouts, count)
-                rows = SharedArrays(layouts, None)
+                rows = SharedArrays(layouts, None)  # one block, which is sent as a whole
                 self._blocks[number] = rows.block
-                out = {name: rows[name] for name in layouts}
+                out = ReplayBatch({name: rows[name] for name in layouts})
                 self._requests.append((SampleRequest(number, seed % 2**64, out, none, none), batch_index))
 
 
@@ -113,17 +113,14 @@ class RayReplayClient:
     ) -> None:
         self._transport, self._edge, self._batch, self._shards = transport, edge, rows, list(shards)
         self._layouts = layouts
-        self._batches = [
-            {name: np.empty(layout.shape, layout.dtype) for name, layout in layouts.items()}
-            for _ in range(ahead + 1)
-        ]
-        self._free, self._pending = deque(range(ahead + 1)), deque[PendingBatch]()
+        self._batches = [ReplayBatch.allocate(layouts) for _ in range(ahead + 1)]
+        self._free = deque(range(ahead + 1))
+        self._pending, self._taken = deque[PendingBatch](), deque[PendingBatch]()
         self._by_number: dict[int, PendingBatch] = {}
         self._written_SP = np.full((len(shards), ahead + 1), -1, np.int64)
         self._number = (transport.incarnation + 1) * REQUESTS_PER_INCARNATION
         self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
         self._dropped_S, self._incarnation_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
-        self._in_use: PendingBatch | None = None
         self._num_lost = 0  # priorities that were never sent
         self._group = RequestBatcher(ahead + 1)
         self._messages = [_ShardRequests() for _ in shards]
@@ -165,10 +162,7 @@ class RayReplayClient:
         self._pending.append(pending)
         return True
 
-    def take(self, deadline_s: float) -> ShardedBatch | None:
-        if self._in_use is not None:
-            self._free.append(self._in_use.batch_index)
-            self._in_use = None
+    def take(self, deadline_s: float) -> ReplayBatch | None:
         if not self._pending:
             return None
         oldest = self._pending[0]
@@ -184,17 +178,24 @@ class RayReplayClient:
         if not oldest.written_S(self._written_SP).all():
             self._free.append(oldest.batch_index)
             return None
-        self._in_use = oldest
-        return ShardedBatch(self._batches[oldest.batch_index], oldest.part_S, oldest.incarnation_S)
+        self._taken.append(oldest)
+        return self._batches[oldest.batch_index]
 
-    def update(self, batch: ShardedBatch, priority_N: np.ndarray, deadline_s: float) -> None:
-        for shard, name in enumerate(self._shards):
-            part = slice(*batch.part_S[shard : shard + 2].tolist())
-            if self._transport.incarnation_of(name) != batch.incarnation_S[shard]:
-                self._num_lost += part.stop - part.start
-            elif part.stop > part.start:
-                self._messages[shard].add(batch.arrays["key"][part].copy(), priority_N[part])
+    def give_back(self, priority_N: np.ndarray | None) -> None:
+        taken = self._taken.popleft()
+        if priority_N is not None:
+            self._add_priorities(taken, priority_N)
+        self._free.append(taken.batch_index)
         self._updates += 1
+
+    def _add_priorities(self, taken: PendingBatch, priority_N: np.ndarray) -> None:
+        key_N, now_S = self._batches[taken.batch_index].key_N, self._now_S()
+        for shard in taken.asked:
+            if now_S[shard] == taken.incarnation_S[shard]:
+                part = taken.part(shard)
+                self._messages[shard].add(key_N[part].copy(), priority_N[part])
+            else:
+                self._num_lost += taken.count(shard)
 
     @staticmethod
     def _entry(pending: PendingBatch, shard: int) -> _Entry:
@@ -239,8 +240,6 @@ class RayReplayClient:
             pending = self._by_number.get(number)
             if pending is None:
                 return  # its batch was dropped, or another incarnation requested it
-            part = slice(*pending.part_S[shard : shard + 2].tolist())
-            layouts = rows_of(self._layouts, part.stop - part.start)
-            for name, array in arrays_in(block, layouts).items():
-                self._batches[batch_index][name][part] = array
+            rows = ReplayBatch(arrays_in(block, rows_of(self._layouts, pending.count(shard))))
+            self._batches[batch_index].part(pending.part(shard)).copy_from(rows)
             self._written_SP[shard, batch_index] = number

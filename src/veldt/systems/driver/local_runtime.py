@@ -1,4 +1,4 @@
-"""Runs a graph's roles as processes of this machine, with its edges in shared memory."""
+"""Runs a graph on this machine: roles as processes with edges in shared memory, or its only role in this process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph, edge_bytes, edges_by_parameter, make_local_edges
+from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
+from veldt.runtime.inline import InlineSupervisor
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 from veldt.runtime.supervision import RolePlan
 from veldt.runtime.supervisor import Supervisor
@@ -25,6 +27,16 @@ def start_local(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
             own = edges_by_parameter(wiring, edges.__getitem__)
             plans.append(RolePlan(arguments=(plan,), edges=own, **role.role_plan(index)))
     return Supervisor(context, plans), edges
+
+
+def start_inline(graph: Graph) -> tuple[InlineSupervisor, dict[str, Any]]:
+    """Returns the supervisor of the only role, which takes one turn at each poll, already made; and the edges."""
+    (role,), edges = graph.roles, {}
+    for name, edge in graph.edges.items():
+        assert isinstance(edge.spec, RateLimiterSpec), "one role has no other role to exchange data with"
+        edges[name] = RateLimiter(edge.spec, context=None)
+    (plan,), (wiring,) = role.plans, role.edges
+    return InlineSupervisor(role.entry, plan, edges_by_parameter(wiring, edges.__getitem__)), edges
 
 
 def _check_memory(graph: Graph) -> None:

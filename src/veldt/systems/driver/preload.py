@@ -13,10 +13,10 @@ import numpy as np
 
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
+from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
-from veldt.replay.n_step import NStep
-from veldt.replay.settings import ReplayConfig
-from veldt.replay.slot_returns import slot_returns
+from veldt.replay.returns import slot_returns
+from veldt.replay.settings import NStep, ReplayConfig
 
 _ROWS, _WIDTH = 8, 2
 
@@ -32,8 +32,9 @@ def _use_replay() -> None:
     for config in (settings, dataclasses.replace(settings, replay="uniform")):
         buffer = ReplayBuffer(spec, _WIDTH, config, returns)
         buffer.append(slot, np.ones((_ROWS, _WIDTH)))
-        sample = buffer.draw(4, 0)
-        buffer.update(sample.key_N, np.ones(4))
+        batch = ReplayBatch.allocate(batch_layouts(spec, 4))
+        buffer.sample(batch, 0)
+        buffer.update(batch.key_N, np.ones(4))
 
 
 # What the graphs and the simplest envs import.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from veldt.errors import RoleError
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.training_run import RestartHistory, TrainingRun
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
@@ -42,7 +41,6 @@ _STOP_S = 30.0  # for roles to end on request
 _LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to arrive
 
-MakeGraph = Callable[[RunPlan, Path, Checkpoint | None], Graph]
 StartRoles = Callable[
     [Graph], tuple[RunningRoles, dict[str, Any]]
 ]  # makes what runs a graph; not yet started
@@ -57,7 +55,7 @@ class RestartHistory:
 
 
 class TrainingRun:
-    """A run of the graph that `make_graph` makes.
+    """A run of the run plan's graph.
 
     Args:
         checkpoint: where to resume from, or None to start a run.
@@ -67,7 +65,6 @@ class TrainingRun:
 
     def __init__(
         self,
-        make_graph: MakeGraph,
         run_plan: RunPlan,
         directory: RunDirectory,
         recording: Recording,
@@ -77,7 +74,7 @@ class TrainingRun:
     ) -> None:
         self._directory, self._config = directory, run_plan.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
-        graph = make_graph(run_plan, directory.path.absolute(), checkpoint)
+        graph = run_plan.graph(directory.path.absolute(), checkpoint)
         self._roles, edges = start_roles(graph)
         try:
             self._rate_limiter: RateLimiter = edges["rate_limiter"]

@@ -20,13 +20,14 @@ from veldt.errors import UsageError
 from veldt.exchange.graph import Edge, Graph, Role, SlotsSpec, role_name
 from veldt.exchange.inference import InferenceSpec
 from veldt.exchange.rate_limiter import RateLimiterSpec
+from veldt.formatting import counted
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.sampling.observations import blank_observation
 from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
-from veldt.systems.planning.run_plan import RunPlan, counted
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import (
     evaluators,
     incarnations_of,

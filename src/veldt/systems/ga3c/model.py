@@ -31,7 +31,7 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.recurrent import RecurrentForward
-from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.sampling.sampler import check_actions

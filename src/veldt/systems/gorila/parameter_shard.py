@@ -35,7 +35,7 @@ from veldt.learning.learner import load_state, load_weights
 from veldt.learning.optimiser import GroupedRule
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
-from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.systems.roles.messages import SnapshotPart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ import torch
 from torch import nn
 
 from veldt.agent import Agent, make_network
-from veldt.algorithms.base import Algorithm, Forward, OffPolicy
-from veldt.algorithms.off_policy import OffPolicyConfig
-from veldt.config.ga3c_settings import Ga3cConfig
-from veldt.config.system_settings import ActorsConfig, RolesConfig
+from veldt.algorithms.base import Algorithm, Forward
+from veldt.config.run_request import RunRequest
+from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.envs.action_replay import ActionsUntil
 from veldt.envs.arrangement import Plan, make_vector_envs, plan, probe_spec
@@ -26,14 +25,16 @@ from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
+from veldt.exchange.graph import Graph
 from veldt.networks.flat import FlatParameters
-from veldt.networks.own import NO_PARTS, Factory, OwnParts
+from veldt.networks.own import Factory, OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
-from veldt.replay.size import transitions_each
+from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads
 from veldt.sampling.observations import blank_observation
 from veldt.systems.planning.autotune import choose_arithmetic
+from veldt.systems.planning.sentences import describe
 
 
 class _ByValue:
@@ -53,7 +54,7 @@ class _ByValue:
 class RunPlan:
     """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user.
 
-    `own` are the user's own parts of the network that are callables.
+    `own` are the user's own parts of the network that are callables, `given` the settings that come from the user.
     """
 
     config: TrainConfig
@@ -63,6 +64,16 @@ class RunPlan:
     device: torch.device
     own: OwnParts
     decisions: tuple[str, ...]
+    given: Mapping[str, Any]
+
+    def graph(self, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
+        """Returns the roles of the run in directory `run`, new or resumed from `checkpoint`, and their edges.
+
+        Raises:
+            UsageError: settings of several roles do not fit together.
+        """
+        graph: Graph = SYSTEMS[self.config.system].load_graph()(self, run, checkpoint)
+        return graph
 
     @property
     def portable(self) -> RunPlan:
@@ -141,41 +152,29 @@ class RunPlan:
         return make_vector_envs(settings, self.spec, steps, self.plan, stacks, actions_until)
 
 
-def make_run_plan(config: TrainConfig, source: EnvSource, own: OwnParts = NO_PARTS) -> RunPlan:
-    """Decides everything that `config` leaves to `auto`, by measuring where it depends on the machine.
+def make_run_plan(request: RunRequest) -> RunPlan:
+    """Decides everything that the configuration leaves to `auto`, by measuring where it depends on the machine.
 
     A configuration returned by this function is returned unchanged, without measuring: so a resumed run has the same
     plan as before.
+
+    Raises:
+        UsageError: the device does not exist, or the algorithm cannot choose the env's actions.
+        EnvError: the env failed.
     """
+    config, source, own = request.config, request.source, request.own
     device = choose_device(config.run.device)
-    decisions = []
+    accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
     spec = probe_spec(source, config.atari)
     algorithm = config.make_algorithm(spec.action)
-    phase_width = config.phase_width
-    horizon = algorithm.horizon(phase_width)
-    accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
-    if isinstance(algorithm, OffPolicy) and config.replay is not None:
-        # Checked before anything is written or started: the size must fit.
-        transitions_each(spec, config.envs.num_envs, config.replay, algorithm.returns)
-    if isinstance(config.roles, ActorsConfig | Ga3cConfig) and not config.in_phases:
-        chosen = Plan("in-process", 0, 1, (), "in the processes that act")
-        config = _fill_roles(config, config.roles, accelerators)
-        decisions.append(_describe_roles(config, accelerators))
-    else:
-        units = config.roles.learners
-        width = config.envs.num_envs // units
-        one = dataclasses.replace(config.envs, num_envs=width)
+    units = config.roles.learners
+    if not config.roles.has_acting_processes:
+        one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // units)
         chosen = plan(source, one, config.atari, accelerators, units)
-        description = _describe_envs(chosen, width, horizon, "this" if config.in_one_process else "its own")
-        decisions.append(description if units == 1 else f"{units} learners, each with {description}")
-        if isinstance(config.learn, OffPolicyConfig):
-            decisions.append(_describe_phase(config.learn, phase_width))
-        if units > 1:
-            threads = max(1, (len(allowed_cores()) - accelerators) // units)
-            config = _replace_run(config, threads=config.run.threads or threads)
-    config = dataclasses.replace(config, envs=chosen.resolve(config.envs))
-    config = _replace_run(config, device=str(device))
-    rows = algorithm.update_rows(phase_width) // config.batch_shares
+    else:
+        chosen = Plan("in-process", 0, 1, (), "in the processes that act")
+    config = _decided(config, chosen, device, accelerators)
+    rows = algorithm.update_rows(config.phase_width) // config.batch_shares
     arithmetic = choose_arithmetic(
         lambda: make_network(config, spec, own),
         blank_observation(spec, rows, device),
@@ -183,74 +182,26 @@ def make_run_plan(config: TrainConfig, source: EnvSource, own: OwnParts = NO_PAR
         config.run.precision,
         config.run.threads,
     )
+    horizon = algorithm.horizon(config.phase_width)
+    decisions = (*describe(config, chosen, horizon, accelerators), *arithmetic.reasons)
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
-    decisions += arithmetic.reasons
-    run_plan = RunPlan(config, source, spec, chosen, device, own, tuple(decisions))
-    if config.roles.learners > 1:
-        run_plan.shared_parameters()  # raises an error for a network that cannot be shared
-    return run_plan
+    return RunPlan(config, source, spec, chosen, device, own, decisions, request.given)
 
 
-def _fill_roles(config: TrainConfig, roles: ActorsConfig | Ga3cConfig, accelerators: int) -> TrainConfig:
-    """Returns the config with open settings filled: one acting process per core, half of the cores for learning on the
-    CPU."""
-    cores = max(1, len(allowed_cores()) - accelerators)
-    envs = config.envs.num_envs
-    count = max(n for n in range(1, min(cores, envs) + 1) if envs % n == 0)
-    filled: RolesConfig
-    if isinstance(roles, Ga3cConfig):
-        filled = dataclasses.replace(roles, agent_processes=roles.agent_processes or count)
-    else:
-        filled = dataclasses.replace(roles, actors=roles.actors or count)
-    threads = config.run.threads or (1 if accelerators else max(1, cores // 2))
-    return _replace_run(dataclasses.replace(config, roles=filled), threads=threads)
-
-
-def _describe_roles(config: TrainConfig, accelerators: int) -> str:
-    roles, threads = config.roles, config.run.threads
-    cores, envs = len(allowed_cores()), config.envs.num_envs
-    where = "on the accelerator" if accelerators else f"with {counted(threads, 'thread', 'threads')}"
-    if isinstance(roles, Ga3cConfig):
-        return (
-            f"{counted(envs, 'agent', 'agents')} in {counted(roles.agent_processes, 'process', 'processes')}, a model "
-            f"{where} each for {counted(roles.predictors, 'predictor', 'predictors')} and "
-            f"{counted(roles.trainers, 'trainer', 'trainers')}, on {counted(cores, 'core', 'cores')}"
-        )
-    assert isinstance(roles, ActorsConfig)
-    actors = roles.actors
-    width = envs // actors
-    learners = "a learner" if roles.learners == 1 else f"{roles.learners} learners, each"
-    return (
-        f"{counted(actors, 'actor', 'actors')} x {counted(width, 'env', 'envs')}, {learners} {where}, on "
-        f"{counted(cores, 'core', 'cores')}"
-    )
+def _decided(config: TrainConfig, chosen: Plan, device: torch.device, accelerators: int) -> TrainConfig:
+    """Returns the config with the device, the places of the envs, and the number of processes and of their threads."""
+    roles, run = config.roles, config.run
+    cores = len(allowed_cores()) - accelerators
+    threads = run.threads
+    if config.roles.has_acting_processes:
+        # One acting process per core, half of the cores for learning on the CPU.
+        roles = roles.with_acting_processes(config.envs.num_envs, max(1, cores))
+        threads = threads or (1 if accelerators else max(1, max(1, cores) // 2))
+    elif roles.learners > 1:
+        threads = threads or max(1, cores // roles.learners)
+    run = dataclasses.replace(run, device=str(device), threads=threads)
+    return dataclasses.replace(config, roles=roles, run=run, envs=chosen.resolve(config.envs))
 
 
 def _replace_run(config: TrainConfig, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, run=dataclasses.replace(config.run, **changes))
-
-
-def _describe_envs(chosen: Plan, envs: int, horizon: int, whose: str) -> str:
-    if chosen.backend == "in-process":
-        each = counted(envs, "env", "envs")
-        return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
-    groups = "two alternating groups" if chosen.groups == 2 else "one group"
-    cores = sorted(set(chosen.cores))
-    where = f"{counted(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"
-    return (
-        f"{counted(envs, 'env', 'envs')} x {horizon} steps, in {where} "
-        f"{', '.join(map(str, cores))}, {groups} ({chosen.reason})"
-    )
-
-
-def _describe_phase(learn: OffPolicyConfig, envs: int) -> str:
-    updates = learn.updates_per_phase(envs)
-    return (
-        f"after each {learn.steps_per_phase(envs) * envs:,} steps {updates:g} "
-        f"{'update' if updates == 1 else 'updates'} of {learn.batch_size:,} transitions (each step is used "
-        f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate()}"
-    )
-
-
-def counted(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"

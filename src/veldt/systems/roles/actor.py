@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from veldt.agent import make_network
-from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Plan, make_vector_envs
 from veldt.envs.env import StepperSettings
@@ -23,14 +24,15 @@ from veldt.envs.spec import EnvSpec
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
+from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
-from veldt.networks.precision import apply_precision
+from veldt.networks.precision import Network, apply_precision
 from veldt.networks.recurrent import recurrent_size_of
+from veldt.replay.returns import slot_returns
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
-from veldt.sampling.actor_extras import actor_extras_for
 from veldt.sampling.episodes import EpisodeTracker
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import Act, Sampler
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.tracking.stage_clock import StageClock
 
@@ -94,7 +96,7 @@ class _Actor:
         algorithm = config.make_algorithm(spec.action)
         algorithm.set_env_slice(plan.first, config.envs.num_envs)
         self._algorithm = algorithm
-        self._extras = actor_extras_for(algorithm)
+        self._extras = _extras_for(algorithm)
         network = make_network(config, spec, plan.network)
         self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
         self._arrays = self._parameters.arrays()
@@ -207,3 +209,77 @@ class _Actor:
     def _send_episodes(self) -> None:
         if episodes := self._episodes.add(self._slot):
             self._control.send(FinishedEpisodes.of_role(episodes, self._seed, self._plan.first))
+
+
+class _Extras(Protocol):
+    """What an actor sends besides its steps: initial priorities, or the policy's parameters."""
+
+    @property
+    def act(self) -> Act:
+        """The algorithm's function that chooses actions and returns the values needed here."""
+
+    def forward(self, network: Network) -> Forward:
+        """Returns the part of the network's forward pass that is needed."""
+
+    def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
+        """Returns arrays by name, for the trajectory buffer that the sampler has just filled."""
+
+
+def _extras_for(algorithm: Algorithm) -> _Extras:
+    """Returns the extras that a learner with this algorithm needs."""
+    return _FirstPriorities(algorithm) if isinstance(algorithm, OffPolicy) else _BehaviourPolicy(algorithm)
+
+
+class _FirstPriorities:
+    """ "priority" float64 [T, B]: each step's initial priority by the actor's network; 0 for rows without a return."""
+
+    def __init__(self, algorithm: OffPolicy) -> None:
+        self._algorithm = algorithm
+
+    @property
+    def act(self) -> Act:
+        return self._algorithm.act_with_values
+
+    def forward(self, network: Network) -> Forward:
+        return network
+
+    @torch.no_grad()
+    def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
+        slot = sampler.trajectory
+        returns = slot_returns(slot, self._algorithm.returns)
+        outputs = sampler.actor_outputs()
+        priority_TB = np.zeros((slot.steps, slot.width))
+        if not outputs:  # the algorithm computes no initial priorities
+            priority_TB.reshape(-1)[returns.row_N] = 1.0
+            return {"priority": priority_TB}
+        priority_N = self._algorithm.first_priorities(
+            outputs["taken"][returns.row_N],
+            torch.from_numpy(returns.reward_N),
+            torch.from_numpy(returns.discount_N),
+            outputs["best"][returns.bootstrap_N],
+        )
+        priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
+        return {"priority": priority_TB}
+
+
+class _BehaviourPolicy:
+    """ "policy" float32 [T, B, P]: the parameters of each step's distribution. With an LSTM also
+    "initial_recurrent_state" float32 [B, M]: the recurrent state before the first row."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+
+    @property
+    def act(self) -> Act:
+        return self._algorithm.act
+
+    def forward(self, network: Network) -> Forward:
+        # The learner computes values with its own network. (After an LSTM, the value head costs almost nothing.)
+        return network.acting if isinstance(network, ActorCritic) else network
+
+    def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
+        rollout = sampler.rollout()
+        arrays = {"policy": rollout.extras["policy"].numpy()}
+        if rollout.recurrent is not None:
+            arrays["initial_recurrent_state"] = rollout.recurrent.first_BM.numpy()
+        return arrays

@@ -10,10 +10,11 @@ from pathlib import Path
 from veldt.config.system_settings import ActorsConfig
 from veldt.config.train_config import TrainConfig
 from veldt.exchange.graph import Edge, Role, WeightsSpec, Wiring, role_name
+from veldt.formatting import counted
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.own_names import RENDEZVOUS
 from veldt.runtime.shared import Layout
-from veldt.systems.planning.run_plan import RunPlan, counted
+from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.actor import ActorPlan, run_actor
 from veldt.systems.roles.evaluator import EvaluatorPlan, run_evaluator
 from veldt.systems.roles.learner import LearnerPlan

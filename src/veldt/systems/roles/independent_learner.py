@@ -13,7 +13,7 @@ from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.graph import role_name
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.roles import Control
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import incarnations_of

@@ -24,14 +24,13 @@ from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
-from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import nth_device
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.systems.roles.digests import config_digests, weights_digest
-from veldt.systems.roles.messages import SnapshotPart
-from veldt.systems.roles.update_metrics import UpdateMetrics
+from veldt.systems.roles.messages import SnapshotPart, UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
 _ALL_REDUCE_EVERY = 16  # updates between all-reduces of the run's progress by several learners

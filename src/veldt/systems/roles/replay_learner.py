@@ -12,9 +12,8 @@ from veldt.envs.seeding import REPLAY, derive_seed
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.weights import Weights
-from veldt.learning.batch_sources import Noise, to_transitions
-from veldt.learning.replay_batches import ReplayBatches
-from veldt.replay.buffer import ReplaySample
+from veldt.learning.replay_batches import Noise, ReplayBatches, to_transitions
+from veldt.replay.batch import ReplayBatch
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.systems.roles.learner import LearnerPlan, LearnerRole
@@ -52,9 +51,8 @@ class ReplayLearner(LearnerRole):
         self._empty_since = time.monotonic()
         self._batches = ReplayBatches(
             client,
-            self._transitions,
-            self._beta,
-            plan.spec,
+            self._to_transitions,
+            self._edge if plan.world_size > 1 and self._is_prioritised else None,
             self._device,
             self._clock,
             ahead=self._device.type != "cpu",
@@ -84,22 +82,22 @@ class ReplayLearner(LearnerRole):
         return derive_seed(self._plan.config.run.seed, REPLAY, number, purpose, self._plan.rank)
 
     def _learn(self) -> None:
-        received = self._batches.take(_WAIT_S)
-        if received is None:
+        taken = self._batches.take(_WAIT_S)
+        if taken is None:
             self._waive_backlog_if_starved()
             return
         self._empty_since = time.monotonic()
+        batch, transitions = taken
         with self._clock("train"):
-            transitions = received.transitions
-            if self._plan.world_size > 1 and self._is_prioritised:
-                transitions = received.with_global_weights(self._edge)
             targets = self._off_policy.targets(self._forward, self._targets.forwards, transitions)
-        loss = self.update(targets, received.version_N, len(received.version_N))
+        loss = self.update(targets, batch.version_N, len(batch))
         self._batches.prefetch()
         self.publish()
-        if loss.priority is not None and self._is_prioritised:
-            with self._clock("replay"):
-                self._client.update(received.batch, loss.priority.cpu().numpy().astype(np.float64), 0.0)
+        with self._clock("replay"):
+            priority_N = None
+            if loss.priority is not None and self._is_prioritised:
+                priority_N = loss.priority.cpu().numpy().astype(np.float64)
+            self._client.give_back(priority_N)
 
     def _waive_backlog_if_starved(self) -> None:
         """Waives the updates that are due where actors wait for this learner, and it has nothing to learn from.
@@ -115,10 +113,11 @@ class ReplayLearner(LearnerRole):
             with self._clock("wait"):
                 self._control.sleep(_SLEEP_S)
 
-    def _transitions(self, sample: ReplaySample, beta: float) -> Transitions:
+    def _to_transitions(self, batch: ReplayBatch) -> tuple[Transitions, float]:
         seeds = [self._seed(purpose, self._num_taken) for purpose in (1, 2)]
         self._num_taken += 1
-        return to_transitions(sample, self._plan.spec, beta, self._noise, seeds, self._device)
+        beta = self._beta()
+        return to_transitions(batch, self._plan.spec, beta, self._noise, seeds, self._device), beta
 
     def _beta(self) -> float:
         return self._replay.beta(self.progress)

@@ -21,16 +21,15 @@ from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.exchange.replay import ReplayEnds, ReplayOut, SampleRequest
-from veldt.exchange.slots import Arrays, Slots
+from veldt.exchange.slots import Slots
 from veldt.replay.archive import NewRows, ReplayArchive
-from veldt.replay.buffer import ReplayBuffer, ReplaySample
-from veldt.replay.n_step import NStep
+from veldt.replay.buffer import ReplayBuffer
+from veldt.replay.settings import NStep
 from veldt.runs.background_writer import BackgroundWriter
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runs.directory import RunDirectory
-from veldt.runs.latest_checkpoint import newest_checkpoint
 from veldt.runtime.cores import use_batch_scheduler
 from veldt.runtime.roles import Control
-from veldt.runtime.shared import Layout
 from veldt.systems.roles.messages import SnapshotPart, WrittenSegments
 
 _AT_ONCE = 16  # requests of a learner that are served before slots of actors are checked again
@@ -57,22 +56,6 @@ class ShardPlan:
     def group(self) -> str:
         """Name of its group in a checkpoint."""
         return f"shard-{self.number}"
-
-
-def batch_layouts(spec: EnvSpec, rows: int) -> dict[str, Layout]:
-    """Returns the layouts of a batch's arrays: stacks of frames as [N, H, W, K]."""
-    layouts = {}
-    for name, field in spec.observation.items():
-        shape = (*field.shape, field.stack) if field.stack > 1 else field.shape
-        for which in ("observation", "next_observation"):
-            layouts[f"{which}/{name}"] = Layout((rows, *shape), field.dtype)
-    layouts["action"] = Layout((rows, *spec.action.shape), spec.action.dtype)
-    layouts |= {name: Layout((rows,), "float32") for name in ("reward", "discount")}
-    return layouts | {
-        "mass": Layout((rows,), "float64"),
-        "key": Layout((rows,), "int64"),
-        "version": Layout((rows,), "int32"),
-    }
 
 
 def run_shard(control: Control, plan: ShardPlan, slots: Slots, batches: Sequence[ReplayEnds]) -> None:
@@ -164,13 +147,4 @@ def _execute(request: SampleRequest, buffer: ReplayBuffer) -> None:
     if request.out is None:
         buffer.update(request.key_N, request.priority_N)
     else:
-        _write(buffer.draw(len(request.out["key"]), request.seed), request.out)
-
-
-def _write(sample: ReplaySample, out: Arrays) -> None:
-    for which in ("observation", "next_observation"):
-        for name, array in getattr(sample, which).items():
-            to = out[f"{which}/{name}"]
-            to[...] = array.transpose(0, 2, 3, 1) if to.shape != array.shape else array
-    for name in ("action", "reward", "discount", "mass", "key", "version"):
-        np.copyto(out[name], getattr(sample, f"{name}_N"))
+        buffer.sample(request.out, request.seed)

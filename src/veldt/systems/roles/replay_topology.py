@@ -15,11 +15,12 @@ from veldt.config.system_settings import ApexConfig
 from veldt.envs.trajectory import row_layouts
 from veldt.exchange.graph import Edge, ReplaySpec, Role, SlotsSpec
 from veldt.exchange.rate_limiter import RateLimiterSpec, check_slack, least_slack
+from veldt.replay.batch import batch_layouts
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import actors
-from veldt.systems.roles.replay_shard import ShardPlan, batch_layouts, run_shard
+from veldt.systems.roles.replay_shard import ShardPlan, run_shard
 
 _DEPTH = 3  # slots per actor: one is being written, one is being stored, and one is ready
 _RESTORE_S = 300.0  # a shard that restarts reads its replay buffer from disk

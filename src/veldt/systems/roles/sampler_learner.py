@@ -23,9 +23,10 @@ from veldt.algorithms.groups import Targets
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
-from veldt.learning.batch_sources import BatchSource, Noise, OnPolicySource, ReplaySource
+from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
 from veldt.learning.learner import Learner
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
+from veldt.learning.replay_batches import Noise
 from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters

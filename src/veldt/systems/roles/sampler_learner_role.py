@@ -27,10 +27,10 @@ from veldt.systems.roles.messages import (
     CurrentWeights,
     FinishedEpisodes,
     SnapshotPart,
+    UpdateMetrics,
     WrittenSegments,
 )
 from veldt.systems.roles.sampler_learner import GroupContext, SamplerLearner, WorkerRank
-from veldt.systems.roles.update_metrics import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.02  # seconds between checks whether there is something to do

@@ -20,7 +20,7 @@ from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
 from veldt.learning.snapshot import Groups
 from veldt.runs.checkpoint_files import Checkpoint
-from veldt.runs.latest_checkpoint import newest_checkpoint
+from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, nth_device
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control

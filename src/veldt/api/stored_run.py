@@ -1,0 +1,83 @@
+"""The first step of a resumed run: from its directory to the configuration, and to the checkpoint to go on from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from veldt.api.checks import check_recipe
+from veldt.config.plugins import read_run_config
+from veldt.config.run_code import Choice, admit, admit_functions
+from veldt.config.run_request import RunRequest
+from veldt.config.train_config import RESUMABLE
+from veldt.errors import CheckpointError, UsageError
+from veldt.recipes.overrides import with_settings
+from veldt.replay.archive import refuse_other_segments
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.tracking.recording import named_functions
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run goes on with; `notes` are sentences about checkpoints that could not be read."""
+
+    request: RunRequest
+    checkpoint: Checkpoint
+    notes: list[str]
+
+
+def refuse_fixed(settings: Mapping[str, Any]) -> None:
+    """Raises UsageError for a setting that cannot change when a run is resumed."""
+    if fixed := sorted(set(settings) - set(RESUMABLE)):
+        raise UsageError(
+            f"--{fixed[0].replace('_', '-')} cannot change when a run is resumed: only {', '.join(RESUMABLE)} can; "
+            "start a new run instead"
+        )
+
+
+def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[str, Any]) -> StoredRun:
+    """Reads the run in `directory`, which this process has locked: another one would still write checkpoints.
+
+    Args:
+        settings: changes, by name.
+
+    Raises:
+        UsageError: the run names code that the user has neither named nor trained with, or `settings` has fewer steps
+            than are done.
+        CheckpointError: no checkpoint is complete, or the newest one belongs to another run.
+    """
+    previous = read_run_config(directory.path, directory.read_config()["resolved"], choice.trust)
+    config = with_settings(previous, settings)
+    notes: list[str] = []
+    checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
+    check_recipe(checkpoint, config)
+    _check_segments(checkpoint)
+    if previous.run.steps != config.run.steps < checkpoint.step:
+        raise UsageError(
+            f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
+        )
+    code = admit(directory.path, config, choice, "resume(run, {})", trains=True)
+    for kind, names in named_functions(config.run.log, config.run.callback).items():
+        if not choice.trust and {"logger": "log"}.get(kind, kind) not in settings:
+            admit_functions(directory.path, kind, names)
+    return StoredRun(RunRequest(code.config, code.source, code.own), checkpoint, notes)
+
+
+@contextlib.contextmanager
+def with_changes(directory: RunDirectory, settings: Mapping[str, Any]) -> Iterator[RunDirectory]:
+    """Writes changed settings into the run's config.json, where the next resume reads them; yields the directory."""
+    directory.change_config("run", settings)
+    yield directory
+
+
+def _check_segments(checkpoint: Checkpoint) -> None:
+    try:
+        refuse_other_segments(checkpoint.meta)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"the manifest of {checkpoint.path} was not written by veldt ({error}): remove this checkpoint"
+        ) from None

@@ -1,0 +1,27 @@
+"""What is asked for: a complete configuration, with what only this process can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from veldt.config.train_config import TrainConfig
+from veldt.envs.source import EnvSource
+from veldt.networks.own import NO_PARTS, OwnParts
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run as the user asks for it; `systems.planning.run_plan` decides what `config` leaves to `auto`.
+
+    Args:
+        source: makes the env that `config` names.
+        own: the user's own parts of the network that are callables.
+        given: the settings, by name, that come from the user and not from the recipe.
+    """
+
+    config: TrainConfig
+    source: EnvSource
+    own: OwnParts = NO_PARTS
+    given: Mapping[str, Any] = field(default_factory=dict)

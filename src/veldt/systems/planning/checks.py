@@ -1,0 +1,176 @@
+"""All refusals that need more than one class of settings, and the warnings. `train` and `resume` make them once each.
+
+`check_request` comes before anything is measured, `check_plan` when everything is decided; both come before anything is
+written. What one class of settings can decide alone, its `__post_init__` checks; what `TrainConfig` can decide from its
+sections, its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.schedule_settings import try_functions
+from veldt.config.ga3c_settings import Ga3cConfig
+from veldt.config.run_code import own_names
+from veldt.config.run_request import RunRequest
+from veldt.config.system_settings import ImpalaConfig
+from veldt.config.train_config import TrainConfig
+from veldt.config.warnings import warnings_about
+from veldt.envs.settings import AtariConfig
+from veldt.errors import UsageError
+from veldt.networks.torsos import MLP
+from veldt.replay.settings import is_compressed
+from veldt.replay.size import transitions_each
+from veldt.setting_metadata import flag
+from veldt.systems.planning.run_plan import RunPlan
+
+# Only an Atari env reports a lost life.
+_ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
+# Settings of systems whose acting and learning alternate, and why actors have none of them.
+_IN_PHASES = {
+    "env_backend": "actors have their envs in their own processes",
+    "processes": "--actors sets the number of processes that act",
+    "alternate": "each actor has one group of envs",
+    "resets": "actors do not pause for learning",
+    "horizon": "acting and learning do not take turns (--actor-chunk sets how much an actor sends at once)",
+}
+# The same, for GA3C's agents.
+_OF_AGENTS = {
+    "env_backend": "agents have their envs in the agent processes",
+    "processes": "--agent-processes sets the number of agent processes",
+    "alternate": "each agent steps on its own",
+    "resets": "agents do not pause for learning",
+}
+
+
+def check_request(request: RunRequest, cluster: str | None) -> None:
+    """Raises UsageError where a setting would have no effect, or where the run cannot begin for another known reason.
+
+    Args:
+        cluster: where the processes run; None: on this machine, without Ray.
+    """
+    _refuse_unread(request)
+    config = request.config
+    if config.envs.env_backend == "atari" and not request.source.is_atari:
+        raise UsageError(
+            f"--env-backend atari is for Atari games, and {request.source.name} is none: use auto, in-process or "
+            "workers"
+        )
+    if "__main__" in config.plugins and not config.in_one_process:
+        raise UsageError(
+            f"{config.recipe} with {config.algorithm} has processes that import what they need, and a part of it is "
+            "registered by the script itself: move it into a file of its own, such as mine.py, and import that"
+        )
+    if cluster is not None and (why := config.roles.cluster_refusal):
+        raise UsageError(
+            f"--cluster is '{cluster}', and {config.recipe} cannot run there: {why}; leave --cluster out, or take a "
+            "recipe of several processes that share no memory"
+        )
+    try_functions(config.learn)
+
+
+def check_plan(run_plan: RunPlan, cluster: str | None) -> list[str]:
+    """Raises UsageError where the run plan cannot be carried out here. Returns warnings about what can, as sentences.
+
+    Args:
+        cluster: as for `check_request`.
+    """
+    config, algorithm = run_plan.config, run_plan.algorithm()
+    if isinstance(algorithm, OffPolicy) and config.replay is not None:
+        transitions_each(run_plan.spec, config.envs.num_envs, config.replay, algorithm.returns)
+    _refuse_unread_in_plan(run_plan)
+    if cluster is None and config.batch_shares > 1:
+        devices = torch.cuda.device_count() if run_plan.device.type == "cuda" else 0
+        if 0 < devices < config.roles.learners:
+            raise UsageError(
+                f"--learners is {config.roles.learners}, and there are {devices} accelerators: learners that exchange "
+                "gradients need one each; take fewer, or --device cpu"
+            )
+    if config.roles.learners > 1:
+        run_plan.shared_parameters()  # raises an error for a network that cannot be shared
+    if not config.in_one_process:
+        run_plan.graph()  # raises an error for parts that do not fit together
+    return warnings_about(config, run_plan.given, on_cluster=cluster is not None)
+
+
+def _refuse_unread(request: RunRequest) -> None:
+    """Raises UsageError if one of the given settings would have no effect, whatever is decided later.
+
+    Recipes may set what an environment or network does not read; a user who sets it expects an effect.
+    """
+    config, source, names = request.config, request.source, set(request.given)
+    if not source.is_atari and (unread := sorted(_ATARI_ONLY & names)):
+        raise UsageError(
+            f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
+            "environment its own settings with --env-kwargs"
+        )
+    _refuse_unread_by_system(names, config)
+    unread_beside = config.learn.unread() | config.roles.unread()
+    if unread := sorted(unread_beside.keys() & names):
+        raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
+    if config.replay is not None and config.replay.replay == "uniform":
+        exponents = {"priority_exponent", "importance_exponent", "importance_exponent_end"}
+        if unread := sorted(exponents & names):
+            raise UsageError(
+                f"{flag(unread[0])} is for prioritised replay, and --replay is uniform: leave it out, or take "
+                "--replay prioritised"
+            )
+    if own_names(config) and "precision" in names and config.run.precision == "bf16":
+        raise UsageError(
+            "--precision is bf16, and what your own network does with its inputs is not known, so it is computed in "
+            "fp32: leave --precision out, or convert inside your module"
+        )
+
+
+def _refuse_unread_by_system(names: set[str], config: TrainConfig) -> None:
+    in_phases = _OF_AGENTS if isinstance(config.roles, Ga3cConfig) else _IN_PHASES
+    unread_here = in_phases.keys() - ({"horizon"} if config.replay is None else set())
+    if not config.in_phases and (unread := sorted(unread_here & names)):
+        raise UsageError(
+            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {in_phases[unread[0]]}: leave "
+            "it out"
+        )
+    falls = hasattr(config.learn, "epsilon_steps") and "epsilon_steps" not in config.learn.unread()
+    if "anneal_by" in names and not falls:
+        raise UsageError(
+            f"--anneal-by is for exploration that falls with time, and that of {config.algorithm} does not here: leave "
+            "it out"
+        )
+    if config.in_one_process and "max_restarts" in names:
+        raise UsageError(
+            "--max-restarts would have no effect: a single learner works in this process, and ends "
+            "with it; leave it out, "
+            "or take more --learners"
+        )
+    if isinstance(config.roles, ImpalaConfig) and not config.roles.replay_share and "replay_unrolls" in names:
+        raise UsageError(
+            "--replay-unrolls would have no effect: --replay-share is 0, so nothing is learned from twice; leave it "
+            "out, or give a share"
+        )
+
+
+def _refuse_unread_in_plan(run_plan: RunPlan) -> None:
+    """Raises UsageError if a given setting has no effect on this network, these observations or these actors."""
+    config, given = run_plan.config, run_plan.given
+    about_mlps = sorted({"hidden", "layer_norm"} & given.keys())
+    if about_mlps and not any(isinstance(part, MLP) for part in run_plan.network()[0].modules()):
+        value = getattr(config.network, about_mlps[0])
+        text = " ".join(map(str, value)) if isinstance(value, tuple) else "on" if value else "off"
+        raise UsageError(
+            f"{flag(about_mlps[0])} is {text}, and no part of this network is an MLP: leave it out, or take --network "
+            "mlp"
+        )
+    if "compress_frames" in given and not any(map(is_compressed, run_plan.spec.observation.values())):
+        raise UsageError(
+            "--compress-frames is for images, and this environment's observations have none: leave it out"
+        )
+    roles, envs = config.roles, config.envs.num_envs
+    if "replay_share" not in given or not isinstance(roles, ImpalaConfig) or not roles.replay_share:
+        return
+    if not roles.drawn_slots(envs):
+        raise UsageError(
+            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(envs)}"
+        )
