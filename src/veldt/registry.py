@@ -77,9 +77,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """
         if name in self:
             return self[name]
-        broken = "".join(
-            f"; the plug-in {module} could not be imported ({why})" for module, why in broken_plugins.items()
-        )
+        broken = "".join(f"; {line}" for line in broken_plugins_shown())
         raise UsageError(
             f"{given_as or f'no {self.kind} {name!r}'}{did_you_mean(name, self)}: known are {', '.join(self)}"
             f"{or_else}{broken}"
@@ -116,8 +114,8 @@ class Registry(Mapping[str, T], Generic[T]):
             installed_plugins()
 
     def _forget(self, module: str) -> None:
-        """Removes the parts that a module has registered before its import failed."""
-        for name in [name for name, origin in self._origins.items() if origin == module]:
+        """Removes the parts that a module and its submodules have registered before its import failed."""
+        for name in [n for n, origin in self._origins.items() if f"{origin}.".startswith(f"{module}.")]:
             del self._parts[name], self._origins[name]
 
 
@@ -144,7 +142,14 @@ def installed_plugins() -> list[str]:
                 broken_plugins[entry.module] = described(error)
                 for registry in _registries:
                     registry._forget(entry.module)
+                for name in [name for name in sys.modules if name.startswith(f"{entry.module}.")]:
+                    del sys.modules[name]  # a later import registers their parts again
     return _installed
+
+
+def broken_plugins_shown() -> list[str]:
+    """Returns a sentence on each installed plug-in that could not be imported."""
+    return [f"the plug-in {module} could not be imported ({why})" for module, why in broken_plugins.items()]
 
 
 @contextlib.contextmanager
@@ -172,6 +177,10 @@ def import_plugins(modules: Iterable[str]) -> None:
         if module in sys.modules:
             continue
         where = f"on {platform.node()}" if platform.node() else "here"
+        if find_module(module) is None and module.endswith(".py"):
+            raise UsageError(
+                f"the plug-in {module!r} is a file: give the module's name, {module.removesuffix('.py')!r}"
+            )
         if find_module(module) is None:
             raise UsageError(
                 f"the plug-in {module!r} is no module that Python finds {where}: install it, or run this in the "

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from veldt.algorithms.base import Algorithm
-from veldt.algorithms.groups import ParameterGroup
+from veldt.algorithms.base import Algorithm, Loss
+from veldt.algorithms.groups import ParameterGroup, TargetNetwork
 from veldt.errors import UsageError
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.functional.updates import Adam, RMSProp
@@ -30,6 +30,25 @@ RATES = {"rest": 0.1, "a": 0.03, "b": 0.01}
 def network() -> nn.ModuleDict:
     torch.manual_seed(0)
     return nn.ModuleDict({name: nn.Linear(4, 3) for name in "abcd"})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ParameterGroup("a", ADAM, every=0), "group a moves every 0 updates: give 1 or more"),
+        (lambda: TargetNetwork(every=0, tau=1.0), "moves every 0 updates: give 1 or more"),
+        (lambda: TargetNetwork(every=1, tau=0.0), r"tau of 0.0: it must be in \(0, 1\]"),
+        (lambda: GroupedRule((), FlatParameters(network())), "groups are empty"),
+        (lambda: Loss.of_groups({}), "got no loss"),
+        (
+            lambda: Loss.of_groups({"a": torch.ones(3)}),
+            r"group a has the shape \[3\]: it must be a single number",
+        ),
+    ],
+)
+def test_declarations_that_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make()
 
 
 class Grouped:

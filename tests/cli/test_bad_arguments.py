@@ -203,3 +203,10 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
     assert done.returncode == 2 and "no flag --wrong" in done.stderr, done.stderr
+
+
+def test_the_help_says_for_which_environment_its_values_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, is_said in (("train ppo --help", True), ("train ppo --env CartPole-v1 --help", False)):
+        with pytest.raises(SystemExit):
+            cli.main(words.split())
+        assert ("The values in brackets are for Atari" in capsys.readouterr().out) == is_said

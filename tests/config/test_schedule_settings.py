@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.algorithms.schedule_settings import make_schedule
 from veldt.cli.arguments import CommandLine
 from veldt.config.train_config import from_dict, to_dict
 from veldt.envs.spec import ActionSpec
@@ -40,6 +42,14 @@ def halved(progress: float) -> float:
 
 def negative(progress: float) -> float:
     return 0.5 - progress
+
+
+def undefined(progress: float) -> float:
+    return math.nan
+
+
+def endless(progress: float) -> float:
+    return 1e-3 / progress if progress else math.inf
 
 
 def broken(progress: float) -> float:
@@ -131,6 +141,7 @@ def test_texts_that_are_refused(cls: Any, settings: Any, sentence: str) -> None:
         ("dqn", {"epsilon": 0.1, "epsilon_end": 0.1}, "--epsilon-end would have no effect: --epsilon is 0.1"),
         ("ppo", {"learning_rate": f"{__name__}:nothing"}, "no schedule '.*:nothing'"),
         ("ppo", {"ent_coef": f"{__name__}:negative"}, "schedule .*:negative returned -0.5 at progress 1: it must be"),
+        ("ppo", {"learning_rate": f"{__name__}:endless"}, "returned inf at progress 0: it must be a finite number"),
         ("ppo", {"clip": f"{__name__}:broken"}, "--clip's schedule .*:broken failed at progress 1: ZeroDivisionError"),
         ("ppo", {"learning_rate": lambda progress: 1e-3}, "which other processes and a resumed run could not import"),
     ],
@@ -139,6 +150,13 @@ def test_a_run_refuses_wrong_schedules(recipe: str, settings: Any, sentence: str
     with pytest.raises(UsageError, match=sentence):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_setting_whose_class_does_not_check_it() -> None:
+    with pytest.raises(UsageError, match="--own-rate is 'linear:1': linear takes a start and an end"):
+        make_schedule("own_rate", "linear:1")
+    with pytest.raises(UsageError, match="returned nan at progress 0: it must be a finite number"):
+        make_schedule("own_rate", f"{__name__}:undefined")(0.0)
 
 
 def test_flags() -> None:

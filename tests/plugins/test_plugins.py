@@ -196,11 +196,32 @@ raise RuntimeError("half installed")
 def test_a_broken_plugin_breaks_only_what_needs_it(tmp_path: Path) -> None:
     site = tmp_path / "site"
     install(site, "veldt_broken", BROKEN)
-    assert command("recipes", cwd=tmp_path, path=site).returncode == 0
+    listed = command("recipes", cwd=tmp_path, path=site)
+    assert listed.returncode == 0
+    assert "the plug-in veldt_broken could not be imported (RuntimeError: half installed)" in listed.stdout
     assert "broken" not in command("recipes", "--matrix", cwd=tmp_path, path=site).stdout
     failed = command("train", "broken-dqn", "--env", "CartPole-v1", cwd=tmp_path, path=site)
     assert failed.returncode == 2
     assert "the plug-in veldt_broken could not be imported (RuntimeError: half installed)" in failed.stderr
+
+
+def test_a_package_that_fails_after_its_submodule_leaves_nothing(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    install(site, "veldt_half", BROKEN)
+    package = site / "veldt_half"
+    package.mkdir()
+    (site / "veldt_half.py").rename(package / "__init__.py")
+    registers, fails = BROKEN.strip().rsplit("\n", 1)
+    (package / "parts.py").write_text(registers)
+    (package / "__init__.py").write_text(f"import veldt_half.parts\n{fails}")
+    listed = command("recipes", "--matrix", cwd=tmp_path, path=site)
+    assert listed.returncode == 0 and "broken" not in listed.stdout
+
+
+def test_a_plugin_that_is_named_as_a_file(tmp_path: Path) -> None:
+    failed = command("recipes", "--plugin", "mine.py", cwd=tmp_path)
+    assert failed.returncode == 2
+    assert "the plug-in 'mine.py' is a file: give the module's name, 'mine'" in failed.stderr
 
 
 SCRIPT = """

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 import veldt
+from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import OffPolicy, OnPolicy
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
+from veldt.api import drawn
 from veldt.config.fit import check_actions, check_fits, incompatibility
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig
@@ -53,12 +55,36 @@ class MySystem(RolesConfig):
     pass
 
 
+class NotDecorated(PPOConfig):
+    quantiles: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoDefault(PPOConfig):
+    quantiles: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoFlag(PPOConfig):
+    quantiles: list[int] | None = None
+
+
 def test_a_registered_algorithm_fits_what_its_capabilities_say() -> None:
     veldt.register_algorithm("mine", Mine, PPOConfig)
     assert ALGORITHMS.plugin_of("mine") == __name__
     assert ALGORITHMS.plugin_of("ppo") is None
     for system in SYSTEMS:
         assert (incompatibility(system, "mine") is None) == (incompatibility(system, "ppo") is None)
+
+
+class Corrected(A2C):
+    capabilities = A2C.capabilities | {"off-policy-corrected"}
+
+
+def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
+    veldt.register_algorithm("mine", Corrected, A2CConfig)
+    graph = "\n".join(drawn(RECIPES["impala"].config("CartPole-v1", "mine")))
+    assert "unrolls of" in graph
 
 
 @pytest.mark.parametrize(
@@ -69,6 +95,20 @@ def test_a_registered_algorithm_fits_what_its_capabilities_say() -> None:
         ("mine", PPOConfig, PPOConfig, "must be a subclass of veldt.algorithms.base.OnPolicy or OffPolicy"),
         ("mine", Mine, dict, "must be a dataclass, a subclass of .*AlgorithmConfig"),
         ("mine", DQN, PPOConfig, "must be a dataclass, a subclass of .*OffPolicyConfig"),
+        (
+            "mine",
+            Mine,
+            NotDecorated,
+            r"'quantiles' of the algorithm mine is no field .* @dataclass\(frozen=True",
+        ),
+        ("mine", Mine, NoDefault, "'quantiles' of the algorithm mine has no default value"),
+        ("mine", Mine, NoFlag, r"'quantiles' of the algorithm mine has the type .*, which cannot be a flag"),
+        (
+            "mine",
+            type("NoPolicy", (OnPolicy,), {"capabilities": {"off-policy-corrected"}}),
+            PPOConfig,
+            "no subclass of .*PolicyGradient",
+        ),
         ("mine", Confused, PPOConfig, r"'on-polcy' \(did you mean 'on-policy'\?\): known are"),
         ("mine", NoReplay, DQNConfig, "is a subclass of OffPolicy, and lacks the capability 'replay'"),
         ("mine", Claims, PPOConfig, "is no subclass of OffPolicy, and has the capability 'replay'"),

@@ -137,6 +137,16 @@ def test_an_exception_of_a_callback_ends_the_run_with_a_sentence(recipe: str, tm
     assert veldt.resume(tmp_path / "run", steps=step + 500, quiet=True).reason == "steps"
 
 
+class Exits(veldt.Callback):
+    def on_log(self, context: veldt.CallbackContext) -> None:
+        sys.exit(3)
+
+
+def test_an_exit_in_a_callback_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(VeldtError, match="the callback Exits raised SystemExit in on_log: 3"):
+        veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[Exits()], **SYSTEMS["a2c"])
+
+
 class AddsOwn(veldt.Callback):
     def on_log(self, context: veldt.CallbackContext) -> None:
         context.add_metrics({"train/loss": 0.0})

@@ -40,6 +40,8 @@ class Mine:
 def make(run): return Mine(run / "mine.txt")
 def fails(run): raise RuntimeError("no connection")
 def nothing(run): return None
+def leaves(run): raise SystemExit(3)
+def whole_class(run): return Mine
 """
 
 
@@ -109,6 +111,28 @@ def test_a_logger_gets_the_rows_of_a_distributed_run(tmp_path: Path) -> None:
     assert mine.closed == 1
 
 
+class LogAlone:
+    """A logger that does not inherit, and that would end the process."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.steps.append(step)
+        if len(self.steps) == 3:
+            sys.exit(3)
+
+
+def test_a_logger_needs_log_alone_and_does_not_end_the_run(tmp_path: Path) -> None:
+    one: Any = LogAlone()
+    run = veldt.train("a2c", run_dir=tmp_path / "run", loggers=[one], log="none", **SETTINGS)
+    assert run.reason == "steps" and len(one.steps) == 3
+    events = RunDirectory.open(run.path).read_events()
+    assert [event["text"] for event in events if event["kind"] == "logger"] == [
+        "the logger LogAlone raised SystemExit: 3; it gets no more metrics"
+    ]
+
+
 @pytest.fixture
 def own(in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a module of the user's."""
@@ -142,6 +166,8 @@ def test_a_logger_by_name_is_remembered_and_trusted_where_it_was_trained_with(
     [
         ("loggers_of_mine:fails", "the function raised RuntimeError: no connection"),
         ("loggers_of_mine:nothing", "returned None, which has no method log"),
+        ("loggers_of_mine:leaves", "the function raised SystemExit: 3"),
+        ("loggers_of_mine:whole_class", r"which is a class: call it, Mine\(...\)"),
         ("loggers_of_mine:absent", "no function 'absent'"),
         ("no_such_module:make", "there is no module 'no_such_module'"),
     ],

@@ -52,10 +52,21 @@ class Loss(NamedTuple):
         """Returns a loss [] for each parameter group by its name. The gradient of each is taken with respect to its
         group's parameters alone, so an actor's loss may contain the critic without moving it.
 
-        Metrics get each of them as `loss/NAME`, and their sum as `loss/total`.
+        Metrics get each of them as `train/NAME_loss`; the learner logs their sum as `train/loss`.
+
+        Raises:
+            UsageError: there is no loss, or one is not a single number.
 
         Example: `Loss.of_groups({"actor": -q_N.mean(), "critic": error_N.square().mean()})`
         """
+        if not by_group:
+            raise UsageError("Loss.of_groups got no loss: give one for each group that moves in this update")
+        for name, loss in by_group.items():
+            if loss.ndim:
+                raise UsageError(
+                    f"the loss of the parameter group {name} has the shape {list(loss.shape)}: it must be a single "
+                    "number, such as its mean"
+                )
         parts = {name: loss.detach() for name, loss in by_group.items()}
         total = torch.stack(list(parts.values())).sum()
         named = {f"train/{name}_loss": part for name, part in parts.items()}

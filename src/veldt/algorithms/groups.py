@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
 
 # A network's forward pass, possibly compiled. What it returns is agreed between the network and its algorithm.
@@ -40,6 +41,12 @@ class ParameterGroup:
     every: int = 1
     max_grad_norm: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise UsageError(
+                f"the parameter group {self.name} moves every {self.every} updates: give 1 or more"
+            )
+
     def longest_prefix(self, parameter: str) -> int:
         """Length of the longest prefix that fits the name; -1 if none does."""
         return max((len(prefix) for prefix in self.prefixes if parameter.startswith(prefix)), default=-1)
@@ -59,6 +66,12 @@ class TargetNetwork:
     every: int
     tau: float
     prefix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise UsageError(f"a target network moves every {self.every} updates: give 1 or more")
+        if not 0 < self.tau <= 1:
+            raise UsageError(f"a target network has a tau of {self.tau}: it must be in (0, 1]")
 
 
 class Targets(dict[str, Forward]):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from veldt.algorithms.base import Algorithm, OffPolicy
-from veldt.algorithms.capabilities import CAPABILITIES, REPLAY
+from veldt.algorithms.capabilities import CAPABILITIES, OFF_POLICY_CORRECTED, REPLAY
 from veldt.algorithms.off_policy import OffPolicyConfig
+from veldt.algorithms.policy_gradient import PolicyGradient
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.registry import Registry, registering_module
+from veldt.setting_metadata import check_settings_class
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,10 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             f"the algorithm {name} is {'a' if replays else 'no'} subclass of OffPolicy, and "
             f"{'lacks' if replays else 'has'} the capability '{REPLAY}': the two belong together"
         )
-    needed = OffPolicyConfig if replays else AlgorithmConfig
-    if not (
-        isinstance(settings, type) and issubclass(settings, needed) and dataclasses.is_dataclass(settings)
-    ):
+    if OFF_POLICY_CORRECTED in algorithm.capabilities and not issubclass(algorithm, PolicyGradient):
         raise UsageError(
-            f"the settings of the algorithm {name} are {settings!r}: they must be a dataclass, a subclass of "
-            f"{needed.__module__}.{needed.__name__}"
+            f"the algorithm {name} has the capability '{OFF_POLICY_CORRECTED}', and is no subclass of "
+            "veldt.algorithms.policy_gradient.PolicyGradient, whose policy parameters actors send to the learner"
         )
+    check_settings_class(f"the algorithm {name}", settings, OffPolicyConfig if replays else AlgorithmConfig)
     ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings), registering_module())

@@ -34,7 +34,7 @@ def check_schedule(name: str, value: float | str, *, above: bool = False) -> Non
         above: whether a number must be above the lowest value.
     """
     low, high = RANGES.get(name, _ANY)
-    allowed = f"in [{low:g}, {high:g}]" if math.isfinite(high) else f"{low:g} or more"
+    allowed = _allowed(low, high)
     if not isinstance(value, str):
         if value < low or value > high or (above and value == low):
             allowed = f"more than {low:g}" if above else allowed
@@ -58,9 +58,13 @@ def make_schedule(name: str, value: float | str, *, falls: bool = False) -> Sche
 
     Args:
         falls: whether a number falls linearly to 0.
+
+    Raises:
+        UsageError: the value is not a schedule.
     """
     if not isinstance(value, str):
         return linear(value, 0.0) if falls else constant(value)
+    check_schedule(name, value)  # the settings class of a plug-in may not have done so
     parsed = parse(value)
     return OwnSchedule(name, value) if parsed is None else parsed.schedule
 
@@ -84,10 +88,17 @@ class OwnSchedule:
         except Exception as error:
             raise UsageError(f"{subject} failed at progress {progress:g}: {described(error)}") from error
         low, high = RANGES.get(self._setting, _ANY)
-        if not low <= value <= high:
-            allowed = f"in [{low:g}, {high:g}]" if math.isfinite(high) else f"{low:g} or more"
-            raise UsageError(f"{subject} returned {value:g} at progress {progress:g}: it must be {allowed}")
+        if not (math.isfinite(value) and low <= value <= high):
+            must = _allowed(low, high) if math.isfinite(value) else "a finite number"
+            raise UsageError(f"{subject} returned {value:g} at progress {progress:g}: it must be {must}")
         return value
+
+
+def _allowed(low: float, high: float) -> str:
+    """Returns what values a setting may have, as the end of "it must be"."""
+    if math.isinf(low):
+        return "a finite number"
+    return f"in [{low:g}, {high:g}]" if math.isfinite(high) else f"{low:g} or more"
 
 
 def schedule_functions(config: Any) -> dict[str, str]:

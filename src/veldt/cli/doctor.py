@@ -13,6 +13,7 @@ from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES
+from veldt.registry import broken_plugins_shown, installed_plugins
 from veldt.runs.machine import versions
 from veldt.runtime.cores import allowed_cores
 from veldt.systems.planning.checks import check_plan
@@ -23,6 +24,7 @@ from veldt.tracking.console import output_console
 def report(env: str) -> None:
     """Prints what is on this machine, and the plan of each recipe for `env`."""
     console = output_console()
+    installed_plugins()
     table = Table(box=None, show_header=False)
     cores = allowed_cores()
     table.add_row("cores", f"{len(cores)} of {os.cpu_count()} may be used ({', '.join(map(str, cores))})")
@@ -39,6 +41,8 @@ def report(env: str) -> None:
     for package, extra in (("ale_py", "atari"), ("imageio_ffmpeg", "video")):
         if not _importable(package):
             table.add_row("missing", f"{package}: pip install 'veldt[{extra}]'")
+    for line in broken_plugins_shown():
+        table.add_row("broken", line)
     load = os.getloadavg()[0]
     if load > 0.5 * len(cores):
         table.add_row("warning", f"the machine is busy (load {load:.1f}): measurements and plans will be off")

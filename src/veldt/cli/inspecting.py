@@ -135,8 +135,7 @@ def evaluate(arguments: list[str]) -> str:
 
     from veldt import api
 
-    code = {"env": asked.env, "network": asked.network, "trust": asked.trust}
-    agent = api.load(asked.run, best=asked.best, **code)
+    agent = api.load(asked.run, best=asked.best, **asked.for_load)
     begin = time.perf_counter()
     result = api.evaluate(
         agent,
@@ -178,7 +177,9 @@ def watch(arguments: list[str]) -> str:
     asked = parse(Watch, arguments, "watch")
     from veldt.cli import watch
 
-    return watch.record(**dataclasses.asdict(asked))
+    return watch.record(
+        asked.run, asked.episode, asked.seed, asked.greedy, asked.best, asked.out, asked.for_load
+    )
 
 
 def report(arguments: list[str]) -> str:
@@ -194,6 +195,7 @@ def recipes(arguments: list[str]) -> str:
     from rich.table import Table
 
     from veldt.recipes import RECIPES, find
+    from veldt.registry import broken_plugins_shown
     from veldt.tracking.console import output_console
 
     console = output_console(file=io.StringIO())
@@ -205,6 +207,8 @@ def recipes(arguments: list[str]) -> str:
             for recipe in RECIPES.values():
                 table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
             console.print(table)
+            for line in broken_plugins_shown():
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
         _print_recipe(console, find(arguments[0]), arguments[1:])
     assert isinstance(console.file, io.StringIO)

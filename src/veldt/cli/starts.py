@@ -45,9 +45,13 @@ def record_starts(arguments: list[str]) -> str:
         recorded = play.record(asked.run, asked.env, asked.starts, asked.out, asked.seed, asked.trust)
     else:
         from veldt import api
+        from veldt.evaluation.starts import check_numbers
 
-        policy = {name: getattr(asked, name) for name in ("greedy", "best", "env", "network", "trust")}
-        recorded = api.record_starts(asked.run, starts=asked.starts, out=asked.out, seed=asked.seed, **policy)
+        check_numbers(asked.starts, asked.seed)
+        agent = api.load(asked.run, best=asked.best, **asked.for_load)
+        recorded = api.record_starts(
+            agent, starts=asked.starts, out=asked.out, seed=asked.seed, greedy=asked.greedy
+        )
     return (
         f"{recorded.path}: {len(recorded)} starts of {recorded.env}, {np.mean(recorded.lengths):,.0f} steps into their "
         f"episodes on average (at most {max(recorded.lengths):,})"
@@ -64,7 +68,7 @@ def _check(asked: RecordStarts) -> None:
         raise UsageError(
             "neither a run nor an env is given: name RUN for its policy, or add --play with RUN or --env for yourself"
         )
-    for name in ("greedy", "best", "network"):
+    for name in ("greedy", "best", "network", "core", "actor", "critic", "model"):
         if asked.play and getattr(asked, name):
             raise UsageError(f"--{name} sets how a policy plays, and with --play you play: leave it out")
     if asked.trust and asked.run is None:

@@ -79,8 +79,10 @@ def train(arguments: list[str]) -> str:
             return TRAIN_HELP.format(names=names)
         raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
     recipe, rest = find(arguments[0]), arguments[1:]
-    draft = recipe.draft(peek(rest, "env") or ATARI, peek(rest, "algorithm"))
-    line = CommandLine(f"train {recipe.name}", recipe.summary, partial(why_no_setting, draft))
+    env = peek(rest, "env")
+    draft = recipe.draft(env or ATARI, peek(rest, "algorithm"))
+    values = "" if env else ". The values in brackets are for Atari; with --env ENV they are those for ENV"
+    line = CommandLine(f"train {recipe.name}", recipe.summary + values, partial(why_no_setting, draft))
     line.add(Launch, "environment")
     add_settings(line, draft)
     given = line.parse(rest)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -32,16 +33,15 @@ def record(
     greedy: bool,
     best: bool,
     out: Path | None,
-    env: str | None = None,
-    network: str | None = None,
-    trust: bool = False,
+    code: Mapping[str, Any] | None = None,
 ) -> str:
     """Writes the video of an episode; returns a sentence with its path, length and return.
 
     Args:
         episode: index of a finished training episode, from the end if negative; None plays a new one.
         seed, greedy: of the new episode; as for `veldt.evaluate`.
-        best, env, network, trust: as for `veldt.load`.
+        best: as for `veldt.load`.
+        code: arguments of `veldt.load` on the code of the run.
         out: the new file; None: a file in the run's videos/, replacing an earlier video of the same episode.
 
     Raises:
@@ -58,7 +58,7 @@ def record(
         check_new_video(out)
     # Frames are recorded, not shown: without this, pygame fails where there is no screen.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    agent = api.load(run, best=best, env=env, network=network, trust=trust)
+    agent = api.load(run, best=best, **(code or {}))
     rendered = RenderedEnv(agent.source, agent.config.atari)
     scores: list[float] = []
     try:

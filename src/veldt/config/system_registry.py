@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from veldt.algorithms.capabilities import CAPABILITIES
 from veldt.config.system_settings import RolesConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.registry import Registry, registering_module
+from veldt.setting_metadata import check_settings_class
 from veldt.user_code.import_path import load_function
 
 
@@ -59,12 +59,7 @@ def register_system(
             f"the system {name} needs the capability '{unknown[0]}'{did_you_mean(unknown[0], CAPABILITIES)}: known are "
             f"{', '.join(CAPABILITIES)}"
         )
-    of_a_kind = isinstance(settings, type) and issubclass(settings, RolesConfig)
-    if not (of_a_kind and dataclasses.is_dataclass(settings)):
-        raise UsageError(
-            f"the settings of the system {name} are {settings!r}: they must be a dataclass, a subclass of "
-            "veldt.config.system_settings.RolesConfig"
-        )
+    check_settings_class(f"the system {name}", settings, RolesConfig)
     if not (callable(graph) or isinstance(graph, str)):
         raise UsageError(
             f"the graph of the system {name} is {graph!r}: it must be a function or 'module:function'"

@@ -41,10 +41,12 @@ class GroupedRule:
         parameters: the network's.
 
     Raises:
-        UsageError: a parameter belongs to no group, or a group has no parameters.
+        UsageError: there is no group, a parameter belongs to none, or a group has no parameters.
     """
 
     def __init__(self, groups: Sequence[ParameterGroup], parameters: FlatParameters) -> None:
+        if not groups:
+            raise UsageError("the algorithm's groups are empty: give at least one ParameterGroup")
         self.groups = tuple(groups)
         self.members: dict[str, list[int]] = {group.name: [] for group in groups}
         if len(self.members) < len(self.groups):

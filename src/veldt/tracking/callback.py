@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError
+from veldt.errors import UsageError, VeldtError, described
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metric_names import METRICS
 
@@ -112,9 +112,9 @@ class CallbackGroup:
         for callback in self._callbacks:
             try:
                 getattr(callback, method)(self.context)
-            except VeldtError:
+            except (VeldtError, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except BaseException as error:  # SystemExit too: it would end the run without a sentence
                 raise VeldtError(
                     f"the callback {type(callback).__name__} raised {type(error).__name__} in {method}: {error}"
                 ) from error
@@ -129,10 +129,10 @@ def made_callback(name: str, function: Callable[[Path], Any], directory: Path) -
     """Returns the callback that a function of the user makes. UsageError if it raises or returns something else."""
     try:
         callback = function(directory)
-    except VeldtError:
+    except (VeldtError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        raise UsageError(f"--callback {name}: the function raised {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise UsageError(f"--callback {name}: the function raised {described(error)}") from error
     if not isinstance(callback, Callback):
         raise UsageError(f"--callback {name}: the function returned {callback!r}: return a veldt.Callback")
     return callback

@@ -11,7 +11,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.tracking.callback import Callback, CallbackContext, CallbackGroup, made_callback
 from veldt.tracking.loggers.choice import load_loggers, opened_loggers, own_loggers
 from veldt.tracking.loggers.group import LoggerGroup
-from veldt.tracking.loggers.logger import Logger
+from veldt.tracking.loggers.logger import Logger, missing_of_logger
 from veldt.tracking.progress import Progress
 from veldt.user_code.import_path import load_function
 
@@ -44,10 +44,8 @@ class RecordingPlan:
             if not isinstance(given, Sequence) or isinstance(given, str):
                 raise UsageError(f"{name} is {given!r}: give a list, {name}=[...], also for a single one")
         for logger in loggers:
-            if not callable(getattr(logger, "log", None)):
-                raise UsageError(
-                    f"loggers has {logger!r}, which has no method log: give objects like veldt.Logger"
-                )
+            if lack := missing_of_logger(logger):
+                raise UsageError(f"loggers has {logger!r}, {lack}: give objects like veldt.Logger")
         for one in callbacks:
             if not isinstance(one, Callback):
                 raise UsageError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veldt.algorithms.vtrace import VTrace
+from veldt.algorithms.policy_gradient import PolicyGradient
 from veldt.config.system_settings import ImpalaConfig
 from veldt.exchange.graph import Edge, Graph, SlotsSpec
 from veldt.exchange.rate_limiter import RateLimiterSpec
@@ -28,7 +28,7 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
     """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`."""
     config, spec, algorithm = run_plan.config, run_plan.spec, run_plan.algorithm()
     settings = config.roles
-    assert isinstance(settings, ImpalaConfig) and isinstance(algorithm, VTrace)
+    assert isinstance(settings, ImpalaConfig) and isinstance(algorithm, PolicyGradient)
     envs = config.envs.num_envs
     width, steps = envs // settings.actors, run_plan.horizon
     unrolls = settings.batch_unrolls(envs)

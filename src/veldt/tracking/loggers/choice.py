@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError, did_you_mean
+from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.tracking.loggers.background import BackgroundLogger
 from veldt.tracking.loggers.group import LoggerGroup
-from veldt.tracking.loggers.logger import Logger
+from veldt.tracking.loggers.logger import Logger, missing_of_logger
 from veldt.user_code.import_path import load_function, split_name
 
 LOGGERS = ("tensorboard", "wandb", "trackio", "mlflow")
@@ -95,14 +95,12 @@ def opened_loggers(
 def _made(name: str, function: Callable[[Path], Logger], directory: Path) -> Logger:
     try:
         logger = function(directory)
-    except VeldtError:
+    except (VeldtError, KeyboardInterrupt):
         raise
-    except Exception as error:
-        raise UsageError(f"--log {name}: the function raised {type(error).__name__}: {error}") from error
-    if not callable(getattr(logger, "log", None)):
-        raise UsageError(
-            f"--log {name}: the function returned {logger!r}, which has no method log: return a veldt.Logger"
-        )
+    except BaseException as error:
+        raise UsageError(f"--log {name}: the function raised {described(error)}") from error
+    if lack := missing_of_logger(logger):
+        raise UsageError(f"--log {name}: the function returned {logger!r}, {lack}: return a veldt.Logger")
     return logger
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from veldt.errors import described
 from veldt.tracking.loggers.background import BackgroundLogger
 from veldt.tracking.loggers.logger import Logger
 from veldt.tracking.loggers.metrics_file import MetricsFile
@@ -28,47 +29,43 @@ class LoggerGroup:
         self._shown: set[str] = set()
 
     def log_config(self, config: Mapping[str, Any]) -> None:
-        self._call(lambda logger: logger.log_config(config))
+        self._call("log_config", config)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Logs one row. Raises VeldtError if metrics.jsonl cannot be written."""
         self._file.log(step, metrics)
-        self._call(lambda logger: logger.log(step, metrics))
+        self._call("log", step, metrics)
 
     def log_video(self, step: int, path: Path) -> None:
-        self._call(lambda logger: logger.log_video(step, path))
+        self._call("log_video", step, path)
 
     def rewind(self, step: int) -> None:
         self._file.rewind(step)
-        for _, logger in self._others:
-            if hasattr(logger, "rewind"):
-                self._call(lambda one: one.rewind(step), only=logger)
+        self._call("rewind", step)
 
     def close(self) -> None:
         self._file.close()
-        for number, (_, logger) in enumerate(self._others):
-            if number in self._failed:
-                with contextlib.suppress(Exception):
-                    logger.close()
-            else:
-                self._call(lambda one: one.close(), only=logger)
+        for number in self._failed:
+            with contextlib.suppress(Exception, SystemExit):
+                self._others[number][1].close()
+        self._call("close")
 
     def take_problems(self) -> list[str]:
         """Returns and clears the sentences that nothing has shown yet."""
         taken, self.problems = self.problems, []
         return taken
 
-    def _call(self, call: Callable[[Logger], None], only: Logger | None = None) -> None:
+    def _call(self, method: str, *arguments: Any) -> None:
         for number, (name, logger) in enumerate(self._others):
-            if number in self._failed or (only is not None and logger is not only):
+            if number in self._failed or not hasattr(logger, method):  # only `log` must exist
                 continue
             try:
-                call(logger)
-            except Exception as error:
+                getattr(logger, method)(*arguments)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # SystemExit too: a logger does not end the run
                 self._failed.add(number)
-                self.problems.append(
-                    f"the logger {name} raised {type(error).__name__}: {error}; it gets no more metrics"
-                )
+                self.problems.append(f"the logger {name} raised {described(error)}; it gets no more metrics")
             # One sentence for each logger that works in the background.
             if isinstance(logger, BackgroundLogger) and logger.problem and name not in self._shown:
                 self._shown.add(name)

@@ -11,7 +11,8 @@ class Logger(Protocol):
     """Receives the configuration, the metrics and the videos of a run.
 
     The process that records the run calls it, one call at a time: first `log_config`, then `log` for each row of
-    metrics, last `close`. A logger may inherit from this class, whose methods do nothing, and define what it needs.
+    metrics, last `close`. A logger may inherit from this class, whose methods do nothing, and define what it needs; one
+    that does not inherit needs `log` alone.
 
     A logger that raises does not end the run: the error is shown once and recorded in events.jsonl, and the logger gets
     no more calls.
@@ -41,3 +42,10 @@ class Logger(Protocol):
     def close(self) -> None:
         """Called once, when the run has ended or failed."""
         return None
+
+
+def missing_of_logger(logger: Any) -> str:
+    """Returns why an object is no logger, as a clause: "which ..."; "" if it is one."""
+    if isinstance(logger, type):
+        return f"which is a class: call it, {logger.__name__}(...)"
+    return "" if callable(getattr(logger, "log", None)) else "which has no method log"
