@@ -7,7 +7,6 @@ from itertools import groupby
 
 import numpy as np
 
-from veldt.config.system_settings import ActorsConfig
 from veldt.config.train_config import TrainConfig
 from veldt.errors import VeldtError
 from veldt.evaluation.evaluator import Evaluation
@@ -57,7 +56,7 @@ class MessageHandler:
         self._resumes_from = [role.resumes_from for role, _ in roles]
         self._monitor, self._metrics, self._scores, self._scored_envs = monitor, metrics, scores, scored_envs
         self._evaluating, self._checkpointing = evaluating, checkpointing
-        self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
+        self._has_evaluator = config.roles.part_for_evaluator > 0
         self._weights: Mapping[str, np.ndarray] | None = None
         self.last_restart: Restarted | None = None  # of a role that had reported an error
 
