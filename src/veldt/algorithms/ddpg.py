@@ -60,7 +60,7 @@ class DDPG(ReplayAlgorithm):
     def __init__(self, config: DDPGConfig, action: ActionSpec) -> None:
         if not all(map(math.isfinite, (*action.low, *action.high))):
             raise UsageError(
-                f"ddpg's actions lie between bounds, and this environment's are {list(action.low)} to "
+                f"the actor's actions lie between bounds, and this environment's are {list(action.low)} to "
                 f"{list(action.high)}: give it finite ones (gymnasium.wrappers.RescaleAction), or take ppo"
             )
         super().__init__(config, Adam(epsilon=config.adam_epsilon))
