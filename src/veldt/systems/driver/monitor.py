@@ -156,7 +156,7 @@ class Monitor:
         """Hands the measured metrics of a row to the loggers, and shows what these report."""
         metrics = {name: value for name, value in row.items() if value is not None and name != "step"}
         self._callbacks.call("on_log", self.steps, metrics)
-        self._loggers.log(self.steps, metrics | self._callbacks.context.take_added())
+        self._loggers.log(self.steps, metrics | self._callbacks.context.take_added(metrics))
         for text in self._loggers.take_problems():
             self.note(text, "logger")
 
