@@ -18,8 +18,7 @@ from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
 from veldt.tracking.metric_names import with_prefix
 from veldt.tracking.recording import Recording
-from veldt.tracking.stage_clock import StageClock
-from veldt.tracking.stages import STAGES
+from veldt.tracking.stage_clock import STAGES, StageClock
 
 _MAX_SHOWN = 3  # notes of one kind shown at once; a replaced process may cause one for each of its envs
 
