@@ -1,4 +1,4 @@
-"""Metadata of settings besides value and help: the unit, and a check of the value against its declared type."""
+"""Metadata of settings besides value and help: unit and range, and a check of the value against its declaration."""
 
 from __future__ import annotations
 
@@ -21,6 +21,55 @@ class Unit:
     """Annotation of a configuration field: `steps: Annotated[int, Unit("steps")] = 5`."""
 
     name: str
+
+
+@dataclass(frozen=True)
+class Range:
+    """Annotation of a number or a schedule: `rate: Annotated[float | str, Range(0.0, above=True)] = 1e-3`.
+
+    It holds in subclasses, too, also where they declare the field again without one.
+
+    Args:
+        low, high: the lowest and the highest value that is allowed.
+        above: whether a number must be above `low`; a schedule may still end there.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The values of a schedule that are allowed, as the end of "it must be"."""
+        if math.isinf(self.low):
+            return f"at most {self.high:g}" if math.isfinite(self.high) else "a finite number"
+        return f"in [{self.low:g}, {self.high:g}]" if math.isfinite(self.high) else f"{self.low:g} or more"
+
+    def has(self, value: float) -> bool:
+        """Returns whether a schedule may have this value."""
+        return self.low <= value <= self.high
+
+    def check(self, name: str, value: float) -> None:
+        """Raises UsageError unless the setting `name` may be this number."""
+        if self.above and value <= self.low:
+            raise UsageError(f"{flag(name)} is {value}: it must be more than {self.low:g}")
+        if not self.has(value):
+            raise UsageError(f"{flag(name)} is {value}: it must be {self.allowed}")
+
+
+ANY = Range()
+
+
+def ranges_of(cls: type[Any]) -> dict[str, Range]:
+    """Returns the ranges that a settings class and its bases declare, by the setting's name; the nearest class's."""
+    ranges: dict[str, Range] = {}
+    for owner in reversed(cls.__mro__):
+        hints = typing.get_type_hints(owner, include_extras=True) if hasattr(owner, _FIELDS) else {}
+        for name, hint in hints.items():
+            declared = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Range)]
+            if declared:
+                ranges[name] = declared[0]
+    return ranges
 
 
 def schedule(text: str) -> float | str:
@@ -77,8 +126,9 @@ def _parts_of(hint: Any) -> list[Any]:
 
 
 def check_values(config: Any) -> None:
-    """UsageError if a field holds a value that its declaration does not allow: an unknown name, a fraction, NaN."""
-    hints = typing.get_type_hints(type(config))
+    """UsageError if a field holds a value that its declaration does not allow: an unknown name, a fraction, NaN, a
+    number out of its range."""
+    hints, ranges = typing.get_type_hints(type(config)), ranges_of(type(config))
     for field in dataclasses.fields(config):
         hint, value = hints[field.name], getattr(config, field.name)
         given_as = flag(field.name)
@@ -93,3 +143,5 @@ def check_values(config: Any) -> None:
         number &= not (str in typing.get_args(hint) and isinstance(value, str))
         if number and not (isinstance(value, int | float) and math.isfinite(value)):
             raise UsageError(f"{given_as} is {value!r}: it must be a finite number")
+        if isinstance(value, int | float):
+            ranges.get(field.name, ANY).check(field.name, value)

@@ -52,8 +52,12 @@ def refused(sentence: str, recipe: str, env: Any, directory: Path, **settings: A
         ),
         ("ddpg", CARTPOLE, "^ddpg cannot choose .* one of a number of actions: take .*dqn"),
         ("ddpg", multi_discrete, "^ddpg cannot choose .*: take .*ppo"),
-        ("ddpg", unbounded, r"^ddpg's actions lie between bounds, .*\[-inf, -inf\] to \[inf, inf\]: give"),
-        ("ddpg", lopsided_box, r"^ddpg's actions lie between bounds, .*\[-3.0, 0.0, -inf\]"),
+        (
+            "ddpg",
+            unbounded,
+            r"^the actor's actions lie between bounds, .*\[-inf, -inf\] to \[inf, inf\]: give",
+        ),
+        ("ddpg", lopsided_box, r"^the actor's actions lie between bounds, .*\[-3.0, 0.0, -inf\]"),
     ],
 )
 def test_actions_of_another_kind(recipe: str, env: Any, sentence: str, in_tmp: Path) -> None:

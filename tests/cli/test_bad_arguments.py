@@ -42,7 +42,11 @@ SETTINGS = {
     "--compile=yes": "--compile: ignored explicit argument 'yes'",
     "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "--no-compil": "no flag --no-compil (did you mean '--no-compile'?)",
-    "--horizon 5": "--horizon is none of ppo's settings: take a recipe that has it (a2c, a3c, ga3c, dqn,",
+    "--horizon 5": "--horizon is --batch-size divided by --num-envs here: give --batch-size N × num_envs (see",
+    "--epsilon-end 0": "--epsilon-end is none of ppo's settings: take a recipe that has it (dqn,",
+    "--n_steps 128": "--n-steps is --batch-size divided by --num-envs here: give --batch-size N × num_envs (see",
+    "--track": "--track is --log wandb here;",
+    "--no-cuda": "--cuda is --device here: auto, cpu, cuda or cuda:N",
     "--actors 2": "--actors is for actors apart from learners, and in ppo the same process acts and learns: take a",
     "--buffer-size 5": "--buffer-size is about a replay buffer, and ppo learns from fresh rollouts and keeps none",
     "--samples-per-insert 4": "--samples-per-insert is called --training-intensity in veldt, and "

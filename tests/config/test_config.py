@@ -46,7 +46,8 @@ def own_fields(cls: type[Any]) -> list[dataclasses.Field[Any]]:
 
 
 def settings_read() -> set[str]:
-    """Names read as attributes of a configuration anywhere in the package, outside the configurations' own checks."""
+    """Names read as attributes of a configuration, or as schedules of one, anywhere in the package, outside the
+    configurations' own checks."""
     names = {cls.__name__ for cls in CONFIGS}
     found: set[str] = set()
 
@@ -65,6 +66,8 @@ def settings_read() -> set[str]:
             holder = ast.unparse(node.value).rpartition(".")[2]
             if holder in HOLDERS:
                 found.add(node.attr)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "make_schedule":
+            found.add(ast.literal_eval(node.args[1]))
         for child in ast.iter_child_nodes(node):
             visit(child)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
+from veldt.setting_metadata import Range, Unit
 
 DISCRETE = ActionSpec("discrete", sizes=(2,), start=(0,))
 BOX = ActionSpec("box", low=(-1.0,), high=(1.0,))
@@ -152,11 +154,56 @@ def test_a_run_refuses_wrong_schedules(recipe: str, settings: Any, sentence: str
     assert not (tmp_path / "run").exists()
 
 
+@dataclass(frozen=True, kw_only=True)
+class OwnConfig(PPOConfig):
+    learning_rate: float | str = 1e-3
+    """Declared again without a range: that of the base class holds."""
+    actor_rate: Annotated[float | str, Unit("per update"), Range(0.0, above=True)] = 1e-3
+    """A schedule with a range."""
+    mixing: Annotated[float, Range(0.0, 1.0)] = 0.5
+    """A number with a range."""
+    shift: float | str = 0.0
+    """A schedule without a range."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"actor_rate": -3}, "--actor-rate is -3: it must be more than 0"),
+        ({"actor_rate": 0.0}, "--actor-rate is 0.0: it must be more than 0"),
+        ({"actor_rate": "linear:1e-3:-3"}, "with the value -3: each must be 0 or more"),
+        ({"actor_rate": "linear:1"}, "--actor-rate is 'linear:1': linear takes a start and an end"),
+        ({"actor_rate": ""}, "--actor-rate is '': it must be a number, "),
+        ({"mixing": 1.5}, r"--mixing is 1.5: it must be in \[0, 1\]"),
+        ({"learning_rate": -1.0}, "--learning-rate is -1.0: it must be more than 0"),
+    ],
+)
+def test_the_ranges_of_a_plug_in_s_settings_are_checked(settings: Any, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        OwnConfig(**settings)
+
+
+def test_a_function_has_its_setting_s_range() -> None:
+    assert OwnConfig(shift=-3.0, actor_rate="linear:1e-3:0").shift == -3.0
+    with pytest.raises(
+        UsageError, match=r"--shift's schedule .* returned nan at progress 0: it must be a finite"
+    ):
+        make_schedule(OwnConfig(shift=f"{__name__}:undefined"), "shift")(0.0)
+    assert make_schedule(OwnConfig(shift=f"{__name__}:negative"), "shift")(1.0) == -0.5
+    with pytest.raises(
+        UsageError, match=r"--actor-rate's schedule .* returned -0.5 at progress 1: it must be 0 or"
+    ):
+        make_schedule(OwnConfig(actor_rate=f"{__name__}:negative"), "actor_rate")(1.0)
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    rate: float | str = "linear:1"
+
+
 def test_a_setting_whose_class_does_not_check_it() -> None:
-    with pytest.raises(UsageError, match="--own-rate is 'linear:1': linear takes a start and an end"):
-        make_schedule("own_rate", "linear:1")
-    with pytest.raises(UsageError, match="returned nan at progress 0: it must be a finite number"):
-        make_schedule("own_rate", f"{__name__}:undefined")(0.0)
+    with pytest.raises(UsageError, match="--rate is 'linear:1': linear takes a start and an end"):
+        make_schedule(Unchecked(), "rate")
 
 
 def test_flags() -> None:

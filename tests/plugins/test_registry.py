@@ -42,6 +42,14 @@ class Confused(PPO):
     capabilities = frozenset({"on-polcy"})
 
 
+class Spelt(DQN):
+    capabilities: Any = "replay"
+
+
+class Listed(DQN):
+    capabilities: Any = ("replay", "discrete-actions")
+
+
 class NoReplay(DQN):
     capabilities = frozenset({"discrete-actions"})
 
@@ -77,6 +85,14 @@ def test_a_registered_algorithm_fits_what_its_capabilities_say() -> None:
         assert (incompatibility(system, "mine") is None) == (incompatibility(system, "ppo") is None)
 
 
+@pytest.mark.parametrize("algorithm", [Mine, PPO])
+def test_an_algorithm_of_a_run_has_its_registered_name(algorithm: Any) -> None:
+    """Also where its class has inherited the name of a built-in one, or is that class."""
+    veldt.register_algorithm("mine", algorithm, PPOConfig)
+    made = RECIPES["ppo"].config("CartPole-v1", "mine").make_algorithm(ActionSpec("discrete", (2,), (0,)))
+    assert made.name == "mine"
+
+
 class Corrected(A2C):
     capabilities = A2C.capabilities | {"off-policy-corrected"}
 
@@ -110,6 +126,18 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
             "no subclass of .*PolicyGradient",
         ),
         ("mine", Confused, PPOConfig, r"'on-polcy' \(did you mean 'on-policy'\?\): known are"),
+        (
+            "mine",
+            Spelt,
+            DQNConfig,
+            r"has the capabilities 'replay': they must be a set of names, such as frozenset",
+        ),
+        (
+            "mine",
+            Listed,
+            DQNConfig,
+            r"has the capabilities \(.replay., .discrete-actions.\): they must be a set of",
+        ),
         ("mine", NoReplay, DQNConfig, "is a subclass of OffPolicy, and lacks the capability 'replay'"),
         ("mine", Claims, PPOConfig, "is no subclass of OffPolicy, and has the capability 'replay'"),
     ],
@@ -137,7 +165,7 @@ def test_systems_of_another_kind(settings: Any, graph: Any, needs: Any, message:
 def test_what_fits_a_registered_system() -> None:
     veldt.register_system("mine", MySystem, "mine:graph", needs=["replay", "continuous-actions"])
     assert [name for name in ALGORITHMS if incompatibility("mine", name) is None] == ["ddpg"]
-    with pytest.raises(UsageError, match=r"^dqn does not fit: the system mine needs .*; take one of ddpg$"):
+    with pytest.raises(UsageError, match=r"^dqn does not fit: the system mine needs .*; take ddpg$"):
         check_fits("mine", "dqn")
 
 
@@ -150,6 +178,10 @@ def test_what_fits_a_registered_system() -> None:
         (
             {"small": {"epoch": Sourced(1, "mine")}},
             r"sets 'epoch' \(did you mean 'epochs'\?\), which neither ppo nor",
+        ),
+        (
+            {"small": {"gamma": 0.9}},
+            r"^the recipe mine sets 'gamma' to 0\.9, a value without a source: give veldt\.Sourced\(0\.9, '",
         ),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_finished_run(tmp_path: Path) -> None:
     page = report(tmp_path, run)
     for part in (
         "CartPole-v1",
-        "Did its steps",
+        "Finished its steps",
         "mine",
         "60.0",
         "60k",
@@ -188,7 +188,7 @@ def test_seeds_are_averaged_and_other_runs_are_not(tmp_path: Path) -> None:
     seeds = [make_run(tmp_path, f"a-{seed}", seed=seed) for seed in (1, 2, 3)]
     other = make_run(tmp_path, "b", recipe="impala", learning={"rate": 1e-3}, finished=False)
     page = report(tmp_path, *seeds, other)
-    for part in ("ppo (3 seeds)", "impala", "did its steps: 3", "broke off: 1", "their mean"):
+    for part in ("ppo (3 seeds)", "impala", "finished its steps: 3", "broke off: 1", "their mean"):
         assert part in page.text
     differing = re.findall(r'<tr class="differs"><td><code>([^<]*)', page.source)
     assert differing == ["recipe", "learning.rate", "run.seed"]
@@ -233,7 +233,7 @@ def test_when_it_was_solved_is_a_column_only_where_there_was_a_target(tmp_path: 
 @pytest.mark.parametrize(
     ("reason", "steps", "expected"),
     [
-        ("steps", 2048, "did its steps"),
+        ("steps", 2048, "finished its steps"),
         ("until", 10, "solved"),
         ("interrupted", 19, "interrupted at 0%"),
         ("interrupted", 1999, "interrupted at 99%"),
@@ -241,7 +241,7 @@ def test_when_it_was_solved_is_a_column_only_where_there_was_a_target(tmp_path: 
         (None, 500, "broke off at 25%"),
         (None, float("nan"), "broke off"),
         ("", 500, "stopped at 25%"),
-        ("", 2048, "did its steps"),
+        ("", 2048, "finished its steps"),
     ],
 )
 def test_the_state_of_a_run(reason: str | None, steps: float, expected: str) -> None:

@@ -88,7 +88,7 @@ def test_a_run_that_has_a_share_too_small_for_its_batches_can_still_be_read() ->
     ("settings", "message"),
     [
         ({"algorithm": "a2c"}, "a2c does not fit: the system impala needs an algorithm that corrects"),
-        ({"algorithm": "ppo"}, "take one of vtrace"),
+        ({"algorithm": "ppo"}, "take vtrace"),
         ({"algorithm": "dqn"}, "dqn does not fit"),
         ({"learners": 3, "unrolls": 12}, "--learners is 3, and there are 2 actors"),
         ({"replay_share": 0.9}, "leaves nothing new"),

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 import veldt
+from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.base import Loss
+from veldt.algorithms.registry import ALGORITHMS, AlgorithmEntry
 from veldt.errors import UsageError, VeldtError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
@@ -166,8 +169,58 @@ class Videos(veldt.Logger):
 
 
 def test_a_callback_cannot_replace_a_metric_of_veldts(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot add the metric train/loss"):
+    said = "^the callback AddsOwn adds the metric train/loss, which veldt measures itself: rename it"
+    with pytest.raises(UsageError, match=said):
         veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[AddsOwn()], **SYSTEMS["a2c"])
+
+
+class Surprised(A2C):
+    """Logs a metric of its own."""
+
+    def loss(self, forward: Any, batch: Any, progress: float) -> Loss:
+        loss = super().loss(forward, batch, progress)
+        return loss._replace(metrics=loss.metrics | {"train/surprise": loss.total.detach()})
+
+
+class AddsSurprise(veldt.Callback):
+    """Adds it with each rollout, before the row is made."""
+
+    def on_rollout(self, context: veldt.CallbackContext) -> None:
+        context.add_metrics({"train/surprise": 0.0})
+
+
+def test_a_callback_cannot_replace_a_metric_of_a_plug_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = AlgorithmEntry(Surprised, A2CConfig)
+    ALGORITHMS.find("a2c")
+    monkeypatch.setitem(ALGORITHMS._parts, "a2c", entry)
+    said = (
+        "^the callback AddsSurprise adds the metric train/surprise, which is already in this row: rename it"
+    )
+    with pytest.raises(UsageError, match=said):
+        veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[AddsSurprise()], **SYSTEMS["a2c"])
+
+
+class AddsNumber(veldt.Callback):
+    def on_log(self, context: veldt.CallbackContext) -> None:
+        context.add_metrics({"number": 1.0})
+        context.add_metrics({"number": 2.0})
+
+
+class AddsNumberToo(AddsNumber):
+    """Another callback that adds the same metric."""
+
+
+def test_a_callback_cannot_replace_a_metric_of_another_callback(tmp_path: Path) -> None:
+    said = (
+        "AddsNumberToo adds the metric callback/number, which the callback AddsNumber has added to this row"
+    )
+    with pytest.raises(UsageError, match=said):
+        callbacks = [AddsNumber(), AddsNumberToo()]
+        veldt.train("a2c", run_dir=tmp_path / "run", callbacks=callbacks, **SYSTEMS["a2c"])
+    run = veldt.train("a2c", run_dir=tmp_path / "one", callbacks=[AddsNumber()], **SYSTEMS["a2c"])
+    assert {row["callback/number"] for row in read_metrics(run.path)} == {2.0}
 
 
 def test_videos_of_a_callback_reach_the_loggers(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import veldt
 from veldt.report.curves import _TITLES
 from veldt.tracking.metric_names import METRICS, with_prefix
 from veldt.tracking.metrics import read_metrics
-from veldt.tracking.stages import STAGES
+from veldt.tracking.stage_clock import STAGES
 
 ROOT = Path(__file__).parents[2]
 PREFIXES = {metric.prefix for metric in METRICS.values()} - {""}

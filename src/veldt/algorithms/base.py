@@ -85,7 +85,7 @@ class Algorithm(ABC):
     """
 
     capabilities: ClassVar[frozenset[str]] = frozenset()
-    name: str
+    name: str  # in messages; in a run the name under which the class is registered
     rule: UpdateRule = Adam()
     max_grad_norm: float = 0.0  # upper limit of the gradient's norm; 0: no limit
     run_steps: int = (

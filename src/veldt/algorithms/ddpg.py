@@ -15,7 +15,7 @@ from veldt.algorithms.capabilities import CONTINUOUS, REPLAY
 from veldt.algorithms.groups import ParameterGroup
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
-from veldt.algorithms.schedule_settings import check_schedule, make_schedule
+from veldt.algorithms.schedule_settings import make_schedule
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -24,14 +24,14 @@ from veldt.networks.deterministic import DeterministicActorCritic
 from veldt.networks.own import OwnModules
 from veldt.networks.own_heads import OwnDeterministic
 from veldt.networks.precision import Network
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Range, Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(OffPolicyConfig):
     """Settings of DDPG."""
 
-    actor_learning_rate: Annotated[float | str, Unit("per update")] = 1e-4
+    actor_learning_rate: Annotated[float | str, Unit("per update"), Range(0.0, above=True)] = 1e-4
     """Learning rate of the actor, a number or a schedule; --learning-rate is the critic's."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-8
     """ε of Adam."""
@@ -42,7 +42,6 @@ class DDPGConfig(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_schedule("actor_learning_rate", self.actor_learning_rate, above=True)
         if self.adam_epsilon <= 0:
             raise UsageError(f"--adam-epsilon is {self.adam_epsilon}: it must be more than 0")
         for name in ("exploration_noise", "action_gradient_clip"):
@@ -60,12 +59,12 @@ class DDPG(ReplayAlgorithm):
     def __init__(self, config: DDPGConfig, action: ActionSpec) -> None:
         if not all(map(math.isfinite, (*action.low, *action.high))):
             raise UsageError(
-                f"ddpg's actions lie between bounds, and this environment's are {list(action.low)} to "
+                f"the actor's actions lie between bounds, and this environment's are {list(action.low)} to "
                 f"{list(action.high)}: give it finite ones (gymnasium.wrappers.RescaleAction), or take ppo"
             )
         super().__init__(config, Adam(epsilon=config.adam_epsilon))
         self._dimensions = action.shape[0]
-        self._actor_rate = make_schedule("actor_learning_rate", config.actor_learning_rate)
+        self._actor_rate = make_schedule(config, "actor_learning_rate")
 
     def network(self, build_torso: BuildTorso) -> Network:
         return DeterministicActorCritic(

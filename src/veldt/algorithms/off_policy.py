@@ -9,12 +9,12 @@ from typing import Annotated
 
 from veldt.algorithms.base import OffPolicy
 from veldt.algorithms.groups import TargetNetwork
-from veldt.algorithms.schedule_settings import check_schedule, make_schedule
+from veldt.algorithms.schedule_settings import make_schedule
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
 from veldt.replay.settings import NStep
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Range, Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class OffPolicyConfig(AlgorithmConfig):
     """Steps each env makes between optimisation phases; 0 means the fewest that one update needs."""
     learning_starts: Annotated[int, Unit("steps")] = 50_000
     """Steps that are sampled before the first update."""
-    learning_rate: Annotated[float | str, Unit("per update")] = 2.5e-4
+    learning_rate: Annotated[float | str, Unit("per update"), Range(0.0, above=True)] = 2.5e-4
     """Learning rate: a number, or a schedule such as linear:2.5e-4:0 or module:function."""
     gamma: Annotated[float, Unit("per step")] = 0.99
     """Discount factor γ."""
@@ -56,7 +56,6 @@ class OffPolicyConfig(AlgorithmConfig):
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
         if self.training_intensity <= 0:
             raise UsageError(f"--training-intensity is {self.training_intensity}: it must be more than 0")
-        check_schedule("learning_rate", self.learning_rate, above=True)
         if not 0 <= self.gamma <= 1:
             raise UsageError(f"--gamma is {self.gamma}: it must be in [0, 1]")
         if not 0 < self.tau <= 1:
@@ -124,7 +123,7 @@ class ReplayAlgorithm(OffPolicy):
 
     def __init__(self, config: OffPolicyConfig, rule: UpdateRule) -> None:
         self._config, self.rule = config, rule
-        self._rate = make_schedule("learning_rate", config.learning_rate)
+        self._rate = make_schedule(config, "learning_rate")
         self.max_grad_norm = config.max_grad_norm
         self.batch_size, self.intensity = config.batch_size, config.training_intensity
         self.learning_starts = config.learning_starts

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from veldt.algorithms.base import BuildTorso, Forward, MakeCore, OnPolicy
 from veldt.algorithms.capabilities import CONTINUOUS, DISCRETE, MULTI_DISCRETE, ON_POLICY, RECURRENT
 from veldt.algorithms.rollout import Batch, Observation, Rollout, bootstrap_forward, unroll_forward
-from veldt.algorithms.schedule_settings import check_schedule, make_schedule
+from veldt.algorithms.schedule_settings import make_schedule
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -23,14 +23,14 @@ from veldt.networks.own import OwnModules
 from veldt.networks.own_heads import OwnActorCritic, OwnPolicyModel, OwnRecurrentModel
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import RecurrentActorCritic
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Range, Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradientConfig(AlgorithmConfig):
     """Settings of all policy-gradient algorithms."""
 
-    learning_rate: Annotated[float | str, Unit("per update")] = 7e-4
+    learning_rate: Annotated[float | str, Unit("per update"), Range(0.0, above=True)] = 7e-4
     """Learning rate: a number, or a schedule such as linear:7e-4:0 or module:function."""
     anneal_learning_rate: bool = False
     """Lower the learning rate, if it is a number, linearly to 0 over the run's steps."""
@@ -38,7 +38,7 @@ class PolicyGradientConfig(AlgorithmConfig):
     """Discount factor γ."""
     gae_lambda: Annotated[float, Unit("per step")] = 1.0
     """λ of generalised advantage estimation; 1 is the n-step return."""
-    ent_coef: Annotated[float | str, Unit("per nat")] = 0.01
+    ent_coef: Annotated[float | str, Unit("per nat"), Range(0.0)] = 0.01
     """Coefficient of the policy's entropy in the loss: a number or a schedule."""
     vf_coef: Annotated[float, Unit("weight")] = 0.25
     """Coefficient of the value's mean squared error in the loss (0.25 is A3C's ½ · ½)."""
@@ -56,8 +56,6 @@ class PolicyGradientConfig(AlgorithmConfig):
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
-        check_schedule("learning_rate", self.learning_rate, above=True)
-        check_schedule("ent_coef", self.ent_coef)
         for name in ("vf_coef", "max_grad_norm"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
@@ -76,8 +74,8 @@ class PolicyGradient(OnPolicy):
     def __init__(self, config: PolicyGradientConfig, action: ActionSpec, rule: UpdateRule) -> None:
         self._config, self._action, self.rule = config, action, rule
         self.distribution = policy_distribution(action)
-        self._rate = make_schedule("learning_rate", config.learning_rate, falls=config.anneal_learning_rate)
-        self.ent_coef = make_schedule("ent_coef", config.ent_coef)
+        self._rate = make_schedule(config, "learning_rate", falls=config.anneal_learning_rate)
+        self.ent_coef = make_schedule(config, "ent_coef")
         self.max_grad_norm = config.max_grad_norm
 
     def network(self, build_torso: BuildTorso, make_core: MakeCore | None = None) -> Network:

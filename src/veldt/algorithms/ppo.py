@@ -12,12 +12,12 @@ import torch
 from veldt.algorithms.base import Forward, Loss
 from veldt.algorithms.policy_gradient import PolicyGradient, PolicyGradientConfig
 from veldt.algorithms.rollout import Batch, Rollout
-from veldt.algorithms.schedule_settings import check_schedule, make_schedule
+from veldt.algorithms.schedule_settings import make_schedule
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.losses import ValidRows, approximate_kl, clipped_surrogate, clipped_value_error
 from veldt.functional.updates import Adam
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Range, Unit, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class PPOConfig(PolicyGradientConfig):
     """Passes over the rollout in each optimisation phase."""
     minibatches: Annotated[int, Unit("updates")] = 4
     """Minibatches (updates) in each pass."""
-    clip: Annotated[float | str, Unit("ratio")] = 0.1
+    clip: Annotated[float | str, Unit("ratio"), Range(0.0, above=True)] = 0.1
     """Clip range ε of the objective: a number, or a schedule such as linear:0.2:0.05 or module:function."""
     anneal_clip: bool = False
     """Lower the clip range, if it is a number, linearly to 0 over the run's steps."""
@@ -53,7 +53,6 @@ class PPOConfig(PolicyGradientConfig):
                 f"--batch-size {self.batch_size} does not divide into --minibatches {self.minibatches}: "
                 f"choose a multiple of {self.minibatches}"
             )
-        check_schedule("clip", self.clip, above=True)
         if self.adam_epsilon <= 0:
             raise UsageError(f"--adam-epsilon is {self.adam_epsilon}: it must be more than 0")
 
@@ -70,7 +69,7 @@ class PPO(PolicyGradient):
     def __init__(self, config: PPOConfig, action: ActionSpec) -> None:
         super().__init__(config, action, Adam(epsilon=config.adam_epsilon))
         self.config = config
-        self._clip = make_schedule("clip", config.clip, falls=config.anneal_clip)
+        self._clip = make_schedule(config, "clip", falls=config.anneal_clip)
 
     def horizon(self, num_envs: int) -> int:
         if self.config.batch_size % num_envs:

@@ -16,7 +16,7 @@ from veldt.algorithms.base import BuildTorso, Forward
 from veldt.algorithms.capabilities import DISCRETE, REPLAY
 from veldt.algorithms.off_policy import OffPolicyConfig, ReplayAlgorithm
 from veldt.algorithms.rollout import Observation
-from veldt.algorithms.schedule_settings import check_schedule, make_schedule
+from veldt.algorithms.schedule_settings import make_schedule
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -26,7 +26,7 @@ from veldt.networks.own import OwnModules
 from veldt.networks.own_heads import OwnQ
 from veldt.networks.precision import Network
 from veldt.networks.q_network import QNetwork
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Range, Unit, flag
 
 _LADDER_POWER = 7.0  # Horgan et al. 2018, section 4.1
 
@@ -63,7 +63,7 @@ class QLearningConfig(OffPolicyConfig):
     """ε falls from --epsilon-start to --epsilon-end for all envs, or each env has its own fixed ε (ladder, Ape-X)."""
     ladder_epsilon: Annotated[float, Unit("probability")] = 0.4
     """ε of the ladder's first env; the last env has this to the power of 8."""
-    epsilon: Annotated[float | str, Unit("probability")] = ""
+    epsilon: Annotated[float | str, Unit("probability"), Range(0.0, 1.0)] = ""
     """ε as a number or a schedule over the run's steps, such as piecewise:0=1,0.1=0.1,1=0.01 or module:function, in the
     place of --epsilon-start, --epsilon-end and --epsilon-steps; empty: by these."""
     epsilon_start: Annotated[float, Unit("probability")] = 1.0
@@ -83,8 +83,6 @@ class QLearningConfig(OffPolicyConfig):
         for name in ("epsilon_start", "epsilon_end", "evaluation_epsilon", "ladder_epsilon"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
-        if self.epsilon != "":
-            check_schedule("epsilon", self.epsilon)
         if self.epsilon_steps < 0:
             raise UsageError(f"--epsilon-steps is {self.epsilon_steps}: it must be 0 or more")
         if not 0 < self.exploration_fraction <= 1:
@@ -176,7 +174,7 @@ class QLearning(ReplayAlgorithm):
     def __init__(self, config: QLearningConfig, action: ActionSpec) -> None:
         super().__init__(config, config.rule())
         self._action, self._actions = action, action.sizes[0]
-        self._epsilon_schedule = None if config.epsilon == "" else make_schedule("epsilon", config.epsilon)
+        self._epsilon_schedule = None if config.epsilon == "" else make_schedule(config, "epsilon")
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config

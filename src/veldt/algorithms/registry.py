@@ -43,13 +43,19 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             `OffPolicyConfig`.
 
     Raises:
-        UsageError: a class is not of the required kind, a capability is unknown, or another module has registered an
-            algorithm of this name.
+        UsageError: a class is not of the required kind, the capabilities are no set or one is unknown, or another
+            module has registered an algorithm of this name.
     """
     if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
         raise UsageError(
             f"the algorithm {name} is {algorithm!r}: it must be a subclass of veldt.algorithms.base.OnPolicy or "
             "OffPolicy"
+        )
+    given: object = algorithm.capabilities
+    if not (isinstance(given, frozenset | set) and all(isinstance(one, str) for one in given)):
+        raise UsageError(
+            f"the algorithm {name} has the capabilities {given!r}: they must be a set of names, such as "
+            f"frozenset({{'{REPLAY}'}})"
         )
     if unknown := sorted(algorithm.capabilities - CAPABILITIES.keys()):
         raise UsageError(

@@ -8,38 +8,47 @@ import typing
 from typing import Any
 
 from veldt.errors import UsageError, VeldtError, described
-from veldt.functional.schedules import Schedule, constant, linear, parse
-from veldt.setting_metadata import flag
+from veldt.functional.schedules import Parsed, Schedule, constant, linear, parse
+from veldt.setting_metadata import ANY, Range, flag, ranges_of
 from veldt.user_code.import_path import load_function, split_name
 
-# Lowest and highest value of veldt's own such settings; those of other algorithms may have any. Where a number must be
-# above the lowest value, a schedule may still end there.
-RANGES: dict[str, tuple[float, float]] = {
-    "learning_rate": (0.0, math.inf),
-    "actor_learning_rate": (0.0, math.inf),
-    "clip": (0.0, math.inf),
-    "ent_coef": (0.0, math.inf),
-    "epsilon": (0.0, 1.0),
-}
-_ANY = (-math.inf, math.inf)
 _HOW = (
     "a number, linear:START:END, cosine:START:END, piecewise:0=V,1=W, or your own function as module:function"
 )
 
 
-def check_schedule(name: str, value: float | str, *, above: bool = False) -> None:
-    """Raises UsageError unless the value of this setting is allowed. A function of the user is not imported.
+def check_schedules(config: Any) -> None:
+    """Raises UsageError for a text that is no schedule, or has a value out of the setting's range (`Range`).
+
+    A function of the user is not imported. An empty text is allowed where it is the default.
+    """
+    ranges = ranges_of(type(config))
+    for field in _schedule_fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, str) and (value or field.default != ""):
+            _parsed(field.name, value, ranges.get(field.name, ANY))
+
+
+def make_schedule(config: Any, name: str, *, falls: bool = False) -> Schedule:
+    """Returns the schedule of the setting `name`. A function of the user is imported when it is first needed.
 
     Args:
-        above: whether a number must be above the lowest value.
+        config: the settings, a dataclass.
+        falls: whether a number falls linearly to 0.
+
+    Raises:
+        UsageError: the value is not a schedule.
     """
-    low, high = RANGES.get(name, _ANY)
-    allowed = _allowed(low, high)
+    value = getattr(config, name)
     if not isinstance(value, str):
-        if value < low or value > high or (above and value == low):
-            allowed = f"more than {low:g}" if above else allowed
-            raise UsageError(f"{flag(name)} is {value}: it must be {allowed}")
-        return
+        return linear(value, 0.0) if falls else constant(value)
+    allowed = ranges_of(type(config)).get(name, ANY)
+    parsed = _parsed(name, value, allowed)
+    return OwnSchedule(name, value, allowed) if parsed is None else parsed.schedule
+
+
+def _parsed(name: str, value: str, allowed: Range) -> Parsed | None:
+    """Returns the schedule that a text describes; None for the name of a function. UsageError for another text."""
     try:
         parsed = parse(value)
     except ValueError as error:
@@ -49,32 +58,19 @@ def check_schedule(name: str, value: float | str, *, above: bool = False) -> Non
             split_name(value, "schedule")
         except UsageError:
             raise UsageError(f"{flag(name)} is '{value}': it must be {_HOW}") from None
-    elif wrong := [number for number in parsed.numbers if not low <= number <= high]:
-        raise UsageError(f"{flag(name)} is '{value}', with the value {wrong[0]:g}: each must be {allowed}")
-
-
-def make_schedule(name: str, value: float | str, *, falls: bool = False) -> Schedule:
-    """Returns the schedule of this setting's value. A function of the user is imported when it is first needed.
-
-    Args:
-        falls: whether a number falls linearly to 0.
-
-    Raises:
-        UsageError: the value is not a schedule.
-    """
-    if not isinstance(value, str):
-        return linear(value, 0.0) if falls else constant(value)
-    check_schedule(name, value)  # the settings class of a plug-in may not have done so
-    parsed = parse(value)
-    return OwnSchedule(name, value) if parsed is None else parsed.schedule
+    elif wrong := [number for number in parsed.numbers if not allowed.has(number)]:
+        raise UsageError(
+            f"{flag(name)} is '{value}', with the value {wrong[0]:g}: each must be {allowed.allowed}"
+        )
+    return parsed
 
 
 class OwnSchedule:
     """The user's function of progress, `module:function`. Calls raise UsageError where it fails, or returns something
     that the setting does not allow."""
 
-    def __init__(self, setting: str, name: str) -> None:
-        self._setting, self._name = setting, name
+    def __init__(self, setting: str, name: str, allowed: Range) -> None:
+        self._setting, self._name, self._allowed = setting, name, allowed
         self._function: Any = None
 
     def __call__(self, progress: float) -> float:
@@ -87,28 +83,15 @@ class OwnSchedule:
             raise
         except Exception as error:
             raise UsageError(f"{subject} failed at progress {progress:g}: {described(error)}") from error
-        low, high = RANGES.get(self._setting, _ANY)
-        if not (math.isfinite(value) and low <= value <= high):
-            must = _allowed(low, high) if math.isfinite(value) else "a finite number"
+        if not (math.isfinite(value) and self._allowed.has(value)):
+            must = self._allowed.allowed if math.isfinite(value) else "a finite number"
             raise UsageError(f"{subject} returned {value:g} at progress {progress:g}: it must be {must}")
         return value
 
 
-def _allowed(low: float, high: float) -> str:
-    """Returns what values a setting may have, as the end of "it must be"."""
-    if math.isinf(low):
-        return "a finite number"
-    return f"in [{low:g}, {high:g}]" if math.isfinite(high) else f"{low:g} or more"
-
-
 def schedule_functions(config: Any) -> dict[str, str]:
     """Returns, by name, the settings of type `float | str` that are functions of the user: the functions' names."""
-    hints = typing.get_type_hints(type(config))
-    values = {
-        field.name: getattr(config, field.name)
-        for field in dataclasses.fields(config)
-        if set(typing.get_args(hints[field.name])) == {float, str}
-    }
+    values = {field.name: getattr(config, field.name) for field in _schedule_fields(config)}
     return {
         name: value
         for name, value in values.items()
@@ -119,5 +102,14 @@ def schedule_functions(config: Any) -> dict[str, str]:
 def try_functions(config: Any) -> None:
     """Calls the user's functions at the beginning and at the end. Raises UsageError as `OwnSchedule` does."""
     for name, value in schedule_functions(config).items():
-        schedule = OwnSchedule(name, value)
+        schedule = OwnSchedule(name, value, ranges_of(type(config)).get(name, ANY))
         schedule(0.0), schedule(1.0)
+
+
+def _schedule_fields(config: Any) -> list[dataclasses.Field[Any]]:
+    hints = typing.get_type_hints(type(config))
+    return [
+        field
+        for field in dataclasses.fields(config)
+        if set(typing.get_args(hints[field.name])) == {float, str}
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from veldt.algorithms.schedule_settings import check_schedules
 from veldt.setting_metadata import check_values
 
 
@@ -13,6 +14,7 @@ class AlgorithmConfig:
     """Settings of an algorithm: a frozen, keyword-only dataclass. Each field becomes a flag.
 
     A field has a default, a unit (`Annotated[int, Unit("steps")]`), and a docstring below it, which is the flag's help.
+    A `Range` beside the unit is checked, also in schedules: settings of type `float | str` (`schedule_settings.py`).
     A class with `is_family = True` is the base of variants that learn well by each other's settings: a variant in the
     recipe of another one keeps that recipe's settings, except those that its own class adds, or gives another default.
     A subclass with `is_family = False` is no such variant.
@@ -22,6 +24,7 @@ class AlgorithmConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
+        check_schedules(self)
 
     def unread(self) -> dict[str, str]:
         """Returns the settings that have no effect beside these values, and why."""

@@ -16,7 +16,6 @@ these means:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -103,11 +102,6 @@ class VTrace(PolicyGradient):
 
     def update_rows(self, num_envs: int) -> int:
         return self.config.horizon * num_envs
-
-    def minibatches(
-        self, forward: Forward, rollout: Rollout, generator: torch.Generator
-    ) -> Iterator[Rollout]:
-        yield rollout
 
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
         forward = unroll_forward(forward, batch.recurrent)

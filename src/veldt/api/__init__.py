@@ -1,8 +1,7 @@
 """The public Python API: train, resume, evaluate, record_starts, load, list_recipes."""
 
-from veldt.api.listing import drawn, list_recipes
 from veldt.api.playing import PROTOCOLS, evaluate, load, record_starts
-from veldt.api.training import resume, train, train_config
+from veldt.api.training import drawn, list_recipes, resume, train, train_config
 from veldt.systems.run import Run
 
 __all__ = [

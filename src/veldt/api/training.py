@@ -1,4 +1,4 @@
-"""The public functions that train: train and resume."""
+"""The public functions that train: train and resume; and what there is to train."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 
 from veldt.api.stored_run import read_stored_run, refuse_fixed, with_changes
 from veldt.config.run_code import Choice, Env, Part
+from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
-from veldt.envs.source import EnvSource
+from veldt.envs.source import EnvSource, resolve
 from veldt.networks.own import NO_PARTS, OwnParts
+from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure, request_of
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
+from veldt.systems.planning.run_plan import make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
@@ -144,3 +147,14 @@ def resume(
         options = RunOptions(cluster, quiet, loggers, callbacks)
         opened = with_changes(directory, settings)
         return run_system(stored.request, options, lambda _: opened, stored.checkpoint, stored.notes)
+
+
+def list_recipes() -> dict[str, str]:
+    """Returns the name and a one-line summary of each recipe."""
+    return {name: recipe.summary for name, recipe in RECIPES.items()}
+
+
+def drawn(config: TrainConfig) -> list[str]:
+    """Returns lines of text that show the roles of a run with `config` and the edges between them."""
+    run_plan = make_run_plan(RunRequest(config, resolve(config.env, config.env_kwargs)))
+    return list(run_plan.decisions) if config.in_one_process else run_plan.graph().drawn()

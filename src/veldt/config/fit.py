@@ -27,7 +27,7 @@ def incompatibility(system: str, algorithm: str) -> Incompatibility | None:
     able = [name for name in ALGORITHMS if SYSTEMS[system].needs <= ALGORITHMS[name].capabilities]
     return Incompatibility(
         f"the system {system} needs an algorithm that {CAPABILITIES[missing[0]]} (capability '{missing[0]}')",
-        f"take one of {', '.join(able)}" if able else "no algorithm here does",
+        _take(able) if able else "no algorithm here does",
     )
 
 
@@ -55,6 +55,11 @@ def check_recurrent(algorithm: str, recurrent: str) -> None:
             f"{recurrent}, and {algorithm} learns from steps out of their order, which a recurrent network cannot: "
             f"leave it out, or take the algorithm {' or '.join(_with(RECURRENT))}"
         )
+
+
+def _take(names: list[str]) -> str:
+    """Returns the advice to take one of these algorithms."""
+    return f"take {names[0]}" if len(names) == 1 else f"take one of {', '.join(names)}"
 
 
 def _with(capability: str) -> list[str]:

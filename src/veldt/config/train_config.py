@@ -258,7 +258,7 @@ class TrainConfig:
         cls = ALGORITHMS[self.algorithm].algorithm
         with blaming_plugin(cls):
             algorithm = cls(self.learn, action)
-        algorithm.run_steps = self.run.steps
+        algorithm.run_steps, algorithm.name = self.run.steps, self.algorithm
         return algorithm
 
 

@@ -11,6 +11,7 @@ from veldt.config.system_settings import ApexConfig, ImpalaConfig
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.recipes.draft import NOTHING, Draft, names_of
+from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN
 from veldt.recipes.recipe import RECIPES
 from veldt.registry import blaming_plugin
 from veldt.replay.settings import ReplayConfig
@@ -18,33 +19,6 @@ from veldt.setting_metadata import flag
 
 _REPLAY = names_of(ReplayConfig) | {"checkpoint_replay"}
 _ACTORS = names_of(ApexConfig) | names_of(Ga3cConfig) | names_of(ImpalaConfig)
-# Names of settings in other libraries (Stable-Baselines3, CleanRL, RLlib, Acme), and veldt's names for them.
-_ELSEWHERE = {
-    "clip_coef": "clip",
-    "clip_param": "clip",
-    "clip_range": "clip",
-    "discount": "gamma",
-    "entropy_coeff": "ent_coef",
-    "env_id": "env",
-    "grad_clip": "max_grad_norm",
-    "lr": "learning_rate",
-    "n_envs": "num_envs",
-    "n_epochs": "epochs",
-    "n_steps": "horizon",
-    "num_actors": "actors",
-    "num_env_runners": "actors",
-    "num_learners": "learners",
-    "num_minibatches": "minibatches",
-    "num_steps": "horizon",
-    "replay_size": "buffer_size",
-    "samples_per_insert": "training_intensity",
-    "target_network_frequency": "target_update_interval",
-    "target_network_update_freq": "target_update_interval",
-    "total_timesteps": "steps",
-    "train_batch_size": "batch_size",
-    "update_epochs": "epochs",
-    "vf_loss_coeff": "vf_coef",
-}
 
 
 def build_config(
@@ -94,21 +68,37 @@ def why_no_setting(draft: Draft, name: str) -> str | None:
             f"{flag(name)} is no setting: the recipe {draft.recipe} has the system {draft.system}; take a recipe of "
             f"the system you want, and --algorithm {draft.algorithm} with it (`veldt recipes --matrix`)"
         )
-    if (called := _ELSEWHERE.get(name)) is not None:
-        if called == "env" or draft.section_of(called):
-            return f"{flag(name)} is called {flag(called)} here"
-        return f"{flag(name)} is called {flag(called)} in veldt, and {why_no_setting(draft, called)}"
+    having = [recipe.name for recipe in RECIPES.values() if name in recipe.setting_names()]
+    if (foreign := _as_foreign(draft, name, is_known=bool(having))) is not None:
+        return f"{flag(name)} is {foreign}"
     if "replay" not in draft.classes and name in _REPLAY:
         having = [recipe.name for recipe in RECIPES.values() if "buffer_size" in recipe.setting_names()]
         why = f"about a replay buffer, and {draft.algorithm} learns from fresh rollouts and keeps none"
+    elif not having:
+        return None
+    elif draft.in_phases and name in _ACTORS:
+        why = f"for actors apart from learners, and in {draft.recipe} the same process acts and learns"
     else:
-        having = [recipe.name for recipe in RECIPES.values() if name in recipe.setting_names()]
-        if not having:
-            return None
-        if draft.in_phases and name in _ACTORS:
-            why = f"for actors apart from learners, and in {draft.recipe} the same process acts and learns"
-        else:
-            chosen = RECIPES[draft.recipe].algorithm != draft.algorithm
-            beside = f" with --algorithm {draft.algorithm}" if chosen else ""
-            why = f"none of {draft.recipe}'s settings{beside}"
+        chosen = RECIPES[draft.recipe].algorithm != draft.algorithm
+        beside = f" with --algorithm {draft.algorithm}" if chosen else ""
+        why = f"none of {draft.recipe}'s settings{beside}"
     return f"{flag(name)} is {why}: take a recipe that has it ({', '.join(having)}), or leave it out"
+
+
+def _as_foreign(draft: Draft, name: str, *, is_known: bool) -> str | None:
+    """Explains a name that other libraries use, as the end of "--name is"; None for another name.
+
+    Args:
+        is_known: whether a recipe has a setting of this name; then only what the draft has in its place is an answer.
+    """
+    choices = FOREIGN.get(name, ())
+    for here in choices:
+        if here.setting == ENV or draft.section_of(here.setting):
+            return here.says or f"called {flag(here.setting)} here"
+    if is_known:
+        return None
+    if choices:
+        called = choices[0].setting
+        verb = "" if choices[0].says else "called "
+        return f"{verb}{flag(called)} in veldt, and {why_no_setting(draft, called)}"
+    return ABSENT.get(name)

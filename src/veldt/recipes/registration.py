@@ -8,7 +8,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.networks.registry import NETWORKS
-from veldt.recipes.recipe import RECIPES, Recipe
+from veldt.recipes.recipe import RECIPES, Recipe, Sourced
 from veldt.registry import registering_module
 
 
@@ -16,8 +16,8 @@ def register_recipe(recipe: Recipe) -> None:
     """Makes a recipe known by its name: to `veldt train`, `veldt recipes` and the matrix.
 
     Raises:
-        UsageError: its algorithm or system is unknown, the two do not fit, it sets a setting that they do not have, or
-            another module has registered a recipe of this name.
+        UsageError: its algorithm or system is unknown, the two do not fit, it sets a setting that they do not have or
+            gives a value without a source, or another module has registered a recipe of this name.
     """
     ALGORITHMS.find(recipe.algorithm, f"the recipe {recipe.name} has the algorithm '{recipe.algorithm}'")
     SYSTEMS.find(recipe.system, f"the recipe {recipe.name} has the system '{recipe.system}'")
@@ -28,7 +28,17 @@ def register_recipe(recipe: Recipe) -> None:
             f"the recipe {recipe.name} sets '{unknown[0]}'{did_you_mean(unknown[0], known)}, which neither "
             f"{recipe.algorithm} nor the system {recipe.system} has"
         )
+    _check_sources(recipe)
     RECIPES.add(recipe.name, recipe, registering_module())
+
+
+def _check_sources(recipe: Recipe) -> None:
+    for name, setting in (*recipe.atari.items(), *recipe.small.items()):
+        if not isinstance(setting, Sourced):
+            raise UsageError(
+                f"the recipe {recipe.name} sets '{name}' to {setting!r}, a value without a source: give "
+                f"veldt.Sourced({setting!r}, 'where the value comes from')"
+            )
 
 
 def plugins_of(config: TrainConfig) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from veldt.formatting import as_float
 from veldt.report.state import State, state_of
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.metrics import read_metrics
-from veldt.tracking.stages import STAGES
+from veldt.tracking.stage_clock import STAGES
 
 _POINTS = 400
 _STAGE = re.compile(r"time/(\w+)_seconds")

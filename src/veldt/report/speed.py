@@ -8,7 +8,7 @@ from veldt import formatting
 from veldt.report.curves import legend, small_chart, time_axis
 from veldt.report.data import RunData
 from veldt.report.groups import Environment
-from veldt.tracking.stages import STAGES
+from veldt.tracking.stage_clock import STAGES
 
 # All but the first two exist only in systems with inference requests.
 _CHARTS = (

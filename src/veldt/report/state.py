@@ -32,5 +32,5 @@ def state_of(running: bool, reason: str | None, steps: float, target: float) -> 
     if reason == "interrupted":
         return State("interrupted", f"interrupted{at}")
     if reason == "steps" or share >= 1:
-        return State("done", "did its steps")
+        return State("done", "finished its steps")
     return State("interrupted", f"stopped{at}")

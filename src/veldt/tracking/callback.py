@@ -29,7 +29,8 @@ class CallbackContext:
         self.reason: str | None = None
         self.stop_reason: str | None = None
         self._loggers = loggers
-        self._added: dict[str, float] = {}
+        self._caller: Callback | None = None
+        self._added: dict[str, tuple[float, Callback | None]] = {}
 
     def stop(self, reason: str) -> None:
         """Stops the run as soon as the current work is done, with a checkpoint; `reason` is shown and recorded."""
@@ -39,23 +40,41 @@ class CallbackContext:
         """Adds metrics to the next row, or in `on_log` to this one. A name without a prefix gets `callback/`.
 
         Raises:
-            UsageError: a name is one of veldt's own.
+            UsageError: a name is one of veldt's own, or another callback has added it to this row. When the row is
+                logged, also for a name that the row has already, such as a metric of the algorithm.
         """
         for name, value in metrics.items():
+            full = name if "/" in name else f"callback/{name}"
+            _, owner = self._added.get(full, (0.0, self._caller))
             if name in METRICS:
+                raise UsageError(_refusal(self._caller, name, "which veldt measures itself"))
+            if owner is not self._caller:
                 raise UsageError(
-                    f"a callback cannot add the metric {name}, which veldt measures itself: rename it"
+                    _refusal(
+                        self._caller, full, f"which the callback {type(owner).__name__} has added to this row"
+                    )
                 )
-            self._added[name if "/" in name else f"callback/{name}"] = float(value)
+            self._added[full] = float(value), self._caller
 
     def log_video(self, path: Path) -> None:
         """Hands an mp4 file to the loggers, as a video of the policy at the current step."""
         self._loggers.log_video(self.step, path)
 
-    def take_added(self) -> dict[str, float]:
-        """Returns and clears the added metrics."""
+    def take_added(self, row: Mapping[str, float]) -> dict[str, float]:
+        """Returns and clears the metrics that were added to `row`. UsageError where the row has one of that name."""
         added, self._added = self._added, {}
-        return added
+        for name, (_, owner) in added.items():
+            if name in row:
+                raise UsageError(_refusal(owner, name, "which is already in this row"))
+        return {name: value for name, (value, _) in added.items()}
+
+    def called_by(self, callback: Callback) -> None:
+        """Notes whose metrics the next ones are."""
+        self._caller = callback
+
+
+def _refusal(callback: Callback | None, name: str, why: str) -> str:
+    return f"the callback {type(callback).__name__} adds the metric {name}, {why}: rename it"
 
 
 class Callback:
@@ -110,6 +129,7 @@ class CallbackGroup:
         if metrics is not None:
             self.context.metrics = metrics
         for callback in self._callbacks:
+            self.context.called_by(callback)
             try:
                 getattr(callback, method)(self.context)
             except (VeldtError, KeyboardInterrupt):

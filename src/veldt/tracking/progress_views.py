@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from veldt import formatting
-from veldt.tracking.stages import STAGES, TERMINAL_COLOURS
+from veldt.tracking.stage_clock import STAGES
 
 if TYPE_CHECKING:
     from rich.panel import Panel
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 _BAR = 26
 _WIDTH = 80
 _FAINT = "#5a606b"
+# One hue per stage, grey for idle; readable on dark and on light backgrounds.
+_COLOURS = {
+    "simulate": "#5b8def",
+    "infer": "#2fb5a0",
+    "replay": "#b07cc6",
+    "train": "#e8954a",
+    "evaluate": "#5fa85f",
+    "wait": "#8a8f98",
+}
 # The panel's columns: where each begins, its caption and its metric.
 _COLUMNS = (
     (24, "SPS", "time/steps_per_second"),
@@ -71,9 +80,7 @@ def _steps(row: Mapping[str, Any], total_steps: int) -> Text:
     from rich.text import Text
 
     done = _done(row, total_steps)
-    text = Text.assemble(
-        *_bar([(done, TERMINAL_COLOURS["simulate"])]), (f"  {formatting.percent(done)}", "bold")
-    )
+    text = Text.assemble(*_bar([(done, _COLOURS["simulate"])]), (f"  {formatting.percent(done)}", "bold"))
     text.append(f"  {formatting.count(row.get('step'))} of {formatting.count(total_steps)} steps")
     if row.get("seconds") is not None:
         text.append(f"  {formatting.duration(row['seconds'])}", "dim")
@@ -102,9 +109,9 @@ def _stages(row: Mapping[str, Any]) -> Text:
     from rich.text import Text
 
     shares = _shares(row)
-    text = Text.assemble(*_bar([(share, TERMINAL_COLOURS[stage]) for stage, share in shares.items()]))
+    text = Text.assemble(*_bar([(share, _COLOURS[stage]) for stage, share in shares.items()]))
     for stage, share in shares.items():
-        text.append(f"  {stage}", TERMINAL_COLOURS[stage])
+        text.append(f"  {stage}", _COLOURS[stage])
         text.append(f" {formatting.percent(share)}")
     return text
 

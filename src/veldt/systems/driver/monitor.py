@@ -18,8 +18,7 @@ from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
 from veldt.tracking.metric_names import with_prefix
 from veldt.tracking.recording import Recording
-from veldt.tracking.stage_clock import StageClock
-from veldt.tracking.stages import STAGES
+from veldt.tracking.stage_clock import STAGES, StageClock
 
 _MAX_SHOWN = 3  # notes of one kind shown at once; a replaced process may cause one for each of its envs
 
@@ -156,7 +155,7 @@ class Monitor:
         """Hands the measured metrics of a row to the loggers, and shows what these report."""
         metrics = {name: value for name, value in row.items() if value is not None and name != "step"}
         self._callbacks.call("on_log", self.steps, metrics)
-        self._loggers.log(self.steps, metrics | self._callbacks.context.take_added())
+        self._loggers.log(self.steps, metrics | self._callbacks.context.take_added(metrics))
         for text in self._loggers.take_problems():
             self.note(text, "logger")
 

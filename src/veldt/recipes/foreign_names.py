@@ -1,0 +1,196 @@
+"""Names of settings in other libraries (Stable-Baselines3, CleanRL, RLlib, Acme), and what veldt has for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ENV = "env"  # an argument of every run, not a setting of a recipe
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a recipe that has `setting` says about a foreign name, as the end of "--name is ..."; "" where only the name
+    differs."""
+
+    setting: str
+    says: str = ""
+
+
+# Names of the same meaning.
+_CALLED = {
+    "adam_eps": "adam_epsilon",
+    "checkpoint_freq": "checkpoint_every",
+    "clip_coef": "clip",
+    "clip_param": "clip",
+    "clip_range": "clip",
+    "clip_reward": "clip_rewards",
+    "clip_vloss": "clip_values",
+    "discount": "gamma",
+    "double_q": "double",
+    "end_e": "epsilon_end",
+    "entropy_coeff": "ent_coef",
+    "env_id": ENV,
+    "env_name": ENV,
+    "exploration_final_eps": "epsilon_end",
+    "exploration_initial_eps": "epsilon_start",
+    "fcnet_hiddens": "hidden",
+    "features_extractor_class": "network",
+    "final_epsilon": "epsilon_end",
+    "grad_clip": "max_grad_norm",
+    "gym_id": ENV,
+    "initial_epsilon": "epsilon_start",
+    "lambda": "gae_lambda",
+    "lambda_": "gae_lambda",
+    "learner_device": "device",
+    "lr": "learning_rate",
+    "lstm_cell_size": "lstm",
+    "max_replay_size": "buffer_size",
+    "min_replay_size": "learning_starts",
+    "n_atoms": "atoms",
+    "n_envs": "num_envs",
+    "n_epochs": "epochs",
+    "net_arch": "hidden",
+    "norm_adv": "normalise_advantages",
+    "normalize_advantage": "normalise_advantages",
+    "num_actors": "actors",
+    "num_atoms": "atoms",
+    "num_learners": "learners",
+    "num_minibatches": "minibatches",
+    "num_sgd_iter": "epochs",
+    "num_steps_sampled_before_learning_starts": "learning_starts",
+    "prioritized_replay_alpha": "priority_exponent",
+    "prioritized_replay_beta": "importance_exponent",
+    "replay_buffer_size": "buffer_size",
+    "replay_size": "buffer_size",
+    "rms_prop_eps": "rmsprop_epsilon",
+    "samples_per_insert": "training_intensity",
+    "sigma0": "noisy_sigma",
+    "start_e": "epsilon_start",
+    "stop_reward": "until",
+    "stop_timesteps": "steps",
+    "target_network_frequency": "target_update_interval",
+    "target_network_update_freq": "target_update_interval",
+    "total_timesteps": "steps",
+    "train_batch_size": "batch_size",
+    "update_epochs": "epochs",
+    "v_max": "value_max",
+    "v_min": "value_min",
+    "vf_loss_coeff": "vf_coef",
+}
+
+_ROLLOUT = Here("batch_size", "--batch-size divided by --num-envs here: give --batch-size N × num_envs")
+_INTENSITY = Here(
+    "training_intensity",
+    "--training-intensity here, how often each step is used in updates: give gradient_steps × batch_size / "
+    "(train_freq × num_envs)",
+)
+_WORKERS = (
+    Here("actors"),
+    Here("processes", "--processes here, the number of processes that step the envs"),
+)
+_WANDB = Here(
+    "log", "--log wandb here; the environment variables WANDB_PROJECT and WANDB_ENTITY name the project"
+)
+_MINIBATCH = Here(
+    "minibatches",
+    "--minibatches here, the number of minibatches in a pass: --batch-size divided by their size",
+)
+_EVALUATED = Here(
+    "evaluate_steps", "--evaluate-steps here: an evaluation takes the whole episodes in that many steps"
+)
+_EVALUATE_EVERY = Here("evaluate_every", "--evaluate-every here, in steps of all envs together")
+_ENVS = Here("num_envs", "--num-envs here, of all processes together")
+# Names of another meaning: the first setting that the recipe has is the answer.
+_OTHERWISE: Mapping[str, tuple[Here, ...]] = {
+    "action_noise": (
+        Here("exploration_noise", "--exploration-noise here, the standard deviation of Gaussian noise"),
+    ),
+    "anneal_lr": (
+        Here("anneal_learning_rate"),
+        Here("learning_rate", "a schedule here: give --learning-rate linear:START:0"),
+    ),
+    "clip_range_vf": (Here("clip_values", "--clip-values here, a switch: values have the range of --clip"),),
+    "cuda": (Here("device", "--device here: auto, cpu, cuda or cuda:N"),),
+    "eval_freq": (_EVALUATE_EVERY,),
+    "evaluation_duration": (_EVALUATED,),
+    "evaluation_interval": (_EVALUATE_EVERY,),
+    "gradient_steps": (_INTENSITY,),
+    "horizon": (_ROLLOUT,),
+    "log_interval": (Here("log_every", "--log-every here, in seconds"),),
+    "lr_schedule": (
+        Here("learning_rate", "--learning-rate here, which may be a schedule, such as linear:START:END"),
+    ),
+    "minibatch_size": (_MINIBATCH,),
+    "n_eval_episodes": (_EVALUATED,),
+    "n_steps": (Here("n_step"), Here("horizon"), _ROLLOUT),
+    "num_env_runners": _WORKERS,
+    "num_envs_per_env_runner": (_ENVS,),
+    "num_envs_per_worker": (_ENVS,),
+    "num_gpus": (Here("device", "--device here: auto, cpu, cuda or cuda:N"),),
+    "num_rollout_workers": _WORKERS,
+    "num_steps": (Here("horizon"), _ROLLOUT),
+    "num_workers": _WORKERS,
+    "policy": (Here("network", "--network here; auto takes one that suits the observations"),),
+    "policy_kwargs": (
+        Here(
+            "hidden",
+            "--hidden here for the sizes of layers, and --network or --model for a network of your own",
+        ),
+    ),
+    "polyak": (Here("tau", "--tau here: give 1 - polyak"),),
+    "prioritized_replay": (Here("replay", "--replay prioritised here"),),
+    "rollout_fragment_length": (Here("horizon"), _ROLLOUT),
+    "save_freq": (Here("checkpoint_every", "--checkpoint-every here, in steps of all envs together"),),
+    "sgd_minibatch_size": (_MINIBATCH,),
+    "tensorboard_log": (
+        Here("log", "--log tensorboard here, the default, which writes into the run's directory (--run-dir)"),
+    ),
+    "track": (_WANDB,),
+    "train_freq": (_INTENSITY,),
+    "train_frequency": (_INTENSITY,),
+    "use_gae": (Here("gae_lambda", "--gae-lambda here: 1 gives n-step returns without it"),),
+    "use_lstm": (Here("lstm", "--lstm here: give the number of units"),),
+    "use_rms_prop": (
+        Here("optimiser", "--optimiser here: rmsprop or another"),
+        Here("rmsprop_decay", "no setting: the optimiser is RMSProp here"),
+    ),
+    "wandb_entity": (_WANDB,),
+    "wandb_project_name": (_WANDB,),
+}
+FOREIGN: Mapping[str, tuple[Here, ...]] = {
+    **{name: (Here(setting),) for name, setting in _CALLED.items()},
+    **_OTHERWISE,
+}
+
+_UPLOAD = "no setting: veldt uploads no models; a run's directory has all that another machine needs"
+_NORMALISE = "no setting: wrap the environment, such as in gymnasium.wrappers.NormalizeObservation"
+_KL = "no setting: no limit of the KL divergence ends updates here; lower --epochs or --clip (see train/approx_kl)"
+_SDE = "no setting: there is no state-dependent exploration here"
+_BUFFER = "no setting: the replay buffer's class is fixed, and --replay chooses how it samples"
+# Names for which veldt has no setting: why, as the end of "--name is ...".
+ABSENT: Mapping[str, str] = {
+    "capture_video": "no setting: `veldt watch RUN` makes a video of an episode after training",
+    "exp_name": "no setting: --run-dir names the run's directory",
+    "framework": "no setting: veldt uses PyTorch",
+    "hf_entity": _UPLOAD,
+    "kl_coeff": _KL,
+    "kl_target": _KL,
+    "noise_clip": "no setting: the actions of the target network get no noise here",
+    "norm_obs": _NORMALISE,
+    "norm_reward": "no setting: wrap the environment, such as in gymnasium.wrappers.NormalizeReward",
+    "optimize_memory_usage": "no setting: the replay buffer always stores each frame once",
+    "policy_delay": "no setting: the actor of ddpg moves in every update",
+    "policy_frequency": "no setting: the actor of ddpg moves in every update",
+    "replay_buffer_class": _BUFFER,
+    "replay_buffer_kwargs": _BUFFER,
+    "rollout_buffer_class": "no setting: a rollout is kept for one optimisation phase, in one way",
+    "save_model": "no setting: every run writes checkpoints (--checkpoint-every)",
+    "sde_sample_freq": _SDE,
+    "stats_window_size": "no setting: mean returns are those of the last 100 episodes",
+    "target_kl": _KL,
+    "torch_deterministic": "no setting: --seed seeds all random numbers",
+    "upload_model": _UPLOAD,
+    "use_sde": _SDE,
+    "verbose": "no setting: the progress is always shown in the terminal, and veldt.train takes quiet=True",
+}

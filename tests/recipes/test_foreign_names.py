@@ -1,0 +1,93 @@
+"""Names of settings in other libraries are answered with what the recipe has in their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from veldt.errors import UsageError
+from veldt.recipes import RECIPES, find
+from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN
+from veldt.recipes.overrides import build_config, why_no_setting
+
+# Arguments of Stable-Baselines3's constructors, of CleanRL's scripts and of RLlib's configurations.
+SB3 = {
+    "ppo": "policy n_steps n_epochs clip_range clip_range_vf normalize_advantage use_sde sde_sample_freq target_kl "
+    "rollout_buffer_class stats_window_size tensorboard_log policy_kwargs verbose total_timesteps n_envs log_interval",
+    "a2c": "policy n_steps rms_prop_eps use_rms_prop normalize_advantage",
+    "dqn": "policy train_freq gradient_steps n_steps replay_buffer_class replay_buffer_kwargs optimize_memory_usage "
+    "exploration_initial_eps exploration_final_eps eval_freq n_eval_episodes save_freq net_arch",
+    "ddpg": "policy train_freq gradient_steps action_noise n_steps",
+}
+CLEANRL = {
+    "ppo": "exp_name torch_deterministic cuda track wandb_project_name wandb_entity capture_video save_model "
+    "upload_model hf_entity env_id total_timesteps num_steps anneal_lr num_minibatches update_epochs norm_adv "
+    "clip_coef clip_vloss target_kl",
+    "dqn": "target_network_frequency start_e end_e train_frequency anneal_lr",
+    "c51": "n_atoms v_min v_max",
+    "ddpg": "policy_frequency noise_clip",
+}
+RLLIB = {
+    "ppo": "num_workers num_rollout_workers num_env_runners num_gpus lambda kl_coeff kl_target vf_loss_coeff lr "
+    "entropy_coeff sgd_minibatch_size minibatch_size num_sgd_iter rollout_fragment_length train_batch_size grad_clip "
+    "fcnet_hiddens use_lstm lstm_cell_size framework lr_schedule",
+    "impala": "num_workers num_learners rollout_fragment_length num_envs_per_env_runner",
+}
+CASES = [
+    (recipe, name)
+    for library in (SB3, CLEANRL, RLLIB)
+    for recipe in library
+    for name in library[recipe].split()
+]
+
+
+@pytest.mark.parametrize(("recipe", "name"), CASES)
+def test_every_argument_of_other_libraries_is_answered(recipe: str, name: str) -> None:
+    answer = why_no_setting(find(recipe).draft("CartPole-v1"), name)
+    assert answer is not None and answer.startswith("--") and "None" not in answer
+    assert "\n" not in answer and not answer.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "answer"),
+    [
+        (
+            "ppo",
+            "n_steps",
+            "--n-steps is --batch-size divided by --num-envs here: give --batch-size N × num_envs",
+        ),
+        (
+            "ppo",
+            "num_steps",
+            "--num-steps is --batch-size divided by --num-envs here: give --batch-size N × num_envs",
+        ),
+        ("a2c", "n_steps", "--n-steps is called --horizon here"),
+        ("impala", "num_steps", "--num-steps is called --horizon here"),
+        ("dqn", "n_steps", "--n-steps is called --n-step here"),
+        (
+            "ppo",
+            "num_workers",
+            "--num-workers is --processes here, the number of processes that step the envs",
+        ),
+        ("impala", "num_workers", "--num-workers is called --actors here"),
+        ("ppo", "anneal_lr", "--anneal-lr is called --anneal-learning-rate here"),
+        ("dqn", "anneal_lr", "--anneal-lr is a schedule here: give --learning-rate linear:START:0"),
+        ("dqn", "start_e", "--start-e is called --epsilon-start here"),
+        ("dqn", "policy_delay", "--policy-delay is no setting: the actor of ddpg moves in every update"),
+    ],
+)
+def test_the_answer_depends_on_what_the_recipe_has(recipe: str, name: str, answer: str) -> None:
+    assert why_no_setting(find(recipe).draft("CartPole-v1"), name) == answer
+
+
+def test_the_intensity_is_explained() -> None:
+    with pytest.raises(
+        UsageError, match=r"^--train-freq is --training-intensity here, how often each step is used"
+    ):
+        build_config(find("dqn").draft("CartPole-v1"), {"train_freq": 4})
+
+
+def test_the_answers_name_settings_and_are_no_settings() -> None:
+    known = set().union(*(recipe.setting_names() for recipe in RECIPES.values()))
+    assert {here.setting for choices in FOREIGN.values() for here in choices} <= known | {ENV}
+    assert not (FOREIGN.keys() | ABSENT.keys()) & (known - {"horizon"})
+    assert not FOREIGN.keys() & ABSENT.keys()
