@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +51,8 @@ class Launch:
     algorithm: str | None = None
     """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
     run_dir: Path | None = None
-    """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given."""
+    """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given, with another algorithm than the
+    recipe's after the recipe."""
     cluster: str | None = None
     """Where the processes of the run are placed: local starts a Ray on this machine, HOST:PORT joins one."""
 
@@ -95,13 +97,28 @@ def train(arguments: list[str]) -> str:
 def resume(arguments: list[str]) -> str:
     from veldt.config.train_config import RESUMABLE, RunConfig
 
-    line = CommandLine("resume", Resume.__doc__ or "")
+    line = CommandLine("resume", Resume.__doc__ or "", _why_fixed)
     line.add(Resume)
     line.add(RunConfig, only=RESUMABLE, defaults=False)
     given = line.parse(arguments)
     from veldt import api
 
     return _outcome(api.resume(given.pop("run"), **given))
+
+
+def _why_fixed(name: str) -> str | None:
+    """Returns why a setting of some recipe cannot be given to a run that is resumed; None for any other name."""
+    from veldt.api.stored_run import refuse_fixed
+    from veldt.recipes import RECIPES
+
+    of_launch = {field.name for field in dataclasses.fields(Launch)}
+    if name not in of_launch.union(*(recipe.setting_names() for recipe in RECIPES.values())):
+        return None
+    try:
+        refuse_fixed({name: None})
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:
