@@ -106,7 +106,7 @@ WORDS = {
     "train ppo --env SpaceInvadersDeterministic-v5": "(did you mean 'ALE/SpaceInvaders-v5'?)",
     "train ppo --env Nope": "no environment 'Nope': give a Gymnasium id",
     "train ppo --env :": "no environment ':': write it as module:function",
-    "train ppo --env environments.py:scripted": "write it as environments:scripted",
+    "train ppo --env environments.py:scripted": "write it as environments:scripted, and run this in the directory of",
     "train ppo --env nosuch:make": "there is no module 'nosuch'; write it as module:function, and run this in the",
     'train ppo --env environments:scripted --env-kwargs {"length":5}': "environments:scripted takes no 'length'",
     "train ppo --env environments:scriptd": "(did you mean 'scripted'?)",

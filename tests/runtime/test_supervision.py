@@ -11,7 +11,7 @@ import pytest
 from veldt.errors import RoleError
 from veldt.runtime import supervision
 from veldt.runtime.messages import pack
-from veldt.runtime.role_messages import Failed, Note, Restarted
+from veldt.runtime.role_messages import Failed, Note, Restarted, Started
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 
@@ -152,3 +152,27 @@ def test_an_unreadable_message_ends_the_run(message: dict[str, Any], sentence: s
         plays.poll(0.0)
     assert caught.value.is_final
     assert [one.message for one in plays.poll(0.0)] == [Note("after it")]
+
+
+def failures_until_the_end(errors: Sequence[str]) -> int:
+    """Returns which failure of an actor ends the run, where each start succeeds; more than all if none does."""
+    lives = [
+        Played([Started(0, 0).to_bytes(), failed(error, is_final=False)], alive=False) for error in errors
+    ]
+    plays = Plays([plan("actor", max_restarts=100)], lives)
+    for number, (life, error) in enumerate(zip(lives, errors, strict=True)):
+        if number:
+            plays.lives, plays.roles[0].due = [life], 0.0
+            plays.poll(0.0)  # starts it
+        try:
+            plays.poll(0.0)
+        except RoleError as final:
+            assert final.is_final and error in str(final)
+            return number + 1
+    return len(errors) + 1
+
+
+def test_the_same_error_three_times_in_a_row_ends_the_run() -> None:
+    """Another start would fail, too; errors that differ may be accidents."""
+    assert failures_until_the_end(["KeyError: 'a'"] * 10) == 3
+    assert failures_until_the_end([f"KeyError: {number % 2}" for number in range(10)]) == 11

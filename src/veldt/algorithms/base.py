@@ -91,7 +91,7 @@ class Algorithm(ABC):
     run_steps: int = (
         0  # agent steps of the whole run, for schedules of what `prepare_noise` does; 0: not known
     )
-    _place: tuple[int, int] | None = None
+    _env_slice: tuple[int, int] | None = None
 
     @abstractmethod
     def __init__(self, config: Any, action: ActionSpec) -> None:
@@ -177,7 +177,7 @@ class Algorithm(ABC):
 
     def set_env_slice(self, first: int, total: int) -> None:
         """Tells this copy that it acts only for envs `first` and following, out of `total` in the run."""
-        self._place = first, total
+        self._env_slice = first, total
 
     def scored_envs(self, num_envs: int) -> range:
         """The envs whose episodes count for the mean return, where some envs explore much more than others."""

@@ -291,7 +291,7 @@ class QLearning(ReplayAlgorithm):
         if config.noisy:
             return torch.zeros(width)
         if config.exploration == "ladder":
-            first, total = self._place or (0, width)
+            first, total = self._env_slice or (0, width)
             return torch.from_numpy(
                 ladder(config.ladder_epsilon, _LADDER_POWER, total)[first : first + width]
             )

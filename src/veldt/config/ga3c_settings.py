@@ -8,6 +8,7 @@ from typing import Annotated
 
 from veldt.config.system_settings import RolesConfig, check_even, even_share
 from veldt.errors import UsageError
+from veldt.formatting import counted
 from veldt.setting_metadata import Unit, flag
 
 _OF_TUNER = ("tuner_most", "tune_agents")
@@ -69,6 +70,21 @@ class Ga3cConfig(RolesConfig):
     def unread(self) -> dict[str, str]:
         return (
             {} if self.tunes else dict.fromkeys(_OF_TUNER, "--tuner-interval is 0, so that nothing is tuned")
+        )
+
+    def only_in_phases(self) -> dict[str, str]:
+        return {
+            "env_backend": "agents have their envs in the agent processes",
+            "processes": "--agent-processes sets the number of agent processes",
+            "alternate": "each agent steps on its own",
+            "resets": "agents do not pause for learning",
+        }
+
+    def describe(self, envs: int, where: str) -> str:
+        return (
+            f"{counted(envs, 'agent', 'agents')} in {counted(self.agent_processes, 'process', 'processes')}, a model "
+            f"{where} each for {counted(self.predictors, 'predictor', 'predictors')} and "
+            f"{counted(self.trainers, 'trainer', 'trainers')}"
         )
 
     def with_acting_processes(self, envs: int, cores: int) -> Ga3cConfig:

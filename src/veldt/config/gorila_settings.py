@@ -46,6 +46,13 @@ class GorilaConfig(ApexConfig):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name):g}: it must be 0 (no limit) or more")
 
+    def check_without_replay(self, algorithm: str) -> None:
+        if self.actors:
+            raise UsageError(
+                f"--actors is {self.actors}, and {algorithm} learns from the rollout that was just sampled, not from a "
+                "replay buffer that actors fill: take --actors 0, so that each learner acts itself"
+            )
+
     def unread(self) -> dict[str, str]:
         why = "--actors is 0, so that each learner acts, and keeps what it has seen, itself"
         return {} if self.actors else dict.fromkeys(_OF_ACTORS, why)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from veldt.errors import UsageError
+from veldt.formatting import counted
 from veldt.setting_metadata import Unit, check_values, flag
 
 
@@ -32,9 +33,25 @@ class RolesConfig:
     def check_envs(self, envs: int) -> None:
         """UsageError where this number of envs cannot be divided evenly."""
 
+    def check_without_replay(self, algorithm: str) -> None:
+        """UsageError where these processes need a replay buffer, which this algorithm does not learn from."""
+
     def unread(self) -> dict[str, str]:
         """Returns the settings that have no effect beside these values, and why."""
         return {}
+
+    def rounded_away(self, envs: int) -> dict[str, str]:
+        """Returns settings whose values are rounded to nothing with so many envs, each with the end of a sentence."""
+        return {}
+
+    def only_in_phases(self) -> dict[str, str]:
+        """Returns settings of systems whose acting and learning alternate, and why this one does not read them."""
+        return {}
+
+    def describe(self, envs: int, where: str) -> str:
+        """Returns the processes that act and learn, as a sentence begins; `where` is what each learner computes on."""
+        learners = "a learner" if self.learners == 1 else f"{self.learners} learners, each"
+        return f"{counted(envs, 'env', 'envs')}, {learners} {where}"
 
     def with_acting_processes(self, envs: int, cores: int) -> RolesConfig:
         """Returns these settings with the number of acting processes, where that is left open: one for each core, or
@@ -70,6 +87,11 @@ class RolesConfig:
     def resumes_as_a_whole(self) -> bool:
         """Whether the run restarts from its newest checkpoint when a role is lost, instead of the role alone."""
         return False
+
+    @property
+    def part_for_evaluator(self) -> float:
+        """The part of a core's time for an evaluator process that plays beside training; 0: there is none."""
+        return 0.0
 
     @property
     def cluster_refusal(self) -> str:
@@ -186,8 +208,25 @@ class ActorsConfig(RolesConfig):
         if self.actors:
             check_even(envs, self.actors, "actors", "actor")
 
+    def only_in_phases(self) -> dict[str, str]:
+        return {
+            "env_backend": "actors have their envs in their own processes",
+            "processes": "--actors sets the number of processes that act",
+            "alternate": "each actor has one group of envs",
+            "resets": "actors do not pause for learning",
+        }
+
+    def describe(self, envs: int, where: str) -> str:
+        width = counted(envs // self.actors, "env", "envs")
+        learners = "a learner" if self.learners == 1 else f"{self.learners} learners, each"
+        return f"{counted(self.actors, 'actor', 'actors')} x {width}, {learners} {where}"
+
     def with_acting_processes(self, envs: int, cores: int) -> ActorsConfig:
         return dataclasses.replace(self, actors=self.actors or even_share(envs, cores))
+
+    @property
+    def part_for_evaluator(self) -> float:
+        return self.evaluator_share
 
     @property
     def has_acting_processes(self) -> bool:
@@ -216,6 +255,14 @@ class ImpalaConfig(ActorsConfig):
             raise UsageError(f"--unrolls is {self.unrolls}: it must be 0 (automatic) or more")
         if not 0 <= self.replay_share < 1:
             raise UsageError(f"--replay-share is {self.replay_share}: it must be in [0, 1)")
+
+    def unread(self) -> dict[str, str]:
+        why = "--replay-share is 0, so nothing is learned from twice"
+        return {} if self.replay_share else {"replay_unrolls": why}
+
+    def rounded_away(self, envs: int) -> dict[str, str]:
+        is_lost = self.replay_share > 0 and not self.drawn_slots(envs)
+        return {"replay_share": f"of which nothing is left {self.as_it_comes(envs)}"} if is_lost else {}
 
     def batch_unrolls(self, envs: int) -> int:
         """Returns the unrolls of a batch: a multiple of what one actor sends at once, for every learner equally."""
@@ -291,6 +338,10 @@ class ApexConfig(ActorsConfig):
                 f"--shards is {self.shards}, and there are {most} actors to feed them: take at most as many shards as "
                 "actors"
             )
+
+    def only_in_phases(self) -> dict[str, str]:
+        why = "acting and learning do not take turns (--actor-chunk sets how much an actor sends at once)"
+        return super().only_in_phases() | {"horizon": why}
 
     def rows(self, width: int, n_step: int) -> int:
         """Returns the steps of each of an actor's `width` envs that are sent at once: enough for one return."""

@@ -16,7 +16,6 @@ from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.config.fit import check_actions, check_fits, check_recurrent
-from veldt.config.gorila_settings import GorilaConfig
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
@@ -187,11 +186,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_values(self)
         check_fits(self.system, self.algorithm)
-        if self.replay is None and isinstance(self.roles, GorilaConfig) and self.roles.actors:
-            raise UsageError(
-                f"--actors is {self.roles.actors}, and {self.algorithm} learns from the rollout that was just sampled, "
-                "not from a replay buffer that actors fill: take --actors 0, so that each learner acts itself"
-            )
+        if self.replay is None:
+            self.roles.check_without_replay(self.algorithm)
         settings = SYSTEMS[self.system].settings
         if type(self.roles) is not settings:
             raise UsageError(f"the system {self.system} has settings of its own, {settings.__name__}")

@@ -59,8 +59,8 @@ def end_servers() -> None:
     For the end of a command, when multiprocessing has removed what it has named: without this the two would find out
     by themselves, a server that still imports only seconds later. Does nothing in a process that has not started them.
     """
-    server: Any = forkserver_module._forkserver  # type: ignore[attr-defined]
-    tracker: Any = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    server: Any = forkserver_module._forkserver
+    tracker: Any = resource_tracker._resource_tracker
     if server._forkserver_pid is not None and _is_child(server._forkserver_pid):
         os.close(server._forkserver_alive_fd)
         os.kill(server._forkserver_pid, signal.SIGKILL)  # it has nothing to clean up

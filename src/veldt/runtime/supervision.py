@@ -2,7 +2,8 @@
 
 A role that dies, or sends no heartbeat within its deadline (then it is killed), is restarted with the same number and
 arguments after a pause that doubles each time, up to `max_restarts` times. After that the run ends with the role's
-traceback. It also ends if veldt itself explains the error, since the same error would occur again.
+traceback. It also ends if the same error would occur again: if veldt itself explains it, or it came three times in a
+row, each time soon after the start.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from veldt.runtime.role_messages import Ended, Failed, Received, Restarted, Role
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is restarted
 _MAX_STARTUP_FAILURES = 3  # consecutive start-up failures after which a role is not restarted
+_MAX_SAME_ERRORS = 3  # consecutive times of the same error, each in an incarnation of less than _CALM seconds
 _STALLED = 1.0  # seconds between two polls; for longer gaps, all processes may have been stopped
 _ECHO_S = 2.0  # seconds to find the role whose failure caused another's
 _CALM = 30.0  # seconds of running after which a role's restart pause is reset
@@ -122,6 +124,7 @@ class SupervisedRole:
         self.pause = _FIRST_PAUSE
         self.heartbeats, self.heartbeat_at, self.has_sent_heartbeat = -1, 0.0, False
         self.startup_failures = 0
+        self.same_errors, self.last_error = 0, ""
         self.has_ended = False
         self.died_at = math.inf
         self.failure: Failed | None = None  # the error that the role reported
@@ -289,8 +292,10 @@ class Supervision(ABC):
         why = f"failed ({failure.error})" if failure else cause
         role.startup_failures += 1
         is_final = (
-            failure is not None and failure.is_final
-        ) or role.startup_failures == _MAX_STARTUP_FAILURES
+            (failure is not None and failure.is_final)
+            or role.startup_failures == _MAX_STARTUP_FAILURES
+            or self._same_errors(role, now) == _MAX_SAME_ERRORS
+        )
         if self.stopping:
             role.has_ended = True
             return messages
@@ -305,6 +310,15 @@ class Supervision(ABC):
         self._end_group(role)
         restarted = Restarted(plan.name, why, failure.details if failure else stack)
         return [*messages, Received(role.number, restarted)]
+
+    def _same_errors(self, role: SupervisedRole, now: float) -> int:
+        """Counts how often in a row this role has reported the error that it reports now."""
+        if role.failure is None or role.failure.is_echo or now - role.began > _CALM:
+            role.same_errors, role.last_error = 0, ""
+            return 0
+        role.same_errors = role.same_errors + 1 if role.failure.error == role.last_error else 1
+        role.last_error = role.failure.error
+        return role.same_errors
 
     def _only_misses_another(self, role: SupervisedRole) -> bool:
         """Whether it failed because of another role of its group whose failure is not known yet."""

@@ -43,7 +43,7 @@ class Sampler:
         phase: rollouts done before this process started (the noise sequence continues there).
         threads: torch's number of threads for inference; None leaves it as it is.
         first: index in the run of the first env.
-        beat: heartbeat, called before each step of a group.
+        heartbeat: called before each step of a group.
         cores: cores on which inference runs in turn. If envs are pinned to all cores, inference on a single core would
             delay that core's envs at every step, and all other envs would wait for them.
     """
@@ -63,10 +63,10 @@ class Sampler:
         act: Act | None = None,
         recurrent_size: int = 0,
         first: int = 0,
-        beat: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], None] = lambda: None,
     ) -> None:
         self._envs, self._algorithm, self._forward = envs, algorithm, forward
-        self._policy, self._heartbeat, self._first = act or algorithm.act, beat, first
+        self._policy, self._heartbeat, self._first = act or algorithm.act, heartbeat, first
         self.trajectory = envs.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock

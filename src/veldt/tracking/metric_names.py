@@ -277,9 +277,8 @@ _EVAL = (
     Metric(
         "eval/ep_return_mean",
         "reward",
-        "Mean raw return of whole episodes, played without learning from them: those that ended within "
-        "`--evaluate-steps`, which are divided among so few envs that the longest episode fits into each one's "
-        "share. As all of these, in the first row after an evaluation.",
+        "Mean raw return of whole episodes, played without learning from them: those that one env would have played "
+        "within `--evaluate-steps`. As all of these, in the first row after an evaluation.",
         _EVALUATE,
     ),
     Metric("eval/ep_return_std", "reward", "Standard deviation of these returns.", _EVALUATE),

@@ -7,7 +7,6 @@ from itertools import groupby
 
 import numpy as np
 
-from veldt.config.system_settings import ActorsConfig
 from veldt.config.train_config import TrainConfig
 from veldt.errors import VeldtError
 from veldt.evaluation.evaluator import Evaluation
@@ -57,8 +56,9 @@ class MessageHandler:
         self._resumes_from = [role.resumes_from for role, _ in roles]
         self._monitor, self._metrics, self._scores, self._scored_envs = monitor, metrics, scores, scored_envs
         self._evaluating, self._checkpointing = evaluating, checkpointing
-        self._has_evaluator = isinstance(config.roles, ActorsConfig) and config.roles.evaluator_share > 0
+        self._has_evaluator = config.roles.part_for_evaluator > 0
         self._weights: Mapping[str, np.ndarray] | None = None
+        self.last_restart: Restarted | None = None  # of a role that had reported an error
 
     def handle(self, messages: Sequence[Received]) -> None:
         """Handles messages in the order in which they came; counts the steps made until then."""
@@ -111,6 +111,8 @@ class MessageHandler:
         name = self._names[role]
         self._incarnations[name] += 1
         self._metrics.role_restarts += 1
+        if message.details:
+            self.last_restart = message
         text = f"the {name} {message.why}, and was started again"
         if resumes_from := self._resumes_from[role]:
             text += f" from {resumes_from.format(step=self._checkpointing.saved_step or 0)}"

@@ -291,10 +291,21 @@ class TrainingRun:
             checkpointing.request()
         self._poll_while(lambda: not checkpointing.is_whole)
         self._handle(self._roles.stop(_STOP_S))
+        self._check_learned(reason)
         if self._evaluating.is_due_at_the_end(reason):
             self._evaluating.play(checkpointing.groups()["weights"], self._stop)
         self._log(force=True)
         self._write_last()
+
+    def _check_learned(self, reason: str) -> None:
+        """Raises RoleError if all steps are done, and errors of roles have prevented every update."""
+        learn, lost = self._config.learn, self._messages.last_restart
+        is_early = isinstance(learn, OffPolicyConfig) and self._monitor.steps <= learn.learning_starts
+        if reason == "steps" and lost is not None and self._metrics.updates == 0 and not is_early:
+            raise RoleError(
+                f"the {lost.name} {lost.why}, and no update was made in all {self._monitor.steps:,} steps",
+                details=lost.details,
+            )
 
     def _poll_while(self, holds: Callable[[], bool], then: Callable[[], None] = lambda: None) -> None:
         """Polls, and calls `then`, while `holds`. Raises VeldtError if a part of the checkpoint is overdue."""

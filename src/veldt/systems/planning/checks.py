@@ -13,10 +13,8 @@ import torch
 
 from veldt.algorithms.base import OffPolicy
 from veldt.algorithms.schedule_settings import try_functions
-from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.run_code import own_names
 from veldt.config.run_request import RunRequest
-from veldt.config.system_settings import ImpalaConfig
 from veldt.config.train_config import TrainConfig
 from veldt.config.warnings import warnings_about
 from veldt.envs.settings import AtariConfig
@@ -29,21 +27,6 @@ from veldt.systems.planning.run_plan import RunPlan
 
 # Only an Atari env reports a lost life.
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
-# Settings of systems whose acting and learning alternate, and why actors have none of them.
-_IN_PHASES = {
-    "env_backend": "actors have their envs in their own processes",
-    "processes": "--actors sets the number of processes that act",
-    "alternate": "each actor has one group of envs",
-    "resets": "actors do not pause for learning",
-    "horizon": "acting and learning do not take turns (--actor-chunk sets how much an actor sends at once)",
-}
-# The same, for GA3C's agents.
-_OF_AGENTS = {
-    "env_backend": "agents have their envs in the agent processes",
-    "processes": "--agent-processes sets the number of agent processes",
-    "alternate": "each agent steps on its own",
-    "resets": "agents do not pause for learning",
-}
 
 
 def check_request(request: RunRequest, cluster: str | None) -> None:
@@ -126,12 +109,11 @@ def _refuse_unread(request: RunRequest) -> None:
 
 
 def _refuse_unread_by_system(names: set[str], config: TrainConfig) -> None:
-    in_phases = _OF_AGENTS if isinstance(config.roles, Ga3cConfig) else _IN_PHASES
-    unread_here = in_phases.keys() - ({"horizon"} if config.replay is None else set())
-    if not config.in_phases and (unread := sorted(unread_here & names)):
+    only_in_phases = config.roles.only_in_phases()
+    if not config.in_phases and (unread := sorted(only_in_phases.keys() & names)):
         raise UsageError(
-            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {in_phases[unread[0]]}: leave "
-            "it out"
+            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {only_in_phases[unread[0]]}: "
+            "leave it out"
         )
     falls = hasattr(config.learn, "epsilon_steps") and "epsilon_steps" not in config.learn.unread()
     if "anneal_by" in names and not falls:
@@ -145,15 +127,10 @@ def _refuse_unread_by_system(names: set[str], config: TrainConfig) -> None:
             "with it; leave it out, "
             "or take more --learners"
         )
-    if isinstance(config.roles, ImpalaConfig) and not config.roles.replay_share and "replay_unrolls" in names:
-        raise UsageError(
-            "--replay-unrolls would have no effect: --replay-share is 0, so nothing is learned from twice; leave it "
-            "out, or give a share"
-        )
 
 
 def _refuse_unread_in_plan(run_plan: RunPlan) -> None:
-    """Raises UsageError if a given setting has no effect on this network, these observations or these actors."""
+    """Raises UsageError if a given setting has no effect on this network, these observations or so many envs."""
     config, given = run_plan.config, run_plan.given
     about_mlps = sorted({"hidden", "layer_norm"} & given.keys())
     if about_mlps and not any(isinstance(part, MLP) for part in run_plan.network()[0].modules()):
@@ -167,10 +144,6 @@ def _refuse_unread_in_plan(run_plan: RunPlan) -> None:
         raise UsageError(
             "--compress-frames is for images, and this environment's observations have none: leave it out"
         )
-    roles, envs = config.roles, config.envs.num_envs
-    if "replay_share" not in given or not isinstance(roles, ImpalaConfig) or not roles.replay_share:
-        return
-    if not roles.drawn_slots(envs):
-        raise UsageError(
-            f"--replay-share is {roles.replay_share}, of which nothing is left {roles.as_it_comes(envs)}"
-        )
+    for name, why in config.roles.rounded_away(config.envs.num_envs).items():
+        if name in given:
+            raise UsageError(f"{flag(name)} is {getattr(config.roles, name)}, {why}")

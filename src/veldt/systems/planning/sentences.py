@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from veldt.algorithms.off_policy import OffPolicyConfig
-from veldt.config.ga3c_settings import Ga3cConfig
-from veldt.config.system_settings import ActorsConfig
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Plan
 from veldt.formatting import counted
@@ -32,23 +30,11 @@ def describe(config: TrainConfig, plan: Plan, horizon: int, accelerators: int) -
 
 
 def _describe_roles(config: TrainConfig, accelerators: int) -> str:
-    roles, threads = config.roles, config.run.threads
-    cores, envs = len(allowed_cores()), config.envs.num_envs
-    where = "on the accelerator" if accelerators else f"with {counted(threads, 'thread', 'threads')}"
-    if isinstance(roles, Ga3cConfig):
-        return (
-            f"{counted(envs, 'agent', 'agents')} in {counted(roles.agent_processes, 'process', 'processes')}, a model "
-            f"{where} each for {counted(roles.predictors, 'predictor', 'predictors')} and "
-            f"{counted(roles.trainers, 'trainer', 'trainers')}, on {counted(cores, 'core', 'cores')}"
-        )
-    assert isinstance(roles, ActorsConfig)
-    actors = roles.actors
-    width = envs // actors
-    learners = "a learner" if roles.learners == 1 else f"{roles.learners} learners, each"
-    return (
-        f"{counted(actors, 'actor', 'actors')} x {counted(width, 'env', 'envs')}, {learners} {where}, on "
-        f"{counted(cores, 'core', 'cores')}"
+    where = (
+        "on the accelerator" if accelerators else f"with {counted(config.run.threads, 'thread', 'threads')}"
     )
+    processes = config.roles.describe(config.envs.num_envs, where)
+    return f"{processes}, on {counted(len(allowed_cores()), 'core', 'cores')}"
 
 
 def _describe_envs(chosen: Plan, envs: int, horizon: int, whose: str) -> str:

@@ -122,7 +122,7 @@ class _Actor:
             noise=noise,
             recurrent_size=recurrent_size_of(network),
             act=self._extras.act,
-            beat=control.heartbeat,
+            heartbeat=control.heartbeat,
         )
         self._version, self._since_pull = -1, plan.actor_sync_interval
 

@@ -159,7 +159,7 @@ class _Player:
             StageClock(),
             noise=algorithm.action_noise(policy.network),
             recurrent_size=recurrent_size_of(policy.network),
-            beat=control.heartbeat,
+            heartbeat=control.heartbeat,
         )
 
     def play_steps(self) -> None:

@@ -125,7 +125,7 @@ def evaluators(
 ) -> tuple[Role, ...]:
     """Returns the role of the evaluator, if the configuration asks for any evaluation; `weights` names its edge."""
     config = run_plan.config
-    share = config.roles.evaluator_share if isinstance(config.roles, ActorsConfig) else 0.0
+    share = config.roles.part_for_evaluator
     if share == 0 and config.run.evaluate_every == 0:
         return ()
     plan = EvaluatorPlan(

@@ -164,7 +164,7 @@ class SamplerLearner:
                 threads=run_plan.inference_threads,
                 cores=run_plan.inference_cores,
                 first=self.first,
-                beat=ties.heartbeat,
+                heartbeat=ties.heartbeat,
             )
             self._experience = self._make_experience(forward, targets.forwards)
             self.archive = None
