@@ -24,7 +24,9 @@ SETTINGS = {
     "--steps": f"--steps: expected one argument {SEE}",
     "--steps --seed 3": "--steps: expected one argument",
     "--steps 1e-6": "--steps is '1e-6': it must be a whole number",
-    "--steps 1e400": "--steps is '1e400': it must be a whole number",
+    "--steps 1e400": "--steps is '1e400': it is too large (a whole number has at most 18 digits)",
+    "--steps 1e30": f"--steps is '1e30': it is too large (a whole number has at most 18 digits) {SEE}",
+    f"--steps {10**18}": "it is too large (a whole number has at most 18 digits)",
     "--steps inf": "--steps is 'inf': it must be a whole number",
     "--steps 1e6 --batch-size 1_00": "--batch-size 100 does not divide",  # the number before it was understood
     "--steps 5 --seed 1 --steps 6": f"--steps: given twice {SEE}",
@@ -38,6 +40,9 @@ SETTINGS = {
     "--precision fp8": "--precision is 'fp8': it must be one of auto, fp32, bf16",
     "--resets wiat": "(did you mean 'wait'?)",
     "--hidden 64 x": "--hidden is 'x': it must be a whole number",
+    "--hidden -3 4": "--hidden is (-3, 4): give at least one layer of at least 1 unit",
+    "--hidden 4 -1e3": "--hidden is (4, -1000): give at least one layer of at least 1 unit",
+    "--hidden -3": "--hidden is (-3,): give at least one layer",
     "--hidden 0": "--hidden is (0,): give at least one layer",
     "--compile=yes": "--compile: ignored explicit argument 'yes'",
     "--stepz 5": "no flag --stepz (did you mean '--steps'?)",
@@ -93,6 +98,12 @@ WORDS = {
     "train --env CartPole-v1": "which recipe?",
     "train pp --env CartPole-v1": "no recipe 'pp' (did you mean 'ppo'?)",
     "train ppo": "--env is missing: see `veldt train ppo --help`",
+    "train ppo CartPole-v1": "'CartPole-v1' is one argument too many: give it as --env CartPole-v1 (see `veldt train",
+    "train ppo --steps 5 mine:make": "'mine:make' is one argument too many: give it as --env mine:make (see",
+    "resume run --learning-rate 1e-3": "--learning-rate cannot change when a run is resumed: only steps, until,",
+    "resume run --no-double": "--double cannot change when a run is resumed",
+    "resume run --algorithm c51": "--algorithm cannot change when a run is resumed",
+    "resume run --stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "train ppo --env CartPol-v1": "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)",
     "train ppo --env ALE/Brekout-v5": "(did you mean 'ALE/Breakout-v5'?)",
     "train ppo --env Pong-v5": "(did you mean 'ALE/Pong-v5'?)",
@@ -214,3 +225,14 @@ def test_the_help_says_for_which_environment_its_values_are(capsys: pytest.Captu
         with pytest.raises(SystemExit):
             cli.main(words.split())
         assert ("The values in brackets are for Atari" in capsys.readouterr().out) == is_said
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"), [("watch", "x.mp4"), ("report", "x.html"), ("record-starts", "x.safetensors")]
+)
+def test_a_file_in_no_directory_is_refused(
+    verb: str, name: str, run: Path, refused: Any, in_tmp: Path
+) -> None:
+    said = refused(verb, str(run), "--out", f"no/such/{name}")
+    assert said == f"--out no/such/{name}: there is no directory no/such; make it, or name another file"
+    assert not (in_tmp / "no").exists()

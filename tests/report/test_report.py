@@ -105,7 +105,7 @@ def make_run(
 
 
 def report(tmp_path: Path, *runs: RunDirectory) -> Page:
-    page = Page(write_report([run.path for run in runs], tmp_path / "out" / "report.html"))
+    page = Page(write_report([run.path for run in runs], tmp_path / "report.html"))
     assert all(link.startswith("#") for link in page.links), "a report needs nothing but itself"
     assert not re.search(r"https?://|@import|<script|<link", page.source)
     assert len(page.ids) == len(set(page.ids))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import veldt
 from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.new_run import new_run, run_name
@@ -94,3 +95,12 @@ def test_names_of_run_directories(env: str, name: str) -> None:
 
 def test_another_algorithm_is_in_the_name() -> None:
     assert run_name("ppo", "CartPole-v1", 3, "dqn") == "ppo-dqn-CartPole-v1-3"
+
+
+def test_a_run_of_another_algorithm_has_it_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = {"env": "CartPole-v1", "steps": 64, "env_backend": "in-process", "quiet": True, "num_envs": 4}
+    assert veldt.train("a2c", algorithm="ppo", batch_size=64, **settings).path.name == "a2c-ppo-CartPole-v1-1"
+    assert veldt.train("a2c", algorithm="a2c", **settings).path.name == "a2c-CartPole-v1-1"

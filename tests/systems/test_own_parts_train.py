@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import own_parts
 import veldt
 from run_state import SMALL, assert_same_run, newest
 from veldt.envs.spec import EnvSpec
+from veldt.networks.own import OwnParts
 
 SETTINGS = {name: value for name, value in SMALL.items() if name != "hidden"} | {
     "env_backend": "in-process",
@@ -80,6 +84,15 @@ def test_resume_requires_a_closure_to_be_passed_again(tmp_path: Path) -> None:
     ):
         veldt.load(run.path)
     assert veldt.load(run.path, actor=closure).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
+    assert len(veldt.evaluate(run.path, episodes=1, actor=closure).scores) == 1
+    assert len(veldt.record_starts(run.path, starts=1, actor=closure)) == 1
+    with pytest.raises(veldt.UsageError, match="an agent has its environment and its network already"):
+        veldt.evaluate(veldt.load(run.path, actor=closure), critic=closure)
+
+
+@pytest.mark.parametrize("use", [veldt.load, veldt.evaluate, veldt.record_starts])
+def test_what_uses_a_policy_takes_every_part_of_a_network(use: Callable[..., Any]) -> None:
+    assert {part.name for part in dataclasses.fields(OwnParts)} <= set(inspect.signature(use).parameters)
 
 
 def test_code_of_a_foreign_run_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Ag
         return _load(run, best, choice, "cpu", call)
     if choice.is_made:
         raise UsageError(
-            "an agent has its environment and its network already: give env, network and trust to load"
+            "an agent has its environment and its network already: give env, trust and parts of the network to load"
         )
     return run
 
@@ -105,6 +105,10 @@ def evaluate(
     best: bool = False,
     env: Env | None = None,
     network: Part | None = None,
+    core: Part | None = None,
+    actor: Part | None = None,
+    critic: Part | None = None,
+    model: Part | None = None,
     trust: bool = False,
 ) -> Evaluation:
     """Plays episodes with a run's policy. Returns their raw returns and their lengths in agent steps.
@@ -120,10 +124,11 @@ def evaluate(
         seed: 0 or more; determines the episodes.
         greedy: take the best action instead of exploring as the algorithm does in evaluation.
         best: as for `load`; without effect on an agent.
-        env, network, trust: as for `load`, which also takes other parts of the network, and returns an agent.
+        env, network, core, actor, critic, model, trust: as for `load`.
 
     Raises:
-        UsageError: a number is out of range, an agent is given together with an env, or as for `load`.
+        UsageError: a number is out of range, an agent is given together with an env, a part of the network or trust; or
+            as for `load`.
         CheckpointError: as for `load`.
         EnvError: the env failed.
     """
@@ -146,7 +151,8 @@ def evaluate(
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
     begun = None if starts is None else read_starts(Path(starts))
-    agent = _agent(run, best, Choice(env, OwnParts(network), trust), "evaluate(run, {})")
+    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
+    agent = _agent(run, best, choice, "evaluate(run, {})")
     if begun is not None:
         begun.refuse_other(agent.source, agent.config.atari, agent.spec.action)
         return play_starts(agent, begun, seed=seed, greedy=greedy)
@@ -165,6 +171,10 @@ def record_starts(
     best: bool = False,
     env: Env | None = None,
     network: Part | None = None,
+    core: Part | None = None,
+    actor: Part | None = None,
+    critic: Part | None = None,
+    model: Part | None = None,
     trust: bool = False,
 ) -> Starts:
     """Plays episodes with a run's policy and writes a random step of each to a file, as starts for `evaluate`.
@@ -173,8 +183,8 @@ def record_starts(
         run: as for `evaluate`.
         starts: number of starts, at least 1.
         out: the file to create; default starts.safetensors in the run directory.
-        seed, greedy, best, env, network, trust: as for `evaluate`. The episodes differ from those that `evaluate` plays
-            with the same seed.
+        seed, greedy, best, env, network, core, actor, critic, model, trust: as for `evaluate`. The episodes differ from
+            those that `evaluate` plays with the same seed.
 
     Returns:
         The content of the file, including its `path`.
@@ -189,7 +199,8 @@ def record_starts(
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(Path(run)).path
     path = directory / STARTS_NAME if out is None else Path(out)
     check_new_file(path)
-    agent = _agent(run, best, Choice(env, OwnParts(network), trust), "record_starts(run, {})")
+    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
+    agent = _agent(run, best, choice, "record_starts(run, {})")
     recorded = record_from(agent, starts, path, seed=seed, greedy=greedy)
     recorded.write()
     return recorded

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure, request_of
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
-from veldt.systems.planning.run_plan import make_run_plan
+from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
@@ -55,7 +56,8 @@ def train(
             callable that takes the env's `EnvSpec` and returns an `nn.Module`; see docs/extend/networks.md for the
             outputs that each algorithm needs.
         algorithm: replaces the recipe's algorithm and keeps its system, for example "c51" in "apex-dqn".
-        run_dir: the run directory to create; default `runs/<recipe>-<env>-<seed>`.
+        run_dir: the run directory to create; default `runs/<recipe>-<env>-<seed>`, with an `algorithm` that is not the
+            recipe's own after the recipe.
         cluster: where the processes of a distributed recipe run: "local" starts Ray on this machine, "HOST:PORT" joins
             a Ray cluster; by default they run on this machine without Ray. It is not stored in the run's settings.
         quiet: shows no progress.
@@ -78,7 +80,7 @@ def train(
     own = OwnParts(network, core, actor, critic, model)
     request = configure(recipe, env, env_kwargs or {}, algorithm, own, settings)
     options = RunOptions(cluster, quiet, loggers, callbacks)
-    return run_system(request, options, partial(new_directory, run_dir=run_dir))
+    return run_system(request, options, _opened(request.config, run_dir))
 
 
 def train_config(
@@ -98,7 +100,16 @@ def train_config(
         VeldtError: as for `train`.
     """
     request = request_of(config, source, own)
-    return run_system(request, RunOptions(quiet=quiet), partial(new_directory, run_dir=run_dir))
+    return run_system(request, RunOptions(quiet=quiet), _opened(config, run_dir))
+
+
+def _opened(
+    config: TrainConfig, run_dir: str | Path | None
+) -> Callable[[RunPlan], AbstractContextManager[RunDirectory]]:
+    """Returns what makes the directory of a new run of `config`."""
+    recipe = RECIPES.get(config.recipe)
+    is_own = recipe is None or recipe.algorithm == config.algorithm
+    return partial(new_directory, run_dir=run_dir, algorithm=None if is_own else config.algorithm)
 
 
 def resume(

@@ -23,6 +23,7 @@ from veldt.errors import UsageError, did_you_mean
 from veldt.setting_metadata import schedule
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
+_DIGITS = 18  # of a whole number, so that it fits into 64 bits
 _UNKNOWN: Any = object()
 
 
@@ -75,6 +76,8 @@ class Setting:
                 return _whole_number(text) if self.kind is int else self.kind(text)
             except (ValueError, ArithmeticError):
                 must = f"it must be {'a whole number' if self.kind is int else 'a number'}"
+            except _TooLarge:
+                must = f"it is too large (a whole number has at most {_DIGITS} digits)"
         given = f"'{text}' cannot be {self.shown}" if self.positional else f"{self.flag} is '{text}'"
         raise UsageError(f"{given}: {must}")
 
@@ -214,8 +217,8 @@ class CommandLine:
         self._parser.usage = self._usage()
         see = f"see `veldt {self._verb} --help`"
         try:
-            known, rest = self._parser.parse_known_args(_plain(arguments))
-            given = vars(known) | self._places(rest)
+            known, rest = self._parser.parse_known_args(self._plain(arguments))
+            given = vars(known) | self._places(rest, vars(known))
         except argparse.ArgumentError as error:
             flag = (error.argument_name or "").partition("/")[0]
             raise UsageError(f"{flag}: {error.message} ({see})") from None
@@ -228,8 +231,29 @@ class CommandLine:
                 given[setting.name] = tuple(given[setting.name])
         return given
 
-    def _places(self, rest: list[str]) -> dict[str, Any]:
-        """Returns the positional values, from the words that no flag took."""
+    def _plain(self, arguments: list[str]) -> list[str]:
+        """Rewrites arguments as argparse expects them: `--flag-name`, and `--flag=-1e3` for a negative number.
+
+        Among several values of one flag, a negative number has to be written without an exponent.
+        """
+        repeating = {setting.flag for setting in self._settings if setting.repeats}
+        words: list[str] = []
+        last = ""  # the last flag, if it may still take values
+        for word in arguments:
+            if word.startswith("--"):
+                flag, equals, value = word.partition("=")
+                words.append(flag.replace("_", "-") + equals + value)
+                last = "" if equals else words[-1]
+            elif _NEGATIVE_NUMBER.match(word) and last in repeating:
+                words.append(_without_exponent(word))
+            elif _NEGATIVE_NUMBER.match(word) and words and words[-1] == last:
+                words[-1] += f"={word}"
+            else:
+                words.append(word)
+        return words
+
+    def _places(self, rest: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the positional values, from the words that no flag took; `known` are the values of flags."""
         flags = [flag for setting in self._settings for flag in setting.flags]
         places = [setting for setting in self._settings if setting.positional]
         given: dict[str, Any] = {}
@@ -239,7 +263,9 @@ class CommandLine:
                 name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
                 raise UsageError(self._why_none(name) or f"no flag {flag}{did_you_mean(flag, flags)}")
             if not places:
-                raise UsageError(f"'{word}' is one argument too many")
+                missing = (s.flag for s in self._settings if s.required and s.flags and s.name not in known)
+                mend = f": give it as {flag} {word}" if (flag := next(missing, "")) else ""
+                raise UsageError(f"'{word}' is one argument too many{mend}")
             place = places[0]
             if place.repeats:
                 given.setdefault(place.name, []).append(place.value(word))
@@ -265,29 +291,26 @@ def parse(cls: Any, arguments: list[str], verb: str) -> Any:
     return cls(**line.parse(arguments))
 
 
-def _plain(arguments: list[str]) -> list[str]:
-    """Rewrites arguments as argparse expects them: `--flag-name`, and `--flag=-1e3` for a negative number."""
-    words: list[str] = []
-    for word in arguments:
-        if word.startswith("--"):
-            flag, equals, value = word.partition("=")
-            words.append(flag.replace("_", "-") + equals + value)
-        elif _NEGATIVE_NUMBER.match(word) and words and words[-1].startswith("--") and "=" not in words[-1]:
-            words[-1] += f"={word}"
-        else:
-            words.append(word)
-    return words
+def _without_exponent(text: str) -> str:
+    """Returns -1000 for -1e3; what is no number as it is."""
+    try:
+        return format(decimal.Decimal(text), "f")
+    except ArithmeticError:
+        return text
+
+
+class _TooLarge(Exception):
+    """A whole number has more than `_DIGITS` digits."""
 
 
 def _whole_number(text: str) -> int:
-    """Parses 10, 1_000 or 1e6. ValueError or ArithmeticError unless it is whole and has at most 18 digits."""
-    try:
-        return int(text)
-    except ValueError:
-        number = decimal.Decimal(text)
-        if number.adjusted() > 18 or number != number.to_integral_value():
-            raise ValueError(text) from None
-        return int(number)
+    """Parses 10, 1_000 or 1e6. ValueError or ArithmeticError unless it is whole; `_TooLarge` for too many digits."""
+    number = decimal.Decimal(text)
+    if number.is_finite() and number.adjusted() >= _DIGITS:
+        raise _TooLarge
+    if number != number.to_integral_value():
+        raise ValueError(text)
+    return int(number)
 
 
 def _unwrapped(hint: Any) -> tuple[Any, ...]:

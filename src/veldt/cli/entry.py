@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli import inspecting, starts, training
 from veldt.cli.arguments import HelpShown
+from veldt.cli.open_files import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
@@ -64,6 +65,8 @@ def run(argv: Sequence[str] | None) -> None:
         complain(f"veldt: {error}")
         for note in getattr(error, "__notes__", ()):
             complain(note)
+        if too_few := why_too_few(error):
+            complain(too_few)
         details = getattr(error, "details", "")
         if shown := details if debug else users_part(details):
             complain(f"\n{shown.rstrip()}")
@@ -71,7 +74,9 @@ def run(argv: Sequence[str] | None) -> None:
     except (KeyboardInterrupt, HelpShown):
         raise
     except BaseException as error:
-        if not debug:
+        if not debug and (too_few := why_too_few(error)):
+            complain(f"veldt: {too_few}")
+        elif not debug:
             complain(f"veldt: {described(error)} (unexpected; --debug shows where)")
         elif isinstance(error, Exception):
             raise

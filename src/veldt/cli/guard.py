@@ -8,6 +8,7 @@ This file is imported before anything else, so that the parent stays small; and 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import mmap
 import os
@@ -44,10 +45,18 @@ def main() -> None:
     """
     from veldt.cli import main as work
 
+    # Registered before multiprocessing registers its own clean-up, so that it runs after it.
+    atexit.register(_end_servers)
     # Not on other systems: their system libraries (for windows, for example) do not work in a forked process.
     if sys.platform == "linux":
         raise SystemExit(guarded(work, sys.argv[1:]))
     work()
+
+
+def _end_servers() -> None:
+    """Ends what multiprocessing has started for the command, if it was imported: nothing outlives the command."""
+    if processes := sys.modules.get("veldt.runtime.processes"):
+        processes.end_servers()
 
 
 def guarded(work: Callable[[], None], arguments: list[str]) -> int:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +21,6 @@ if TYPE_CHECKING:
     from veldt.recipes.draft import Draft
 
 ATARI = "ALE/Breakout-v5"  # used for all Atari games where no env is given
-
-# Recipes with these prefixes have several processes.
-WITH_ROLES = ("a3c", "apex-", "appo", "async-", "ga3c", "gorila", "impala")
 
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
 
@@ -50,7 +50,8 @@ class Launch:
     algorithm: str | None = None
     """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
     run_dir: Path | None = None
-    """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given."""
+    """The directory to make for the run; runs/<recipe>-<env>-<seed> if not given, with another algorithm than the
+    recipe's after the recipe."""
     cluster: str | None = None
     """Where the processes of the run are placed: local starts a Ray on this machine, HOST:PORT joins one."""
 
@@ -66,10 +67,6 @@ class Resume(RunCode):
 
 
 def train(arguments: list[str]) -> str:
-    if arguments and arguments[0].startswith(WITH_ROLES) and peek(arguments, "cluster") is None:
-        from veldt.runtime.processes import PRELOAD_ROLES, forkserver
-
-        forkserver(PRELOAD_ROLES)  # loads what roles need while this process loads what it needs itself
     from veldt.recipes import RECIPES, find
     from veldt.recipes.overrides import why_no_setting
 
@@ -87,6 +84,10 @@ def train(arguments: list[str]) -> str:
     add_settings(line, draft)
     given = line.parse(rest)
     env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
+    if given.get("cluster") is None and _has_roles(draft, given):
+        from veldt.runtime.processes import PRELOAD_ROLES, forkserver
+
+        forkserver(PRELOAD_ROLES)  # loads what roles need while this process loads more and makes an env
     from veldt import api
 
     return _outcome(api.train(recipe.name, env_kwargs=env_kwargs, **given))
@@ -95,13 +96,39 @@ def train(arguments: list[str]) -> str:
 def resume(arguments: list[str]) -> str:
     from veldt.config.train_config import RESUMABLE, RunConfig
 
-    line = CommandLine("resume", Resume.__doc__ or "")
+    line = CommandLine("resume", Resume.__doc__ or "", _why_fixed)
     line.add(Resume)
     line.add(RunConfig, only=RESUMABLE, defaults=False)
     given = line.parse(arguments)
     from veldt import api
 
     return _outcome(api.resume(given.pop("run"), **given))
+
+
+def _has_roles(draft: Draft, given: Mapping[str, Any]) -> bool:
+    """Whether the run has processes of its own on this machine; False where the settings are not allowed, which
+    `api.train` says."""
+    cls = draft.classes["roles"]
+    names = {field.name for field in dataclasses.fields(cls)}
+    values = {name: value for name, value in {**draft.values, **given}.items() if name in names}
+    with contextlib.suppress(Exception):
+        return not cls(**values).in_one_process
+    return False
+
+
+def _why_fixed(name: str) -> str | None:
+    """Returns why a setting of some recipe cannot be given to a run that is resumed; None for any other name."""
+    from veldt.api.stored_run import refuse_fixed
+    from veldt.recipes import RECIPES
+
+    of_launch = {field.name for field in dataclasses.fields(Launch)}
+    if name not in of_launch.union(*(recipe.setting_names() for recipe in RECIPES.values())):
+        return None
+    try:
+        refuse_fixed({name: None})
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:

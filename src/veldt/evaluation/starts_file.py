@@ -13,7 +13,7 @@ import numpy as np
 
 from veldt.errors import UsageError
 from veldt.runs import strict_json
-from veldt.runs.files import write_atomically
+from veldt.runs.files import refuse_missing_directory, write_atomically
 
 FORMAT = 1
 STARTS_NAME = "starts.safetensors"  # the default name
@@ -27,8 +27,7 @@ def check_new_file(path: Path) -> None:
         raise UsageError(
             f"--out {path} exists already, and scores may rest on it: name another file, or remove it"
         )
-    if not path.parent.is_dir():
-        raise UsageError(f"--out {path}: there is no directory {path.parent}; make it, or name another file")
+    refuse_missing_directory(path)
 
 
 def write_starts_file(path: Path, arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> None:

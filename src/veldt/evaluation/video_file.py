@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from veldt.errors import UsageError, VeldtError
-from veldt.runs.files import explained, free_space
+from veldt.runs.files import explained, free_space, refuse_missing_directory
 from veldt.runs.own_files import open_new, refuse_other, remove_file
 
 # Atari's 210 x 160 pixels are very small on today's screens.
@@ -39,6 +39,7 @@ def check_new_video(path: Path) -> None:
     check_video_path(path)
     if os.path.lexists(path):
         raise UsageError(f"--out {path} exists already: name another file, or remove it")
+    refuse_missing_directory(path)
 
 
 def check_video_path(path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from veldt.errors import UsageError
 from veldt.report.data import RunData
 from veldt.report.page import SIGNATURE, render
-from veldt.runs.files import explained, write_atomically
+from veldt.runs.files import explained, refuse_missing_directory, write_atomically
 from veldt.runs.own_files import refuse_other
 
 _FOOTER_BYTES = 200  # the last bytes of a report; they contain the signature
@@ -20,21 +20,21 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     """Writes the report of the run directories `runs` to the HTML file `out`; returns `out`.
 
     Runs may be finished, still training, or killed; several runs are overlaid. An older report is replaced. Raises
-    UsageError if a path is no run or `out` is a file other than a report, VeldtError if the file cannot be written.
+    UsageError if a path is no run `out` is a file other than a report or its
+    directory does not exist, VeldtError if the file cannot be written.
     """
     if not runs:
         raise UsageError("a report needs at least one run")
     out = Path(out)
     _refuse_foreign(out)
     html = render([RunData.load(Path(run)) for run in runs])
-    with explained("the report", out):
-        out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, html.encode(), "the report")
     return out
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Raises UsageError if `out` exists and is neither a report nor empty."""
+    """Raises UsageError if `out` exists and is neither a report nor empty, or its directory does not exist."""
+    refuse_missing_directory(out)
     with explained("the report", out), contextlib.suppress(FileNotFoundError):
         refuse_other(out)
         with out.open("rb") as file:

@@ -38,6 +38,12 @@ def explained(what: str, path: Path) -> Iterator[None]:
         raise VeldtError(f"cannot write {what} to {path}: {error.strerror or error}") from error
 
 
+def refuse_missing_directory(path: Path) -> None:
+    """Raises UsageError if the directory of the file `path`, which the user has named by --out, does not exist."""
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no directory {path.parent}; make it, or name another file")
+
+
 def free_space(path: Path) -> str:
     """Returns how much an ordinary user can still write on the disk of `path` (which need not exist yet)."""
     for ancestor in (path, *path.parents):

@@ -20,6 +20,7 @@ from typing import Any
 
 from veldt.runtime.endings import end_with, how_it_ended
 from veldt.runtime.safe_path import safe_path
+from veldt.runtime.server_folder import folder_known
 from veldt.runtime.stack_dump import stack_of
 
 # Preloaded by servers that start roles. (A string, because this package must not import the packages above it.)
@@ -45,11 +46,46 @@ def forkserver(preload: list[str]) -> ForkServerContext:
         # checkpoint.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         try:
-            with safe_path():
+            with safe_path(), folder_known(util.get_temp_dir()):
                 start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
+
+
+def end_servers() -> None:
+    """Ends the fork server and the resource tracker that this process has started, and waits until they are gone.
+
+    For the end of a command, when multiprocessing has removed what it has named: without this the two would find out
+    by themselves, a server that still imports only seconds later. Does nothing in a process that has not started them.
+    """
+    server: Any = forkserver_module._forkserver
+    tracker: Any = resource_tracker._resource_tracker
+    if server._forkserver_pid is not None and _is_child(server._forkserver_pid):
+        os.close(server._forkserver_alive_fd)
+        os.kill(server._forkserver_pid, signal.SIGKILL)  # it has nothing to clean up
+        _await_end(server._forkserver_pid)
+        server._forkserver_pid = server._forkserver_alive_fd = server._forkserver_address = None
+    if tracker._pid is not None and _is_child(tracker._pid):
+        os.close(tracker._fd)  # its signal to end
+        _await_end(tracker._pid)
+        tracker._pid = tracker._fd = None
+
+
+def _is_child(pid: int) -> bool:
+    """Whether this process has a child `pid` that is still running; one that has ended is collected."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+    except ChildProcessError:
+        return False
+
+
+def _await_end(pid: int) -> None:
+    """Waits for the end of a child; not longer than `_EXIT_S`, since a process that is stopped or waits for a disk may
+    hold it up."""
+    deadline = time.monotonic() + _EXIT_S
+    while _is_child(pid) and time.monotonic() < deadline:
+        time.sleep(0.002)
 
 
 def leave_signals_to_parent() -> None:
@@ -215,6 +251,7 @@ class Child:
 __all__ = [
     "Child",
     "acquire",
+    "end_servers",
     "forkserver",
     "leave_signals_to_parent",
     "main_module_hidden",

@@ -1,20 +1,36 @@
 """Imported by the fork server: makes it exit at once when it is no longer needed.
 
-It has nothing to clean up, and unloading its modules would take a second of CPU time after the run.
+It has nothing to clean up except the folder of its socket, where the process that has started it was killed. Unloading
+its modules would take a second of CPU time after the run.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
+from functools import partial
+from types import TracebackType
 
 from veldt.runtime.safe_path import forget_safe_path
+from veldt.runtime.server_folder import own_folder, remove_if_left
 
 
-def _leave(server: int) -> None:
+def _leave(server: int, folder: str) -> None:
     if os.getpid() == server:  # not in a process forked from it
+        remove_if_left(folder)
         os._exit(0)
 
 
-atexit.register(_leave, os.getpid())
+def _excepthook(
+    server: int, kind: type[BaseException], error: BaseException, at: TracebackType | None
+) -> None:
+    """Shows an error of a process forked from the server. The end of the server itself, which fails where too few files
+    may be open, is reported by the process that started it."""
+    if os.getpid() != server:
+        sys.__excepthook__(kind, error, at)
+
+
+sys.excepthook = partial(_excepthook, os.getpid())
+atexit.register(_leave, os.getpid(), own_folder())
 forget_safe_path()

@@ -112,11 +112,14 @@ def run_system(
 
 
 @contextlib.contextmanager
-def new_directory(run_plan: RunPlan, run_dir: str | Path | None) -> Iterator[RunDirectory]:
+def new_directory(
+    run_plan: RunPlan, run_dir: str | Path | None, algorithm: str | None = None
+) -> Iterator[RunDirectory]:
     """Makes the directory of a new run with its config.json, locks it, and removes it if the run fails at once.
 
     Args:
         run_dir: its path; None: `runs/<recipe>-<env>-<seed>`.
+        algorithm: the run's algorithm where it is not the recipe's own, for the name: `runs/<recipe>-<algorithm>-...`.
 
     Raises:
         UsageError: `run_dir` exists.
@@ -128,7 +131,7 @@ def new_directory(run_plan: RunPlan, run_dir: str | Path | None) -> Iterator[Run
     hardware: dict[str, Any] = {"cores": len(allowed_cores())}
     if run_plan.device.type == "cuda":
         hardware["gpu"] = torch.cuda.get_device_name(run_plan.device)
-    with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed)) as directory:
+    with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed, algorithm)) as directory:
         directory.write_config(asked, to_dict(config), sys.argv, versions(), hardware)
         with directory.lock():
             yield directory

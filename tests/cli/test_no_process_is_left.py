@@ -1,0 +1,76 @@
+"""Nothing that a command has started outlives it: no process, and no folder in the directory of temporary files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+SMALL = "--steps 400 --learning-starts 200 --batch-size 16 --actors 1 --log none"
+# Commands, and their exit codes.
+COMMANDS = {
+    "train apex-dqn --env CartPole-v1 --stepz 5": 2,
+    "train apex-dqn --env CartPol-v1": 2,
+    "train ga3c --help": 0,
+    "train impala --env CartPole-v1 --network nosuch:net": 2,
+    "train gorila --env CartPole-v1 --learners 0": 2,
+    f"train apex-dqn --env CartPole-v1 {SMALL}": 0,
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are read from /proc")
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_after_a_command(arguments: str, in_tmp: Path) -> None:
+    process = _started(arguments, in_tmp)
+    assert process.wait(timeout=120) == COMMANDS[arguments], (in_tmp / "errors").read_text()
+    assert list(_session(process.pid)) == []
+    assert list((in_tmp / "temporary").glob("pymp-*")) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are read from /proc")
+def test_after_the_working_process_was_killed(in_tmp: Path) -> None:
+    process = _started(
+        f"train apex-dqn --env CartPole-v1 {SMALL.replace('400', '1_000_000')} --run-dir run", in_tmp
+    )
+    _within(60, (in_tmp / "run" / "metrics.jsonl").exists)
+    (working,) = psutil.Process(process.pid).children()
+    working.send_signal(signal.SIGKILL)
+    assert process.wait(timeout=30) == 1
+    _within(10, lambda: not list(_session(process.pid)))
+    assert list((in_tmp / "temporary").glob("pymp-*")) == []
+
+
+def _started(arguments: str, directory: Path) -> subprocess.Popen[bytes]:
+    (directory / "temporary").mkdir()
+    with (directory / "errors").open("wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "veldt", *arguments.split()],
+            cwd=directory,
+            env=os.environ | {"TMPDIR": str(directory / "temporary")},
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+
+
+def _within(seconds: float, done: Callable[[], bool]) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _session(leader: int) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
