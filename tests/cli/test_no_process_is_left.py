@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,36 +30,46 @@ COMMANDS = {
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are read from /proc")
 @pytest.mark.parametrize("arguments", COMMANDS)
 def test_after_a_command(arguments: str, in_tmp: Path) -> None:
-    process = _started(arguments, in_tmp)
-    assert process.wait(timeout=120) == COMMANDS[arguments], (in_tmp / "errors").read_text()
-    assert list(_session(process.pid)) == []
-    assert list((in_tmp / "temporary").glob("pymp-*")) == []
+    with _started(arguments, in_tmp) as (process, temporary):
+        assert process.wait(timeout=120) == COMMANDS[arguments], (in_tmp / "errors").read_text()
+        assert list(_session(process.pid)) == []
+        assert list(temporary.glob("pymp-*")) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are read from /proc")
 def test_after_the_working_process_was_killed(in_tmp: Path) -> None:
-    process = _started(
-        f"train apex-dqn --env CartPole-v1 {SMALL.replace('400', '1_000_000')} --run-dir run", in_tmp
-    )
-    _within(60, (in_tmp / "run" / "metrics.jsonl").exists)
-    (working,) = psutil.Process(process.pid).children()
-    working.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=30) == 1
-    _within(10, lambda: not list(_session(process.pid)))
-    assert list((in_tmp / "temporary").glob("pymp-*")) == []
+    command = f"train apex-dqn --env CartPole-v1 {SMALL.replace('400', '1_000_000')} --run-dir run"
+    with _started(command, in_tmp) as (process, temporary):
+        _within(60, (in_tmp / "run" / "metrics.jsonl").exists)
+        (working,) = psutil.Process(process.pid).children()
+        working.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=30) == 1
+        _within(10, lambda: not list(_session(process.pid)))
+        assert list(temporary.glob("pymp-*")) == []
 
 
-def _started(arguments: str, directory: Path) -> subprocess.Popen[bytes]:
-    (directory / "temporary").mkdir()
-    with (directory / "errors").open("wb") as errors:
-        return subprocess.Popen(
+@contextlib.contextmanager
+def _started(arguments: str, directory: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Yields the process of a command, in a session of its own, and its directory of temporary files."""
+    # Not below `directory`: the paths of sockets in it may have 107 letters.
+    with (
+        tempfile.TemporaryDirectory(prefix="veldt-") as temporary,
+        (directory / "errors").open("wb") as errors,
+    ):
+        process = subprocess.Popen(
             [sys.executable, "-m", "veldt", *arguments.split()],
             cwd=directory,
-            env=os.environ | {"TMPDIR": str(directory / "temporary")},
+            env=os.environ | {"TMPDIR": temporary},
             stdout=subprocess.DEVNULL,
             stderr=errors,
             start_new_session=True,
         )
+        try:
+            yield process, Path(temporary)
+        finally:
+            for left in _session(process.pid):
+                left.kill()
+            process.wait()
 
 
 def _within(seconds: float, done: Callable[[], bool]) -> None:
