@@ -15,13 +15,16 @@ from torch import nn
 def actor(spec):
     return nn.Linear(spec.observation_shape[0], spec.action.sizes[0])
 """
-TRAIN = "train ppo --env CartPole-v1 --actor mine:actor --run-dir run --num-envs 4 --batch-size 64 --minibatches 2"
+TRAIN = (
+    "train ppo --env CartPole-v1 --actor named_parts:actor --run-dir run --num-envs 4 --batch-size 64 "
+    "--minibatches 2"
+)
 
 
 def test_every_verb_takes_the_flag_that_its_refusal_names(
     in_tmp: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (in_tmp / "mine.py").write_text(MODULE)
+    (in_tmp / "named_parts.py").write_text(MODULE)
     monkeypatch.setattr(trusted, "_of_this_process", set())
     monkeypatch.setenv("XDG_STATE_HOME", str(in_tmp / "state"))
     main(f"{TRAIN} --steps 64 --env-backend in-process --threads 1".split())
@@ -31,5 +34,5 @@ def test_every_verb_takes_the_flag_that_its_refusal_names(
         capsys.readouterr()
         with pytest.raises(SystemExit):
             main(verb.split())
-        assert "name it yourself with --actor mine:actor" in capsys.readouterr().err
-        main([*verb.split(), "--actor", "mine:actor"])
+        assert "name it yourself with --actor named_parts:actor" in capsys.readouterr().err
+        main([*verb.split(), "--actor", "named_parts:actor"])

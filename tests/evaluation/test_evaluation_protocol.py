@@ -86,7 +86,9 @@ def test_what_counts_is_what_one_env_would_have_played(data: st.DataObject) -> N
     width, steps = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 60))
     length_EB = data.draw(st.lists(st.lists(st.integers(1, 9), min_size=width, max_size=width), min_size=61))
     fails_EB = data.draw(st.lists(st.lists(st.booleans(), min_size=width, max_size=width), max_size=3))
-    failed = {(e, b) for e, fails in enumerate(fails_EB) for b in range(width) if fails[b]}
+    failed = {(e, b) for e, fails in enumerate(fails_EB[: len(length_EB)]) for b in range(width) if fails[b]}
+    for e, b in failed:
+        length_EB[e][b] = 1  # fails at once
     in_order = [(e, b) for e in range(len(length_EB)) for b in range(width) if (e, b) not in failed]
     expected, left = [], steps
     for e, b in in_order:

@@ -20,7 +20,9 @@ SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
     "checkpoint_every": 1,
     "keep_checkpoints": 4,
     "steps": 300,
+    "learning_rate": 1e-3,  # schedules over the run's steps would change with them
 }
+EPSILON = {"epsilon_steps": 8_000}
 
 
 def trained(path: Path, recipe: str = "rainbow", **changes: Any) -> Path:
@@ -96,7 +98,7 @@ def test_resume_without_a_stored_buffer_prints_a_note(tmp_path: Path) -> None:
 
 
 def test_target_network_schedules_and_priorities_are_in_the_checkpoint(tmp_path: Path) -> None:
-    run = trained(tmp_path / "run")
+    run = trained(tmp_path / "run", **EPSILON)
     from run_state import newest
 
     groups = newest(run).groups

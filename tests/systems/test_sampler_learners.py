@@ -21,9 +21,9 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("CartPole-v1", SMALL | {"steps": 640, "anneal_learning_rate": False, "anneal_clip": False}),
     "rainbow": (
         "CartPole-v1",
-        SMALL_REPLAYED | {"steps": 600, "noisy": True, "importance_exponent_end": 0.4},
+        SMALL_REPLAYED | {"steps": 600, "noisy": True, "importance_exponent_end": 0.4, "learning_rate": 1e-3},
     ),
-    "c51": ("CartPole-v1", SMALL_REPLAYED | {"steps": 600}),
+    "c51": ("CartPole-v1", SMALL_REPLAYED | {"steps": 600, "learning_rate": 1e-3, "epsilon_steps": 8_000}),
     "ddpg": ("environments:bounded_box", SMALL_REPLAYED | {"steps": 600, "target_update_interval": 0}),
 }
 

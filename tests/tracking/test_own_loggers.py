@@ -185,7 +185,7 @@ def test_a_function_that_makes_no_logger_is_refused_before_training(own: Path, l
         ("none,wandb", "no logger is called 'none'"),
         ("wandb,wandb", "names wandb twice"),
         ("", "no logger is called ''"),
-        ("mine.py:make", "write it as module:function"),
+        ("mine.py:make", "write it as mine:make"),
     ],
 )
 def test_names_that_no_logger_has(log: str, said: str) -> None:

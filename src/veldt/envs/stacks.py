@@ -40,6 +40,8 @@ def write_stacks(
     A row's S stacks are made one after the other, so that frames in several of them are read from memory once.
     """
     sets, rows, stack = frame_SNK.shape
+    if not rows:  # an env process may have no env of a group
+        return
     frame_FP, out = frames.reshape(len(frames), -1), tuple(out_S)
     assert all(array.flags.c_contiguous for array in out), "of another array, `reshape` would return a copy"
     if stack == 4:
