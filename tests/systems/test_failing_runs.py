@@ -210,7 +210,7 @@ def test_a_role_that_its_environment_ends_is_restarted_if_that_is_asked_for(tmp_
         seed=SEED,
         steps=500,
         on_env_error="restart",
-        **ROLES["impala"],
+        **(ROLES["impala"] | {"actors": 1}),  # so that its steps are needed
     )
     events = RunDirectory.open(tmp_path / "run").read_events()
     restarts = [event["text"] for event in events if event["kind"] == "restart"]
