@@ -66,10 +66,10 @@ def test_keyword_arguments_that_are_not_json_are_refused(tmp_path: Path) -> None
 
 def test_a_score_that_was_not_reached_is_printed(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(f"train ppo --env CartPole-v1 --run-dir run --until 475 {FLAGS}".split())
-    assert "run did its steps without reaching 475: " in capsys.readouterr().out
+    assert "run finished its steps without reaching 475: " in capsys.readouterr().out
     recording = "--checkpoint-every 32 --keep-checkpoints 1 --log-every 0"
     main(f"resume run --until none --steps 300 {recording}".split())
-    assert "run did its steps: " in capsys.readouterr().out
+    assert "run finished its steps: " in capsys.readouterr().out
     assert len(list(Path("run/checkpoints").iterdir())) == 1
 
 

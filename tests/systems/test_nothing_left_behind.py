@@ -68,7 +68,7 @@ def test_after_success(in_tmp: Path) -> None:
         output, errors = process.communicate(timeout=START_S)
         assert process.returncode == 0, errors
         check_gone(family, before)
-    assert "did its steps" in output
+    assert "finished its steps" in output
 
 
 def test_after_an_error(in_tmp: Path) -> None:

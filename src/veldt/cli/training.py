@@ -166,7 +166,9 @@ def _outcome(run: Run) -> str:
     summary = run.summary
     mean = summary["ep_return_mean"]
     score = "no episode finished" if mean is None else f"mean return of the last 100 episodes {mean:,.1f}"
-    steps = "did its steps" if run.until is None else f"did its steps without reaching {run.until:g}"
+    steps = (
+        "finished its steps" if run.until is None else f"finished its steps without reaching {run.until:g}"
+    )
     because = {
         "until": "reached its score",
         "steps": steps,
