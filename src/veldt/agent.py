@@ -244,8 +244,8 @@ class Agent:
             env = self.source.make()
             self._codec = ObservationCodec(env.observation_space)
             env.close()
-        tensors = [torch.from_numpy(rows) for rows in self._codec.encoded(observation)]
-        is_single = self._codec.count(observation) is None
-        return dict(zip(self.spec.observation, tensors, strict=True)) if self.spec.is_dict else tensors[
-            0
-        ], is_single
+        rows, is_single = self._codec.encoded(observation)
+        tensors = {
+            name: torch.from_numpy(array) for name, array in zip(self.spec.observation, rows, strict=True)
+        }
+        return tensors if self.spec.is_dict else tensors[""], is_single

@@ -7,11 +7,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from sessions import session
 
 import veldt
 
@@ -36,21 +35,12 @@ def ended(arguments: str, how: str) -> str:
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (1, ""), errors
     end = time.monotonic() + 5
-    while left := list(_session(process.pid)):
+    while left := list(session(process.pid)):
         assert time.monotonic() < end, left
         time.sleep(0.05)
     said = errors[errors.index("veldt: ") :]
     assert said.count("veldt: ") == 1 and "Traceback" not in said, errors
     return said
-
-
-def _session(leader: int) -> Iterator[psutil.Process]:
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                yield process
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sessions import session
 
 SMALL = "--steps 400 --learning-starts 200 --batch-size 16 --actors 1 --log none"
 # Commands, and their exit codes.
@@ -32,7 +33,7 @@ COMMANDS = {
 def test_after_a_command(arguments: str, in_tmp: Path) -> None:
     with _started(arguments, in_tmp) as (process, temporary):
         assert process.wait(timeout=120) == COMMANDS[arguments], (in_tmp / "errors").read_text()
-        assert list(_session(process.pid)) == []
+        assert list(session(process.pid)) == []
         assert list(temporary.glob("pymp-*")) == []
 
 
@@ -44,7 +45,7 @@ def test_after_the_working_process_was_killed(in_tmp: Path) -> None:
         (working,) = psutil.Process(process.pid).children()
         working.send_signal(signal.SIGKILL)
         assert process.wait(timeout=30) == 1
-        _within(10, lambda: not list(_session(process.pid)))
+        _within(10, lambda: not list(session(process.pid)))
         assert list(temporary.glob("pymp-*")) == []
 
 
@@ -67,7 +68,7 @@ def _started(arguments: str, directory: Path) -> Iterator[tuple[subprocess.Popen
         try:
             yield process, Path(temporary)
         finally:
-            for left in _session(process.pid):
+            for left in session(process.pid):
                 left.kill()
             process.wait()
 
@@ -77,12 +78,3 @@ def _within(seconds: float, done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
-
-
-def _session(leader: int) -> Iterator[psutil.Process]:
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
-                yield process
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue

@@ -51,7 +51,11 @@ class RolesConfig:
     def describe(self, envs: int, where: str) -> str:
         """Returns the processes that act and learn, as a sentence begins; `where` is what each learner computes on."""
         learners = "a learner" if self.learners == 1 else f"{self.learners} learners, each"
-        return f"{counted(envs, 'env', 'envs')}, {learners} {where}"
+        return f"{self.describe_envs(envs)}, {learners} {where}"
+
+    def describe_envs(self, envs: int) -> str:
+        """Returns the envs, and the processes that act in them where there are any."""
+        return counted(envs, "env", "envs")
 
     def with_acting_processes(self, envs: int, cores: int) -> RolesConfig:
         """Returns these settings with the number of acting processes, where that is left open: one for each core, or
@@ -216,10 +220,8 @@ class ActorsConfig(RolesConfig):
             "resets": "actors do not pause for learning",
         }
 
-    def describe(self, envs: int, where: str) -> str:
-        width = counted(envs // self.actors, "env", "envs")
-        learners = "a learner" if self.learners == 1 else f"{self.learners} learners, each"
-        return f"{counted(self.actors, 'actor', 'actors')} x {width}, {learners} {where}"
+    def describe_envs(self, envs: int) -> str:
+        return f"{counted(self.actors, 'actor', 'actors')} x {counted(envs // self.actors, 'env', 'envs')}"
 
     def with_acting_processes(self, envs: int, cores: int) -> ActorsConfig:
         return dataclasses.replace(self, actors=self.actors or even_share(envs, cores))

@@ -44,11 +44,11 @@ def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster:
     learn = config.learn
     for name in ("learning_rate", "actor_learning_rate"):
         rate = getattr(learn, name, 0.0)
-        schedule = parse(rate) if isinstance(rate, str) else None
-        if (
-            max(schedule.numbers if schedule else (rate if isinstance(rate, float | int) else 0.0,))
-            > _LARGE_RATE
-        ):
+        if isinstance(rate, str):  # of the user's own function, no values are known
+            rates = schedule.numbers if (schedule := parse(rate)) else ()
+        else:
+            rates = (rate,)
+        if any(each > _LARGE_RATE for each in rates):
             warnings.append(
                 f"{flag(name)} is {rate}: an update then moves parameters so far that networks seldom learn; the "
                 f"recipe's value is in `veldt recipes {config.recipe}`"

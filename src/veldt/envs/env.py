@@ -194,14 +194,17 @@ class ObservationCodec:
         shape = np.shape(observation)
         return shape[0] if len(shape) == len(leaf.shape) + 1 else None
 
-    def encoded(self, observation: Any) -> list[np.ndarray]:
-        """Returns the arrays [N, ...] by field of N observations, [1, ...] of a single one; errors as in `write`."""
+    def encoded(self, observation: Any) -> tuple[list[np.ndarray], bool]:
+        """Returns the arrays [N, ...] by field of N observations, [1, ...] of one, and whether it is one.
+
+        Errors as in `write`.
+        """
         count = self.count(observation)
         each = [observation] if count is None else [_nth(observation, n) for n in range(count)]
         rows = [np.zeros((len(each), *field.shape), field.dtype) for field in self.spec.values()]
         for index, one in enumerate(each):
             self.write(one, rows, index)
-        return rows
+        return rows, count is None
 
     def write(self, observation: Any, rows: list[np.ndarray], index: int) -> None:
         """Writes one observation to `rows[field][index]`; ValueError if it does not have the declared shape."""
