@@ -21,6 +21,7 @@ from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
+from veldt.networks import normaliser
 from veldt.networks.build import build_torso
 from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
 from veldt.networks.own_core import OwnCore
@@ -53,10 +54,14 @@ def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -
             build_torso, parts.network, spec, config.network.hidden, layer_norm=config.network.layer_norm
         )
         if any(getattr(parts, part) for part in WHOLE_PARTS):
-            return algorithm.own_network(OwnModules.make(parts, spec), build)
-        if not isinstance(algorithm, OnPolicy):
-            return algorithm.network(build)
-        return algorithm.network(build, _core_maker(parts, config.network.lstm))
+            network = algorithm.own_network(OwnModules.make(parts, spec), build)
+        elif isinstance(algorithm, OnPolicy):
+            network = algorithm.network(build, _core_maker(parts, config.network.lstm))
+        else:
+            network = algorithm.network(build)
+    if config.network.normalise_observations:
+        normaliser.put_in_front(network, spec)
+    return network
 
 
 def _refuse_too_large(hidden: Sequence[int]) -> None:
@@ -84,7 +89,9 @@ class Agent:
     Its methods take one observation as the run's env returns it: for a Gymnasium env the observation itself, for Atari
     the stacked frames, uint8 [stack, H, W] (`make_env()` returns an env with these observations). They also take N
     observations with a first axis (of a Dict, in each field), as a Gymnasium `VectorEnv` returns them; then results
-    have this axis, too. ValueError if the observation does not have the shape that the space defines.
+    have this axis, too. With --normalise-observations they still take raw ones: the policy normalises them, by the
+    statistics of its training, which acting does not change. ValueError if the observation does not have the shape that
+    the space defines.
 
     A policy with an LSTM keeps a recurrent state from `act` to `act`: call `reset()` when an episode begins.
     """
@@ -143,8 +150,9 @@ class Agent:
     def value(self, observation: Any) -> Any:
         """Returns the estimated (discounted) return from the observation, float or float32 [N].
 
-        It is in units of the rewards that the run learns from, which may be clipped. A recurrent policy takes the
-        observation as the first of an episode.
+        It is in units of the rewards that the run learns from, which may be clipped. With --normalise-rewards these
+        are raw rewards divided by a deviation that changed during training: the value is the return in units of that
+        deviation. A recurrent policy takes the observation as the first of an episode.
 
         Raises:
             UsageError: the run's algorithm estimates no values.

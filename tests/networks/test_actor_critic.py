@@ -46,7 +46,7 @@ def test_heads_are_float32(field: ArraySpec, action: ActionSpec, shared: bool, p
 @pytest.mark.parametrize("action", [DISCRETE, MULTI, BOX], ids=lambda action: action.kind)
 def test_the_policy_is_the_same_without_the_value_head(action: ActionSpec, shared: bool) -> None:
     own, given = network(VECTOR, action, shared), observations(VECTOR)
-    policy, values = own.acting(given)
+    policy, values = own(given, with_values=False)
     assert torch.equal(policy, own(given)[0])
     assert values.shape == (7,) and not values.any()
 

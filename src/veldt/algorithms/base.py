@@ -202,6 +202,10 @@ class OnPolicy(Algorithm):
 
     capabilities = frozenset({ON_POLICY})
 
+    # γ of the running return by whose deviation the rewards of a rollout are divided before `minibatches` gets it
+    # (`learning/normalisation.py`); None: rewards stay raw
+    reward_statistics_gamma: float | None = None
+
     @abstractmethod
     def network(self, build_torso: BuildTorso, make_core: MakeCore | None = None) -> Network:
         """Returns torso and heads, with a recurrent core between them if there is one; see `RecurrentActorCritic`."""

@@ -46,6 +46,9 @@ class PolicyGradientConfig(AlgorithmConfig):
     """Upper limit of the gradient's norm; 0 means no limit."""
     clip_rewards: bool = True
     """Learn from rewards clipped to [-1, 1]; reported returns are always raw."""
+    normalise_rewards: bool = False
+    """Learn from rewards divided by the standard deviation of the running discounted return, then clipped to ±10;
+    reported returns are always raw."""
     terminal_on_life_loss: bool = True
     """Learn from a lost life as from a termination (without a reset of the env)."""
     shared: bool = True
@@ -59,6 +62,11 @@ class PolicyGradientConfig(AlgorithmConfig):
         for name in ("vf_coef", "max_grad_norm"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be 0 or more")
+        if self.normalise_rewards and self.clip_rewards:
+            raise UsageError(
+                "--normalise-rewards and --clip-rewards are both on, which would clip normalised rewards to [-1, 1]: "
+                "take one of them (--no-clip-rewards)"
+            )
 
     def unread(self) -> dict[str, str]:
         if isinstance(self.learning_rate, str):
@@ -77,6 +85,7 @@ class PolicyGradient(OnPolicy):
         self._rate = make_schedule(config, "learning_rate", falls=config.anneal_learning_rate)
         self.ent_coef = make_schedule(config, "ent_coef")
         self.max_grad_norm = config.max_grad_norm
+        self.reward_statistics_gamma = config.gamma if config.normalise_rewards else None
 
     def network(self, build_torso: BuildTorso, make_core: MakeCore | None = None) -> Network:
         if make_core is not None:

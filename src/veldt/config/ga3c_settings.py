@@ -103,6 +103,10 @@ class Ga3cConfig(RolesConfig):
         return "its agents request each action through memory that machines do not share"
 
     @property
+    def observation_statistics_refusal(self) -> str:
+        return ""
+
+    @property
     def tunes(self) -> bool:
         return self.tuner_interval > 0
 

@@ -58,6 +58,10 @@ class GorilaConfig(ApexConfig):
         return {} if self.actors else dict.fromkeys(_OF_ACTORS, why)
 
     @property
+    def observation_statistics_refusal(self) -> str:
+        return "its learners share parameters only, by the parameter server"
+
+    @property
     def in_phases(self) -> bool:
         return not self.actors
 

@@ -102,6 +102,20 @@ class RolesConfig:
         """Why the processes cannot be placed on a cluster, as the end of a sentence; "" where they can."""
         return ""
 
+    @property
+    def observation_statistics_refusal(self) -> str:
+        """Why no process can keep statistics of all observations beside the weights that it publishes, as the end of a
+        sentence; "" where the learners call `update_observation_statistics` with each row of training data once."""
+        return "none of its processes updates them"
+
+    @property
+    def reward_statistics_refusal(self) -> str:
+        """Why no process can keep the running return of each env, as the end of a sentence; "" where the learners have
+        the envs' rollouts in order, and learn from them by `OnPolicySource`."""
+        return (
+            "none of its processes has the rewards of an env in their order and updates them for all learners"
+        )
+
 
 def even_share(envs: int, cores: int) -> int:
     """Returns the largest number of processes, at most one for each core, that the envs can be divided among evenly."""
@@ -142,6 +156,14 @@ class SynchronousConfig(RolesConfig):
     def cluster_refusal(self) -> str:
         return "" if self.learners > 1 else "it learns and acts in one process: take more --learners"
 
+    @property
+    def observation_statistics_refusal(self) -> str:
+        return ""
+
+    @property
+    def reward_statistics_refusal(self) -> str:
+        return ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AsynchronousConfig(RolesConfig):
@@ -174,6 +196,10 @@ class AsynchronousConfig(RolesConfig):
     @property
     def cluster_refusal(self) -> str:
         return "its learners share memory, which machines do not"
+
+    @property
+    def observation_statistics_refusal(self) -> str:
+        return "its learners share parameters only, in a central store"
 
     @property
     def is_synchronised(self) -> bool:
@@ -257,6 +283,10 @@ class ImpalaConfig(ActorsConfig):
             raise UsageError(f"--unrolls is {self.unrolls}: it must be 0 (automatic) or more")
         if not 0 <= self.replay_share < 1:
             raise UsageError(f"--replay-share is {self.replay_share}: it must be in [0, 1)")
+
+    @property
+    def observation_statistics_refusal(self) -> str:
+        return ""
 
     def unread(self) -> dict[str, str]:
         why = "--replay-share is 0, so nothing is learned from twice"
@@ -344,6 +374,10 @@ class ApexConfig(ActorsConfig):
     def only_in_phases(self) -> dict[str, str]:
         why = "acting and learning do not take turns (--actor-chunk sets how much an actor sends at once)"
         return super().only_in_phases() | {"horizon": why}
+
+    @property
+    def observation_statistics_refusal(self) -> str:
+        return "its learners see only batches that are sampled from the replay buffer"
 
     def rows(self, width: int, n_step: int) -> int:
         """Returns the steps of each of an actor's `width` envs that are sent at once: enough for one return."""

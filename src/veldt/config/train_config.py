@@ -49,6 +49,9 @@ class NetworkConfig:
     """Your own critic instead of torso and head of the value, as module:function."""
     model: str = ""
     """Your own whole network, with the outputs that the algorithm needs, as module:function."""
+    normalise_observations: bool = False
+    """Normalise observations by the running mean and deviation of the training data, then clip them to ±10. The numbers
+    of Box observations only: not images (uint8) or discrete values."""
 
     @property
     def recurrent(self) -> str:
@@ -205,6 +208,7 @@ class TrainConfig:
             _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.num_buffers)
         if isinstance(self.learn, OffPolicyConfig):
             _check_shares(self.learn.batch_size, self.batch_shares)
+        self._check_normalisation()
         if self.network.recurrent:
             check_recurrent(self.algorithm, self.network.recurrent)
             _check_shared(self.learn, self.network.recurrent)
@@ -215,6 +219,24 @@ class TrainConfig:
                 f"--env-kwargs is {self.env_kwargs!r}, which cannot be written into the run as JSON ({error}): give "
                 "numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
             ) from None
+
+    def _check_normalisation(self) -> None:
+        normalises = {
+            "normalise_observations": (
+                self.network.normalise_observations,
+                self.roles.observation_statistics_refusal,
+            ),
+            "normalise_rewards": (
+                getattr(self.learn, "normalise_rewards", False),
+                self.roles.reward_statistics_refusal,
+            ),
+        }
+        for name, (is_on, why) in normalises.items():
+            if is_on and why:
+                raise UsageError(
+                    f"{flag(name)} is on, and the system {self.system} cannot keep the statistics: {why}; leave it "
+                    "out, or take a recipe of the synchronous system"
+                )
 
     def section_of(self, name: str) -> str:
         """Returns the section that has the setting of this name."""

@@ -181,7 +181,7 @@ class ObservationCodec:
         if not isinstance(leaf, spaces.Box):
             flat = spaces.flatten_space(leaf)
             assert flat.shape is not None
-            return ArraySpec(flat.shape, "float32")
+            return ArraySpec(flat.shape, "float32", is_box=False)
         return ArraySpec(leaf.shape or (1,), "uint8" if leaf.dtype == np.uint8 else "float32")
 
     def count(self, observation: Any) -> int | None:

@@ -18,12 +18,14 @@ class ArraySpec:
     """One array of an observation.
 
     `shape` is what an env writes at each step. With `stack > 1` the network sees the last `stack` of them along a new
-    first axis (single frames are stored, stacks are made when they are used).
+    first axis (single frames are stored, stacks are made when they are used). `is_box` says that the numbers are those
+    of a Box; else they are one-hot or flattened values of another space.
     """
 
     shape: tuple[int, ...]
     dtype: str
     stack: int = 1
+    is_box: bool = True
 
     @property
     def network_shape(self) -> tuple[int, ...]:

@@ -36,6 +36,9 @@ class GradientEdge(Protocol):
     def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
         """Returns the sum over all learners of each of several values."""
 
+    def all_gather(self, values: Sequence[float]) -> list[list[float]]:
+        """Returns the values of all learners, in the order of their ranks; each passes as many."""
+
     def assert_same_on_all_ranks(self, digests: Mapping[str, int]) -> None:
         """Raises UsageError if another learner has another int64 under one of these names."""
 
@@ -51,6 +54,9 @@ class NoAllReduce:
 
     def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
         return list(values)
+
+    def all_gather(self, values: Sequence[float]) -> list[list[float]]:
+        return [list(values)]
 
     def assert_same_on_all_ranks(self, digests: Mapping[str, int]) -> None:
         pass
@@ -111,6 +117,13 @@ class AllReduce:
         with self._waiting():
             torch.distributed.all_reduce(values_V)
             return values_V.tolist()
+
+    def all_gather(self, values: Sequence[float]) -> list[list[float]]:
+        own_V = torch.tensor(values, dtype=torch.float64, device=self._device)
+        all_LV = [torch.empty_like(own_V) for _ in range(self._count)]
+        with self._waiting():
+            torch.distributed.all_gather(all_LV, own_V)
+            return [theirs_V.tolist() for theirs_V in all_LV]
 
     def assert_same_on_all_ranks(self, digests: Mapping[str, int]) -> None:
         own_D = torch.tensor(list(digests.values()), dtype=torch.int64, device=self._device)

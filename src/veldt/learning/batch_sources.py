@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from veldt.algorithms.groups import Targets
 from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
 from veldt.envs.trajectory import Trajectory
 from veldt.exchange.gradients import GradientEdge
+from veldt.learning.normalisation import RewardNormaliser
 from veldt.learning.replay_batches import Noise, to_transitions, with_global_weights
 from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
@@ -49,18 +51,33 @@ class BatchSource(Protocol):
 
 
 class OnPolicySource:
-    """See `BatchSource`: uses every rollout once, in its own phase."""
+    """See `BatchSource`: uses every rollout once, in its own phase.
+
+    Args:
+        edge: connects the learners that share each batch.
+    """
 
     def __init__(
-        self, algorithm: OnPolicy, forward: Forward, sampler: Sampler, run_seed: int, clock: StageClock
+        self,
+        algorithm: OnPolicy,
+        forward: Forward,
+        sampler: Sampler,
+        run_seed: int,
+        clock: StageClock,
+        edge: GradientEdge,
     ) -> None:
         self._algorithm, self._forward, self._sampler = algorithm, forward, sampler
         self._run_seed, self._clock = run_seed, clock
+        gamma, width = algorithm.reward_statistics_gamma, sampler.trajectory.width
+        self._rewards = None if gamma is None else RewardNormaliser(gamma, width, edge)
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         seed = derive_seed(self._run_seed, SHUFFLE, self._sampler.phase)
         generator = torch.Generator().manual_seed(seed)
         rollout = self._sampler.rollout()
+        if self._rewards is not None:
+            reward_TB = self._rewards.normalise(rollout.reward, self._sampler.trajectory)
+            rollout = dataclasses.replace(rollout, reward=reward_TB)
         acted = float(self._sampler.trajectory.version.mean())
         minibatches = self._algorithm.minibatches(self._forward, rollout, generator)
         while True:
@@ -77,10 +94,11 @@ class OnPolicySource:
         return {}
 
     def counters(self) -> dict[str, Any]:
-        return {}
+        return {} if self._rewards is None else {"rewards": self._rewards.state()}
 
     def load(self, counters: Mapping[str, Any]) -> None:
-        pass
+        if self._rewards is not None:
+            self._rewards.load(counters["rewards"])
 
 
 class ReplaySource:

@@ -44,16 +44,18 @@ class ActorCritic(nn.Module):
         """The modules that may compute in bf16."""
         return [part for part in (self.torso, self.value_torso) if part is not None]
 
-    def forward(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Parameters of the policy's distribution, float32 [N, P], and values, float32 [N]."""
+    def forward(
+        self, observation: Tensor | dict[str, Tensor], *, with_values: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Parameters of the policy's distribution, float32 [N, P], and values, float32 [N].
+
+        Without values, for callers that do not read them, all are 0.
+        """
         features = self.torso(observation).float()
+        if not with_values:
+            return self._policy(features), features.new_zeros(len(features))
         value_features = features if self.value_torso is None else self.value_torso(observation).float()
         return self._policy(features), self.value_head(value_features).squeeze(-1)
-
-    def acting(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """`forward` without the value head, for callers that do not read values: they are all 0."""
-        parameters = self._policy(self.torso(observation).float())
-        return parameters, parameters.new_zeros(len(parameters))
 
     def _policy(self, features: Tensor) -> Tensor:
         parameters: Tensor = self.policy_head(features)

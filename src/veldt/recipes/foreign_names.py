@@ -52,7 +52,15 @@ _CALLED = {
     "n_epochs": "epochs",
     "net_arch": "hidden",
     "norm_adv": "normalise_advantages",
+    "norm_obs": "normalise_observations",
+    "norm_reward": "normalise_rewards",
     "normalize_advantage": "normalise_advantages",
+    "normalize_advantages": "normalise_advantages",
+    "normalize_input": "normalise_observations",
+    "normalize_observations": "normalise_observations",
+    "normalize_reward": "normalise_rewards",
+    "normalize_rewards": "normalise_rewards",
+    "obs_norm": "normalise_observations",
     "num_actors": "actors",
     "num_atoms": "atoms",
     "num_learners": "learners",
@@ -63,6 +71,7 @@ _CALLED = {
     "prioritized_replay_beta": "importance_exponent",
     "replay_buffer_size": "buffer_size",
     "replay_size": "buffer_size",
+    "rew_norm": "normalise_rewards",
     "rms_prop_eps": "rmsprop_epsilon",
     "samples_per_insert": "training_intensity",
     "sigma0": "noisy_sigma",
@@ -123,6 +132,10 @@ _OTHERWISE: Mapping[str, tuple[Here, ...]] = {
     ),
     "minibatch_size": (_MINIBATCH,),
     "n_eval_episodes": (_EVALUATED,),
+    "normalize": (
+        Here("normalise_rewards", "--normalise-observations and --normalise-rewards here"),
+        Here("normalise_observations"),
+    ),
     "n_steps": (Here("n_step"), Here("horizon"), _ROLLOUT),
     "num_env_runners": _WORKERS,
     "num_envs_per_env_runner": (_ENVS,),
@@ -131,6 +144,11 @@ _OTHERWISE: Mapping[str, tuple[Here, ...]] = {
     "num_rollout_workers": _WORKERS,
     "num_steps": (Here("horizon"), _ROLLOUT),
     "num_workers": _WORKERS,
+    "observation_filter": (
+        Here(
+            "normalise_observations", "--normalise-observations here, a switch: it is RLlib's MeanStdFilter"
+        ),
+    ),
     "policy": (Here("network", "--network here; auto takes one that suits the observations"),),
     "policy_kwargs": (
         Here(
@@ -164,21 +182,19 @@ FOREIGN: Mapping[str, tuple[Here, ...]] = {
 }
 
 _UPLOAD = "no setting: veldt uploads no models; a run's directory has all that another machine needs"
-_NORMALISE = "no setting: wrap the environment, such as in gymnasium.wrappers.NormalizeObservation"
 _KL = "no setting: no limit of the KL divergence ends updates here; lower --epochs or --clip (see train/approx_kl)"
 _SDE = "no setting: there is no state-dependent exploration here"
 _BUFFER = "no setting: the replay buffer's class is fixed, and --replay chooses how it samples"
 # Names for which veldt has no setting: why, as the end of "--name is ...".
 ABSENT: Mapping[str, str] = {
     "capture_video": "no setting: `veldt watch RUN` makes a video of an episode after training",
+    "clip_obs": "no setting: normalised observations are clipped to ±10 (--normalise-observations)",
     "exp_name": "no setting: --run-dir names the run's directory",
     "framework": "no setting: veldt uses PyTorch",
     "hf_entity": _UPLOAD,
     "kl_coeff": _KL,
     "kl_target": _KL,
     "noise_clip": "no setting: the actions of the target network get no noise here",
-    "norm_obs": _NORMALISE,
-    "norm_reward": "no setting: wrap the environment, such as in gymnasium.wrappers.NormalizeReward",
     "optimize_memory_usage": "no setting: the replay buffer always stores each frame once",
     "policy_delay": "no setting: the actor of ddpg moves in every update",
     "policy_frequency": "no setting: the actor of ddpg moves in every update",

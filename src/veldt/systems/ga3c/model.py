@@ -30,6 +30,7 @@ from veldt.exchange.inference import InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
+from veldt.learning.normalisation import update_observation_statistics
 from veldt.networks.recurrent import RecurrentForward
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
@@ -175,6 +176,7 @@ class Model(LearnerRole):
             generator = torch.Generator().manual_seed(seed)
             for batch in self._on_policy.minibatches(self._forward, rollout, generator):
                 self.update(batch, rows.version[rows.valid], rows.reward.size)
+            update_observation_statistics(self._network, rows, self._edge)
             self.publish()
 
     def _tensor(self, array: np.ndarray) -> Tensor:

@@ -12,6 +12,7 @@ from veldt.envs.seeding import REPLAY, derive_seed
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotIn, Slots
 from veldt.exchange.weights import Weights
+from veldt.learning.normalisation import update_observation_statistics
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
@@ -87,12 +88,15 @@ class _ImpalaLearner(LearnerRole):
     def _learn(self) -> None:
         with self._clock("replay"):
             seed = derive_seed(self._plan.config.run.seed, REPLAY, self._learner.updates, self._plan.rank)
-            for slot in self._replay.sample(self._drawn, self._fresh, seed):
+            drawn = self._drawn
+            for slot in self._replay.sample(drawn, self._fresh, seed):
                 self._batch.put(self._column, slot)
                 self._column += self._width
             rollout = self._batch.rollout()
         rows = self._batch.rows
         self.update(rollout, rows.version[rows.valid], rows.reward.size)
+        new = rows.part(slice(0, self._columns - drawn * self._width))  # those drawn have been counted before
+        update_observation_statistics(self._network, new, self._edge)
         self.publish()
         self._column = self._fresh = 0
 

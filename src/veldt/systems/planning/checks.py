@@ -19,6 +19,7 @@ from veldt.config.train_config import TrainConfig
 from veldt.config.warnings import warnings_about
 from veldt.envs.settings import AtariConfig
 from veldt.errors import UsageError
+from veldt.networks.normaliser import is_normalised
 from veldt.networks.torsos import MLP
 from veldt.replay.settings import is_compressed
 from veldt.replay.size import transitions_each
@@ -139,6 +140,13 @@ def _refuse_unread_in_plan(run_plan: RunPlan) -> None:
         raise UsageError(
             f"{flag(about_mlps[0])} is {text}, and no part of this network is an MLP: leave it out, or take --network "
             "mlp"
+        )
+    if given.get("normalise_observations") and not any(
+        map(is_normalised, run_plan.spec.observation.values())
+    ):
+        raise UsageError(
+            "--normalise-observations is on, and this environment's observations have no real numbers, only images or "
+            "discrete values: leave it out"
         )
     if "compress_frames" in given and not any(map(is_compressed, run_plan.spec.observation.values())):
         raise UsageError(

@@ -26,6 +26,7 @@ from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph
+from veldt.networks import normaliser
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import Factory, OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
@@ -100,11 +101,13 @@ class RunPlan:
     def shared_parameters(self) -> FlatParameters:
         """Returns the parameters of a new network, the same as each learner's, on the CPU.
 
-        Raises UsageError for a network with buffers, which learners would not share.
+        Raises UsageError for a network with buffers, which learners would not share (but they do share the statistics
+        of observations).
         """
         network = make_network(self.config, self.spec, self.own)
         parameters = apply_precision(network, self.config.run.precision, torch.device("cpu"))
-        if others := sorted(parameters.tensors().keys() - set(parameters.names)):
+        buffers = parameters.tensors().keys() - set(parameters.names)
+        if others := sorted(name for name in buffers if not name.startswith(f"{normaliser.NAME}.")):
             raise UsageError(
                 f"the network has the buffer '{others[0]}', and learners share parameters only: take a network without "
                 "(layer normalisation instead of batch normalisation, say), or a recipe with one learner"

@@ -6,6 +6,7 @@ weights ==> actor ==slots==> replay shard (Horgan et al. 2018, algorithm 1), or 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from dataclasses import dataclass
 from typing import Protocol
@@ -275,7 +276,8 @@ class _BehaviourPolicy:
 
     def forward(self, network: Network) -> Forward:
         # The learner computes values with its own network. (After an LSTM, the value head costs almost nothing.)
-        return network.acting if isinstance(network, ActorCritic) else network
+        is_known = isinstance(network, ActorCritic)
+        return functools.partial(network, with_values=False) if is_known else network
 
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
         rollout = sampler.rollout()

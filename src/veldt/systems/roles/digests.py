@@ -18,8 +18,9 @@ def config_digests(config: TrainConfig) -> dict[str, int]:
 
 
 def weights_digest(parameters: FlatParameters) -> int:
-    """Returns an int64 digest of every bit of the parameters; waits for the device."""
-    return _digest(parameters.fp32_params.cpu().numpy().tobytes())
+    """Returns an int64 digest of every bit of the parameters and the network's buffers; waits for the device."""
+    buffers = [tensor for name, tensor in parameters.tensors().items() if name not in parameters.names]
+    return _digest(b"".join(part.cpu().numpy().tobytes() for part in (parameters.fp32_params, *buffers)))
 
 
 def _of_values(values: Mapping[str, Any]) -> int:

@@ -25,6 +25,7 @@ from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
 from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
 from veldt.learning.learner import Learner
+from veldt.learning.normalisation import update_observation_statistics
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
 from veldt.learning.replay_batches import Noise
 from veldt.learning.snapshot import Snapshot
@@ -180,7 +181,7 @@ class SamplerLearner:
     def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
         algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
         if isinstance(algorithm, OnPolicy):
-            return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock)
+            return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
         assert isinstance(algorithm, OffPolicy) and replay is not None
         units = self._worker_rank.world_size
         return ReplaySource(
@@ -251,6 +252,7 @@ class SamplerLearner:
             lag = self.learner.updated_version - acted
             self._experience.update_priorities(loss.priority)
             updated(loss, lag, rate)
+        update_observation_statistics(self.network, slot, self._edge)
         self.acts_by_newest()
         episodes = self.episodes.add(slot)
         self._sampler.start_next_rollout()
