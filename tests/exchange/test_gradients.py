@@ -20,6 +20,7 @@ edge = AllReduce(rank, count, rendezvous_file, torch.device("cpu"))
 gradient_P = torch.arange(3.0) * (rank + 1)
 edge.reduce(gradient_P)
 print(gradient_P.tolist())
+print(edge.all_gather([rank / 3, 1e-300]))
 try:
     edge.assert_same_on_all_ranks({"settings": -(2**62), "weights": weights})
 except UsageError as error:
@@ -40,11 +41,17 @@ def learn(rendezvous_file: Path, weights: list[int]) -> list[list[str]]:
 
 
 def test_all_learners_get_the_mean_gradient(tmp_path: Path) -> None:
-    assert learn(tmp_path / "rendezvous_file", [7, 7, 7]) == [["[0.0, 2.0, 4.0]"]] * 3
+    assert [lines[0] for lines in learn(tmp_path / "rendezvous_file", [7, 7, 7])] == ["[0.0, 2.0, 4.0]"] * 3
+
+
+def test_all_learners_get_the_values_of_all_by_rank(tmp_path: Path) -> None:
+    """Every bit of them."""
+    expected = [[0.0, 1e-300], [1 / 3, 1e-300], [2 / 3, 1e-300]]
+    assert [lines[1:] for lines in learn(tmp_path / "rendezvous_file", [7, 7, 7])] == [[str(expected)]] * 3
 
 
 @pytest.mark.parametrize("weights", [[7, 8], [7, -7]])
 def test_learners_with_different_weights_are_refused(weights: list[int], tmp_path: Path) -> None:
     first, second = learn(tmp_path / "rendezvous_file", weights)
-    assert first[1].startswith("learners 0 and 1 differ in their weights: all of them must have the same")
-    assert second[1].startswith("learners 1 and 0 differ in their weights")
+    assert first[2].startswith("learners 0 and 1 differ in their weights: all of them must have the same")
+    assert second[2].startswith("learners 1 and 0 differ in their weights")

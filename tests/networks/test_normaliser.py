@@ -84,6 +84,16 @@ def test_no_normaliser_without_a_field_for_it(field: ArraySpec) -> None:
     assert normaliser_of(network(single(field, BOX))) is None
 
 
+def test_a_compiled_forward_pass_normalises() -> None:
+    """Also with statistics that change after it was compiled."""
+    own = network(single(VECTOR, BOX))
+    forward = torch.compile(own, backend="eager")
+    forward(GIVEN)
+    with_moments(own)
+    for compiled, eager in zip(forward(GIVEN), own(GIVEN), strict=True):
+        torch.testing.assert_close(compiled, eager)
+
+
 def test_a_copy_of_a_network_has_statistics_of_its_own() -> None:
     own = with_moments(network(single(VECTOR, BOX)))
     other = copy.deepcopy(own)

@@ -12,7 +12,8 @@ from veldt.recipes.overrides import build_config, why_no_setting
 # Arguments of Stable-Baselines3's constructors, of CleanRL's scripts and of RLlib's configurations.
 SB3 = {
     "ppo": "policy n_steps n_epochs clip_range clip_range_vf normalize_advantage use_sde sde_sample_freq target_kl "
-    "rollout_buffer_class stats_window_size tensorboard_log policy_kwargs verbose total_timesteps n_envs log_interval",
+    "rollout_buffer_class stats_window_size tensorboard_log policy_kwargs verbose total_timesteps n_envs log_interval "
+    "norm_obs norm_reward clip_obs normalize",
     "a2c": "policy n_steps rms_prop_eps use_rms_prop normalize_advantage",
     "dqn": "policy train_freq gradient_steps n_steps replay_buffer_class replay_buffer_kwargs optimize_memory_usage "
     "exploration_initial_eps exploration_final_eps eval_freq n_eval_episodes save_freq net_arch",
@@ -29,7 +30,7 @@ CLEANRL = {
 RLLIB = {
     "ppo": "num_workers num_rollout_workers num_env_runners num_gpus lambda kl_coeff kl_target vf_loss_coeff lr "
     "entropy_coeff sgd_minibatch_size minibatch_size num_sgd_iter rollout_fragment_length train_batch_size grad_clip "
-    "fcnet_hiddens use_lstm lstm_cell_size framework lr_schedule",
+    "fcnet_hiddens use_lstm lstm_cell_size framework lr_schedule observation_filter",
     "impala": "num_workers num_learners rollout_fragment_length num_envs_per_env_runner",
 }
 CASES = [
@@ -71,6 +72,9 @@ def test_every_argument_of_other_libraries_is_answered(recipe: str, name: str) -
         ("impala", "num_workers", "--num-workers is called --actors here"),
         ("ppo", "anneal_lr", "--anneal-lr is called --anneal-learning-rate here"),
         ("dqn", "anneal_lr", "--anneal-lr is a schedule here: give --learning-rate linear:START:0"),
+        ("ppo", "norm_obs", "--norm-obs is called --normalise-observations here"),
+        ("ppo", "normalize", "--normalize is --normalise-observations and --normalise-rewards here"),
+        ("dqn", "normalize", "--normalize is called --normalise-observations here"),
         ("dqn", "start_e", "--start-e is called --epsilon-start here"),
         ("dqn", "policy_delay", "--policy-delay is no setting: the actor of ddpg moves in every update"),
     ],

@@ -20,6 +20,11 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "scripted, lstm": {"env": "environments:scripted", "random_start_steps": 20, "lstm": 5, "shared": True},
     "scripted, lstm, wait": {"env": "environments:scripted", "resets": "wait", "lstm": 5, "shared": True},
     "dictionary": {"env": "environments:dictionary"},
+    "scripted, normalised": {
+        "env": "environments:scripted",
+        "normalise_observations": True,
+        "normalise_rewards": True,
+    },
     "box of actions": {"env": "environments:lopsided_box", "resets": "wait", "random_start_steps": 5},
 }
 PPO_ONLY = {"batch_size", "minibatches", "epochs", "anneal_clip"}

@@ -34,6 +34,12 @@ LSTM = {"num_envs": 4, "horizon": 6, "threads": 1, "precision": "fp32", "lstm": 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 320, "random_start_steps": 10}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 200, "resets": "wait"}),
+    "normalised": (
+        "ppo",
+        SMALL
+        | {"env": "environments:scripted", "steps": 320}
+        | {"normalise_observations": True, "normalise_rewards": True},
+    ),
     "scripted": ("a2c", LSTM | {"env": "environments:scripted", "steps": 200, "random_start_steps": 10}),
     "Breakout": ("a2c", ATARI | {"env": "ALE/Breakout-v5", "steps": 60}),
 }
