@@ -13,6 +13,7 @@ import numpy as np
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
 from veldt.evaluation.evaluator import Evaluation
+from veldt.registry import blaming_plugin
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
@@ -64,6 +65,7 @@ class Monitor:
         )
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
+        self._has_warned = False
         self._saved: deque[int] = deque()  # steps of checkpoints that no callback knows yet
         self._callbacks = recording.callbacks
         self._callbacks.start(self.steps)
@@ -158,6 +160,17 @@ class Monitor:
         self._loggers.log(self.steps, metrics | self._callbacks.context.take_added(metrics))
         for text in self._loggers.take_problems():
             self.note(text, "logger")
+        if not self._has_warned:
+            self._warn(metrics)
+
+    def _warn(self, metrics: Mapping[str, float]) -> None:
+        """Shows the algorithm's warning about its settings, once in a run, if the metrics give a reason for one."""
+        learn = self._config.learn
+        with blaming_plugin(type(learn)):
+            warning = learn.warn_about(metrics)
+        if warning is not None:
+            self.note(f"warning: {warning}", "warning")
+            self._has_warned = True
 
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
         """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
