@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from veldt.config.plan_digest import plan_digest
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
 from veldt.evaluation.evaluator import Evaluation
@@ -251,6 +252,7 @@ class Monitor:
             "ep_return_mean": self._scores.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
             "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
+            "plan_digest": plan_digest(config),
             "seconds_per_stage": self._stage_seconds(),
         }
         self._directory.write_summary(summary)
