@@ -6,6 +6,8 @@ import textwrap
 from functools import partial
 from pathlib import Path
 
+import gymnasium
+
 from generate.figures import FIGURES
 from generate.known import ALGORITHM_SETTINGS, SYSTEM_SETTINGS
 from generate.parts import Parts, table
@@ -34,11 +36,28 @@ def settings(recipe: Recipe) -> str:
         if len(set(sources)) == 2:
             sources[1] = f"small: {sources[1]}"
         rows.append([shown, *values, "; ".join(dict.fromkeys(sources))])
+    presets = [_preset(recipe, key) for key in recipe.presets]
     legend = (
         f"What the recipe sets{'; an empty cell leaves the default' if len(kinds) > 1 else ''}. "
         f"`veldt recipes {recipe.name}` prints every other setting, too."
     )
-    return f"{legend}\n\n{table(['setting', *kinds, 'source'], rows)}"
+    return "\n\n".join([f"{legend}", table(["setting", *kinds, "source"], rows), *presets])
+
+
+def _preset(recipe: Recipe, key: str) -> str:
+    """Returns the table of what differs from the values for small environments, for a family of envs or one env."""
+    env = next((name for name in gymnasium.registry if recipe.preset_of(name) == key), key)
+    own = _shown(recipe, env)
+    rows = [
+        [
+            f"`{flag(name)}` ({own[name][1]})" if own[name][1] else f"`{flag(name)}`",
+            own[name][0],
+            own[name][2],
+        ]
+        for name in recipe.presets[key]
+    ]
+    what = f"For {recipe.values_for(env)}, these differ from the values for small environments:"
+    return f"{what}\n\n{table(['setting', 'value', 'source'], rows)}"
 
 
 def _shown(recipe: Recipe, env: str) -> dict[str, tuple[str, str, str]]:

@@ -14,7 +14,17 @@ from veldt import openmp
 if TYPE_CHECKING:
     from veldt.agent import Agent
     from veldt.algorithms.registry import register_algorithm
-    from veldt.api import Run, evaluate, list_recipes, load, record_starts, resume, train
+    from veldt.api import (
+        Reproduction,
+        Run,
+        evaluate,
+        list_recipes,
+        load,
+        record_starts,
+        reproduce,
+        resume,
+        train,
+    )
     from veldt.config.system_registry import register_system
     from veldt.errors import CheckpointError, EnvError, NetworkError, PluginError, UsageError, VeldtError
     from veldt.networks.registry import register_network
@@ -32,7 +42,18 @@ _HOME = {
     **dict.fromkeys(("Callback", "CallbackContext"), "veldt.tracking.callback"),
     "Logger": "veldt.tracking.loggers.logger",
     **dict.fromkeys(
-        ("Run", "evaluate", "load", "list_recipes", "record_starts", "resume", "train"), "veldt.api"
+        (
+            "Reproduction",
+            "Run",
+            "evaluate",
+            "load",
+            "list_recipes",
+            "record_starts",
+            "reproduce",
+            "resume",
+            "train",
+        ),
+        "veldt.api",
     ),
     **dict.fromkeys(
         ("CheckpointError", "NetworkError", "EnvError", "PluginError", "UsageError", "VeldtError"),
@@ -53,6 +74,7 @@ __all__ = [
     "NetworkError",
     "PluginError",
     "Recipe",
+    "Reproduction",
     "Run",
     "Sourced",
     "UsageError",
@@ -65,6 +87,7 @@ __all__ = [
     "register_network",
     "register_recipe",
     "register_system",
+    "reproduce",
     "resume",
     "train",
 ]

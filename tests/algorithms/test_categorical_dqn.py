@@ -107,6 +107,8 @@ def test_the_loss_is_the_weighted_mean_cross_entropy_and_priorities_are_divergen
     np.testing.assert_allclose(loss.priority, divergences, rtol=1e-3)
     assert float(loss.metrics["train/kl_to_target"]) == pytest.approx(np.mean(divergences), rel=1e-3)
     assert float(loss.metrics["train/q_mean"]) == pytest.approx(np.mean(values), rel=1e-4)
+    outer = float(loss.metrics["train/outer_atoms_probability"])
+    assert outer == pytest.approx(np.mean(t[:, 0] + t[:, -1]), rel=1e-5)
     assert not loss.priority.requires_grad
     assert not any(figure.requires_grad for figure in loss.metrics.values())
 
@@ -156,3 +158,15 @@ def test_rainbow_is_double_dueling_and_three_steps() -> None:
     expected = c51(double=True).targets(online, target, drawn).target
     assert torch.equal(own.targets(online, target, drawn).target, expected)
     assert not torch.equal(c51().targets(online, target, drawn).target, expected)
+
+
+def test_bounds_that_do_not_hold_the_returns_are_warned_about() -> None:
+    config = C51Config(value_min=-10.0, value_max=10.0)
+    assert config.warn_about({}) is None
+    assert config.warn_about({"train/outer_atoms_probability": 0.2}) is None
+    warning = config.warn_about({"train/outer_atoms_probability": 0.4})
+    assert warning is not None
+    assert (
+        warning.startswith("40% of the targets' probability")
+        and "--value-min -10 to --value-max 10" in warning
+    )

@@ -117,6 +117,7 @@ WORDS = {
     "train ppo --env faulty_envs:no_environment": "returned str, not a gymnasium.Env",
     "train ppo --env faulty_envs:text_action": "is not supported: allowed are Discrete, MultiDiscrete and Box",
     "resume": "RUN is missing: see `veldt resume --help`",
+    "reproduce": "RUN is missing: see `veldt reproduce --help`",
     "evaluate a b": "'b' is one argument too many",
     "evaluate nowhere": "nowhere is not a veldt run: there is no such directory",
     "resume nowhere": "nowhere is not a veldt run: there is no such directory",

@@ -19,7 +19,7 @@ from veldt.cli import main
 from veldt.user_code import trusted
 
 COMMAND = {"env": "os:system", "env_kwargs": {"command": "touch pwned"}}
-VERBS = ["evaluate", "resume", "watch", "record-starts", "record-starts --play"]
+VERBS = ["evaluate", "resume", "reproduce", "watch", "record-starts", "record-starts --play"]
 PWN = "open('pwned', 'w')\n"
 MODULE = """
 import gymnasium

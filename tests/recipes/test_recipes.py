@@ -15,9 +15,11 @@ from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError
 from veldt.functional.schedules import parse
 from veldt.recipes import RECIPES, Recipe, derived_of, find
+from veldt.recipes.env_family import family_of
+from veldt.recipes.recipe import Sourced
 from veldt.replay.settings import ReplayConfig
 
-ENVS = ("ALE/Breakout-v5", "CartPole-v1")
+ENVS = ("ALE/Breakout-v5", "CartPole-v1", "LunarLander-v3", "Taxi-v4", "Pendulum-v1", "Hopper-v5")
 SECTIONS = ("run", "learn", "replay", "network", "envs", "atari", "roles")
 PAIRS = [
     (recipe, algorithm)
@@ -114,6 +116,43 @@ def test_the_environment_decides_the_variant(recipe: Recipe) -> None:
     assert recipe.settings("ALE/Pong-v5") is recipe.atari
     assert recipe.settings("CartPole-v1") is recipe.small
     assert recipe.settings("my_module:make_env") is recipe.small
+    assert recipe.settings("NoSuchEnv-v0") is recipe.small
+
+
+@pytest.mark.parametrize(
+    ("env", "family"),
+    [
+        ("CartPole-v1", "classic_control"),
+        ("LunarLander-v3", "box2d"),
+        ("Taxi-v4", "toy_text"),
+        ("HalfCheetah-v5", "mujoco"),
+        ("my_module:make_env", None),
+        ("NoSuchEnv-v0", None),
+        ("ALE/Pong-v5", None),
+        ("GymV21Environment-v0", None),
+    ],
+)
+def test_the_family_of_an_env_is_known_without_making_it(env: str, family: str | None) -> None:
+    assert family_of(env) == family
+
+
+def test_the_most_specific_preset_wins() -> None:
+    """An id is more specific than its family; both change some of the values for small environments."""
+    presets = {
+        "box2d": {"gamma": Sourced(0.97, "a test"), "n_step": Sourced(2, "a test")},
+        "BipedalWalker-v3": {"gamma": Sourced(0.96, "a test")},
+    }
+    recipe = dataclasses.replace(RECIPES["dqn"], presets=presets)
+    small = recipe.small["n_step"].value
+    for env, gamma, n_step, values_for in [
+        ("LunarLander-v3", 0.97, 2, "Box2D"),
+        ("BipedalWalker-v3", 0.96, small, "BipedalWalker-v3"),
+        ("CartPole-v1", recipe.small["gamma"].value, small, "small environments"),
+        ("ALE/Pong-v5", recipe.atari["gamma"].value, 1, "Atari"),
+    ]:
+        learn = recipe.config(env).learn
+        assert isinstance(learn, DQNConfig)
+        assert (learn.gamma, learn.n_step, recipe.values_for(env)) == (gamma, n_step, values_for)
 
 
 @each_recipe

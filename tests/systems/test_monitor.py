@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from run_rows import metrics
@@ -18,13 +19,29 @@ from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
 
-def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None:
-    config = with_settings(find("impala").config("CartPole-v1"), {"log_every": 0.0})
-    directory = RunDirectory.create(tmp_path, "run")
+def started(recipe: str, path: Path) -> tuple[Monitor, RunDirectory, LoggerGroup]:
+    config = with_settings(find(recipe).config("CartPole-v1"), {"log_every": 0.0})
+    directory = RunDirectory.create(path, "run")
     loggers = LoggerGroup(directory.path)
     callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
     recording = Recording(Progress("", 100), loggers, callbacks)
-    monitor = Monitor(config, directory, ReturnTracker(), StageClock(), recording, 1, None)
+    return Monitor(config, directory, ReturnTracker(), StageClock(), recording, 1, None), directory, loggers
+
+
+def test_a_warning_of_the_algorithm_s_settings_is_shown_once(tmp_path: Path) -> None:
+    monitor, directory, loggers = started("c51", tmp_path)
+    for probability in (0.1, 0.5, 0.9):
+        monitor.record_updates({"train/outer_atoms_probability": probability}, 0.0, 1, ())
+        monitor.log(0.1, 1, {})
+    monitor.close()
+    loggers.close()
+    events = [json.loads(line) for line in (directory.path / "events.jsonl").read_text().splitlines()]
+    texts = [event["text"] for event in events if event["kind"] == "warning"]
+    assert len(texts) == 1 and texts[0].startswith("warning: 50% of the targets' probability"), events
+
+
+def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None:
+    monitor, directory, loggers = started("impala", tmp_path)
     monitor.record_updates({"train/loss": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
     monitor.record_updates({"train/loss": 3.0}, 12.0, 1, (9.0, 14.0))
     monitor.log(0.1, 3, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -16,6 +16,9 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.q_learning import categorical_td_loss, expected, project
 from veldt.setting_metadata import Unit
+
+# Targets that lie within the support put little probability on its two ends.
+_OUTER_ATOMS_LIMIT = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,16 @@ class C51Config(QLearningConfig):
             raise UsageError(
                 f"--value-min is {self.value_min:g} and --value-max {self.value_max:g}: the first must be the smaller"
             )
+
+    def warn_about(self, metrics: Mapping[str, float]) -> str | None:
+        share = metrics.get("train/outer_atoms_probability", 0.0)
+        if share < _OUTER_ATOMS_LIMIT:
+            return None
+        return (
+            f"{share:.0%} of the targets' probability is on the outermost of the atoms from --value-min "
+            f"{self.value_min:g} to --value-max {self.value_max:g}: discounted returns beyond them cannot be learned; "
+            "give bounds that hold the returns of this environment"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +106,11 @@ class C51(QLearning):
         cross_entropy_N, divergence_N = categorical_td_loss(logits_NZ, batch.target)
         loss = (batch.weight * cross_entropy_N).mean()
         q_N = expected(logits_NZ.detach(), self._support(logits_NZ))
-        metrics = {"train/q_mean": q_N.mean(), "train/kl_to_target": divergence_N.mean()}
+        metrics = {
+            "train/q_mean": q_N.mean(),
+            "train/kl_to_target": divergence_N.mean(),
+            "train/outer_atoms_probability": (batch.target[:, 0] + batch.target[:, -1]).mean(),
+        }
         return Loss(loss, metrics, divergence_N)
 
     def _support(self, like: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,3 +38,13 @@ class AlgorithmConfig:
             in_phases: whether acting and learning alternate.
         """
         return []
+
+    def warn_about(self, metrics: Mapping[str, float]) -> str | None:
+        """Returns a sentence if a row of the run's metrics shows that a setting does not fit the env, with what to do.
+
+        It is called for each row, until it returns a sentence: this is shown to the user once.
+
+        Args:
+            metrics: those of one row that were measured, by their names in `tracking/metric_names.py`.
+        """
+        return None

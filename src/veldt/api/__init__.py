@@ -1,17 +1,20 @@
-"""The public Python API: train, resume, evaluate, record_starts, load, list_recipes."""
+"""The public Python API: train, resume, reproduce, evaluate, record_starts, load, list_recipes."""
 
 from veldt.api.playing import PROTOCOLS, evaluate, load, record_starts
+from veldt.api.reproducing import Reproduction, reproduce
 from veldt.api.training import drawn, list_recipes, resume, train, train_config
 from veldt.systems.run import Run
 
 __all__ = [
     "PROTOCOLS",
+    "Reproduction",
     "Run",
     "drawn",
     "evaluate",
     "list_recipes",
     "load",
     "record_starts",
+    "reproduce",
     "resume",
     "train",
     "train_config",

@@ -80,7 +80,7 @@ def train(
     own = OwnParts(network, core, actor, critic, model)
     request = configure(recipe, env, env_kwargs or {}, algorithm, own, settings)
     options = RunOptions(cluster, quiet, loggers, callbacks)
-    return run_system(request, options, _opened(request.config, run_dir))
+    return run_system(request, options, directory_of_new(request.config, run_dir))
 
 
 def train_config(
@@ -100,10 +100,10 @@ def train_config(
         VeldtError: as for `train`.
     """
     request = request_of(config, source, own)
-    return run_system(request, RunOptions(quiet=quiet), _opened(config, run_dir))
+    return run_system(request, RunOptions(quiet=quiet), directory_of_new(config, run_dir))
 
 
-def _opened(
+def directory_of_new(
     config: TrainConfig, run_dir: str | Path | None
 ) -> Callable[[RunPlan], AbstractContextManager[RunDirectory]]:
     """Returns what makes the directory of a new run of `config`."""

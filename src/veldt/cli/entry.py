@@ -22,6 +22,7 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
 
   veldt train RECIPE --env ENV      train (veldt train ppo --help lists every flag)
   veldt resume RUN                  go on from the newest checkpoint
+  veldt reproduce RUN               train it again with the same plan, and compare
   veldt evaluate RUN                play episodes, or from recorded starts
   veldt record-starts RUN           starts in the middle of episodes, to evaluate from
   veldt watch RUN                   make a video of an episode
@@ -40,6 +41,7 @@ _CONSEQUENCE_S = 2.0  # seconds after an interrupt in which an error is taken fo
 VERBS: Mapping[str, Callable[[list[str]], str]] = {
     "train": training.train,
     "resume": training.resume,
+    "reproduce": training.reproduce,
     "evaluate": inspecting.evaluate,
     "record-starts": starts.record_starts,
     "watch": inspecting.watch,

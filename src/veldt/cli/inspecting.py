@@ -92,7 +92,8 @@ class Shown:
     """For what the values are shown."""
 
     env: str = ATARI
-    """Any Atari game, or any other environment for the values of small environments."""
+    """The environment for which the values are shown: Atari's games, small environments, and in some recipes a family
+    (Box2D, MuJoCo ...) or a single environment have values of their own."""
     algorithm: str | None = None
     """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
     graph: bool = False
@@ -257,7 +258,7 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
             lines += ["", "--env shows the graph for another environment"]
         console.print("\n".join(lines), markup=False, highlight=False)
         return
-    kind = "Atari" if config.env.startswith("ALE/") else "small environments"
+    kind = recipe.values_for(config.env)
     table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
     for row in recipe.table(config, given):
         table.add_row(*row)

@@ -66,6 +66,16 @@ class Resume(RunCode):
     """As for veldt train; wherever the run was trained before."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(RunCode):
+    """Train a finished run again with the plan that it had, and compare the results of both."""
+
+    run: Annotated[Path, Positional]
+    """The directory of the finished run."""
+    run_dir: Path | None = None
+    """The directory to make for the new run; as for veldt train if not given."""
+
+
 def train(arguments: list[str]) -> str:
     from veldt.recipes import RECIPES, find
     from veldt.recipes.overrides import why_no_setting
@@ -103,6 +113,29 @@ def resume(arguments: list[str]) -> str:
     from veldt import api
 
     return _outcome(api.resume(given.pop("run"), **given))
+
+
+def reproduce(arguments: list[str]) -> str:
+    line = CommandLine("reproduce", Reproduce.__doc__ or "")
+    line.add(Reproduce)
+    given = line.parse(arguments)
+    from veldt import api
+    from veldt.errors import VeldtError
+
+    result = api.reproduce(given.pop("run"), **given)
+    new, run = result.run.path, result.original
+    if result.difference is None:
+        return f"{new} has the same results as {run}, bit for bit: episodes, actions and weights"
+    if not result.is_repeatable:
+        return (
+            f"{new} repeats the plan of {run}; the results differ, as those of processes that race or of a GPU do "
+            f"({result.difference})"
+        )
+    why = result.cause or (
+        "the plan is the same, so code of yours (the environment, say) is not as it was, or the run was resumed with "
+        "other --steps"
+    )
+    raise VeldtError(f"{new} has other results than {run}: {result.difference}; {why}")
 
 
 def _has_roles(draft: Draft, given: Mapping[str, Any]) -> bool:

@@ -78,6 +78,11 @@ class RolesConfig:
         return True
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether the results on a CPU depend on settings and seed only, not on how fast each process is."""
+        return self.in_phases and self.is_synchronised
+
+    @property
     def owns_envs(self) -> bool:
         """Whether each learner acts in its share of the envs, and learns from its own data only."""
         return False

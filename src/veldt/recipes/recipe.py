@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
@@ -16,7 +16,9 @@ from veldt.config.fit import check_fits
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
+from veldt.envs.source import ATARI_PREFIX
 from veldt.recipes.draft import Draft, names_of
+from veldt.recipes.env_family import FAMILIES, family_of
 from veldt.registry import Registry
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit
@@ -52,7 +54,14 @@ EVALUATION: Settings = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """`atari` and `small` are settings by name, which override the configuration's defaults."""
+    """Settings that override the configuration's defaults, by their names, for each kind of env.
+
+    Args:
+        atari: for ALE's games.
+        small: for every other env.
+        presets: what differs from `small`, by a Gymnasium id (`Pendulum-v1`), or by a family of envs (a key of
+            `env_family.FAMILIES`). An id has precedence over its family.
+    """
 
     name: str
     algorithm: str
@@ -60,14 +69,18 @@ class Recipe:
     summary: str
     atari: Settings
     small: Settings
+    presets: Mapping[str, Settings] = field(default_factory=dict)
 
     def settings(self, env: str, algorithm: str | None = None) -> Settings:
         """Returns this recipe's settings for `env`, by name: those for Atari if the name begins with ALE/.
 
-        All other settings have veldt's default. The env's name is not looked up, so an unknown one is no error. Another
+        All other settings have veldt's default. The env is not made, and an unknown one is no error. Another
         algorithm than the recipe's gets its learning settings from the nearest recipe (`_nearest`).
         """
-        settings = self.atari if env.startswith("ALE/") else self.small
+        preset = self.preset_of(env)
+        settings = (
+            self.atari if _is_atari(env) else {**self.small, **self.presets[preset]} if preset else self.small
+        )
         if algorithm is None or algorithm == self.algorithm:
             return settings
         nearest, names = self._nearest(algorithm), names_of(ALGORITHMS[algorithm].settings)
@@ -82,6 +95,15 @@ class Recipe:
         return {name: value for name, value in settings.items() if name in known - names} | {
             name: value for name, value in learned.items() if name in names
         }
+
+    def preset_of(self, env: str) -> str | None:
+        """Returns the key in `presets` of what this env gets besides `small`; None if it gets `small` or `atari`."""
+        return next((key for key in (env, family_of(env)) if key in self.presets), None)
+
+    def values_for(self, env: str) -> str:
+        """Returns in words for which envs the recipe's values for `env` are: 'Atari', 'Box2D', 'small environments'."""
+        preset = self.preset_of(env)
+        return "Atari" if _is_atari(env) else FAMILIES.get(preset, preset) if preset else "small environments"
 
     def _nearest(self, algorithm: str) -> Recipe | None:
         """Returns a recipe of `algorithm`'s family, if possible of this system, and if possible of `algorithm` itself;
@@ -134,12 +156,12 @@ class Recipe:
         for section in self._sections(config.algorithm):
             part = getattr(config, section)
             hints = typing.get_type_hints(type(part), include_extras=True)
-            for field in dataclasses.fields(part):
-                source = settings[field.name].source if field.name in settings else DEFAULT
-                if field.name in given:
+            for setting in dataclasses.fields(part):
+                source = settings[setting.name].source if setting.name in settings else DEFAULT
+                if setting.name in given:
                     source = "given"
-                value = getattr(part, field.name)
-                rows.append((field.name, _show(value), _unit(hints[field.name]), source))
+                value = getattr(part, setting.name)
+                rows.append((setting.name, _show(value), _unit(hints[setting.name]), source))
         return rows
 
 
@@ -155,6 +177,10 @@ def find(name: str) -> Recipe:
 def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     """Returns (name, value, unit, origin) of derived values: what the settings mean for an optimisation phase."""
     return config.learn.derived(config.envs.num_envs, config.in_phases)
+
+
+def _is_atari(env: str) -> bool:
+    return env.startswith(ATARI_PREFIX)
 
 
 def _declared(settings: type[AlgorithmConfig], beside: type[AlgorithmConfig]) -> set[str]:

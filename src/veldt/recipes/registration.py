@@ -8,7 +8,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.networks.registry import NETWORKS
-from veldt.recipes.recipe import RECIPES, Recipe, Sourced
+from veldt.recipes.recipe import RECIPES, Recipe, Settings, Sourced
 from veldt.registry import registering_module
 
 
@@ -23,7 +23,7 @@ def register_recipe(recipe: Recipe) -> None:
     SYSTEMS.find(recipe.system, f"the recipe {recipe.name} has the system '{recipe.system}'")
     check_fits(recipe.system, recipe.algorithm)
     known = recipe.setting_names()
-    if unknown := sorted((recipe.atari.keys() | recipe.small.keys()) - known):
+    if unknown := sorted(set().union(*_all_settings(recipe)) - known):
         raise UsageError(
             f"the recipe {recipe.name} sets '{unknown[0]}'{did_you_mean(unknown[0], known)}, which neither "
             f"{recipe.algorithm} nor the system {recipe.system} has"
@@ -33,12 +33,16 @@ def register_recipe(recipe: Recipe) -> None:
 
 
 def _check_sources(recipe: Recipe) -> None:
-    for name, setting in (*recipe.atari.items(), *recipe.small.items()):
+    for name, setting in (item for settings in _all_settings(recipe) for item in settings.items()):
         if not isinstance(setting, Sourced):
             raise UsageError(
                 f"the recipe {recipe.name} sets '{name}' to {setting!r}, a value without a source: give "
                 f"veldt.Sourced({setting!r}, 'where the value comes from')"
             )
+
+
+def _all_settings(recipe: Recipe) -> list[Settings]:
+    return [recipe.atari, recipe.small, *recipe.presets.values()]
 
 
 def plugins_of(config: TrainConfig) -> tuple[str, ...]:

@@ -224,6 +224,13 @@ _TRAIN = (
         "Mean KL(target ‖ learned) of the return distributions; the priority of categorical algorithms.",
         "`c51`, `rainbow`",
     ),
+    Metric(
+        "train/outer_atoms_probability",
+        "0..1",
+        "Mean probability that the targets put on the first and the last atom. Returns beyond --value-min and "
+        "--value-max end there; from 0.25 on, the run warns.",
+        "`c51`, `rainbow`",
+    ),
     Metric("train/grad_norm", "", "L2 norm of the whole gradient before clipping."),
     Metric(
         "train/policy_lag_mean",

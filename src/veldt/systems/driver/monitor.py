@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from veldt.config.plan_digest import plan_digest
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
 from veldt.evaluation.evaluator import Evaluation
+from veldt.registry import blaming_plugin
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
@@ -64,6 +66,7 @@ class Monitor:
         )
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
+        self._has_warned = False
         self._saved: deque[int] = deque()  # steps of checkpoints that no callback knows yet
         self._callbacks = recording.callbacks
         self._callbacks.start(self.steps)
@@ -158,6 +161,17 @@ class Monitor:
         self._loggers.log(self.steps, metrics | self._callbacks.context.take_added(metrics))
         for text in self._loggers.take_problems():
             self.note(text, "logger")
+        if not self._has_warned:
+            self._warn(metrics)
+
+    def _warn(self, metrics: Mapping[str, float]) -> None:
+        """Shows the algorithm's warning about its settings, once in a run, if the metrics give a reason for one."""
+        learn = self._config.learn
+        with blaming_plugin(type(learn)):
+            warning = learn.warn_about(metrics)
+        if warning is not None:
+            self.note(f"warning: {warning}", "warning")
+            self._has_warned = True
 
     def record_evaluation(self, result: Evaluation, steps: int) -> None:
         """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
@@ -238,6 +252,7 @@ class Monitor:
             "ep_return_mean": self._scores.mean_return,
             "solved_at_seconds": self.solved_at_seconds,
             "policy_lag_mean": self._lag_sum / max(self._lag_count, 1),
+            "plan_digest": plan_digest(config),
             "seconds_per_stage": self._stage_seconds(),
         }
         self._directory.write_summary(summary)

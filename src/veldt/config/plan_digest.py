@@ -1,0 +1,26 @@
+"""A digest of all that decides the results of a run, besides the user's code and the timing of processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import torch
+
+from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
+from veldt.runs.machine import versions
+
+# These decide how long a run trains, and so how its schedules go; the other settings of RESUMABLE only record.
+_DECIDES = ("steps", "until")
+
+
+def plan_digest(config: TrainConfig) -> str:
+    """Returns a SHA-256 of a resolved configuration, of the versions, and of the processor's instruction set, in hex.
+
+    On the CPU, two synchronous runs with the same digest have the same results bit for bit.
+    """
+    settings = to_dict(config)
+    recording = set(RESUMABLE) - set(_DECIDES)
+    settings["run"] = {name: value for name, value in settings["run"].items() if name not in recording}
+    decides = [settings, versions(), torch.backends.cpu.get_cpu_capability()]
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,65 @@
+"""Finds where the results of two runs differ: episodes, and what their newest checkpoints hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import EpisodeRecord, read_episodes
+
+
+def first_difference(run: Path, other: Path) -> str | None:
+    """Returns in words where the results of two runs first differ; None if they are the same bit for bit.
+
+    Compared are the episodes with their actions, in the order of their ends, and the newest whole checkpoints: the
+    step, and every array (weights, the update rule's state, the rows of the envs). Times are not compared.
+
+    Raises:
+        CheckpointError: a run has no whole checkpoint.
+        VeldtError: actions of an episode cannot be read.
+    """
+    ours, theirs = read_episodes(run), read_episodes(other)
+    for number, (one, another) in enumerate(zip(ours, theirs, strict=False)):
+        if not _same_episode(one, another):
+            return (
+                f"episode {number:,} in the order of their ends (env {one.env}, step {one.step:,}) has return "
+                f"{one.score:g} and length {one.length:,}, and in the other run {another.score:g} and "
+                f"{another.length:,} (env {another.env}, step {another.step:,})"
+            )
+    if len(ours) != len(theirs):
+        return f"{len(ours):,} episodes ended, and {len(theirs):,} in the other run"
+    return _difference_of_checkpoints(_newest(run), _newest(other))
+
+
+def _same_episode(one: EpisodeRecord, other: EpisodeRecord) -> bool:
+    if any(
+        getattr(one, name) != getattr(other, name)
+        for name in ("env", "episode", "seed", "step", "length", "score", "prefix", "kept")
+    ):
+        return False
+    return not one.kept or one.actions().tobytes() == other.actions().tobytes()
+
+
+def _newest(run: Path) -> Checkpoint:
+    return CheckpointStore(RunDirectory(run).checkpoints).newest(lambda _: None)
+
+
+def _difference_of_checkpoints(one: Checkpoint, other: Checkpoint) -> str | None:
+    if one.step != other.step:
+        return f"the newest checkpoint is of step {one.step:,}, and in the other run of step {other.step:,}"
+    for group in sorted(one.groups.keys() | other.groups.keys()):
+        arrays, others = one.groups.get(group, {}), other.groups.get(group, {})
+        for name in sorted(arrays.keys() | others.keys()):
+            if name not in arrays or name not in others:
+                return f"only one of the checkpoints has {name} of {group}"
+            if not _same_bits(arrays[name], others[name]):
+                return f"{name} of {group} in the checkpoint of step {one.step:,} is not the same"
+    return None
+
+
+def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()

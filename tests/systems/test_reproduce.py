@@ -1,0 +1,104 @@
+"""A finished run is trained again with its resolved plan, and the two are compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+import veldt
+from veldt.cli import main
+from veldt.config.plan_digest import plan_digest
+from veldt.recipes import find
+from veldt.recipes.overrides import with_settings
+from veldt.runs.difference import first_difference
+
+SMALL = {"steps": 1_024, "num_envs": 4, "batch_size": 128, "seed": 3, "quiet": True}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("reproduce") / "run"
+    return veldt.train(
+        "ppo", env="CartPole-v1", run_dir=path, env_backend="workers", processes=2, **SMALL
+    ).path
+
+
+def digest(path: Path) -> str:
+    found: str = json.loads((path / "summary.json").read_text())["plan_digest"]
+    return found
+
+
+def test_the_same_plan_gives_the_same_results(original: Path, tmp_path: Path) -> None:
+    """Also those that the first call left to be chosen."""
+    result = veldt.reproduce(original, run_dir=tmp_path / "again", quiet=True)
+    assert (result.difference, result.cause, result.is_repeatable) == (None, None, True)
+    assert digest(result.run.path) == digest(original)
+    before, after = (json.loads((path / "config.json").read_text()) for path in (original, result.run.path))
+    assert before["resolved"] == after["resolved"] and before["given"] == after["given"]
+
+
+def test_another_plan_has_another_digest(original: Path, tmp_path: Path) -> None:
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", env_backend="in-process", **SMALL)
+    assert digest(run.path) != digest(original)
+
+
+def test_only_what_decides_the_results_is_in_the_digest() -> None:
+    config = find("ppo").config("CartPole-v1")
+    for name, value, is_same in [
+        ("log_every", 9.0, True),
+        ("checkpoint_every", 77, True),
+        ("steps", 77, False),
+        ("seed", 77, False),
+        ("threads", 2, False),
+        ("gamma", 0.5, False),
+    ]:
+        assert (plan_digest(with_settings(config, {name: value})) == plan_digest(config)) is is_same, name
+    assert plan_digest(dataclasses.replace(config, env="Acrobot-v1")) != plan_digest(config)
+
+
+def test_the_first_difference_is_named(original: Path, tmp_path: Path) -> None:
+    other = veldt.train(
+        "ppo", env="CartPole-v1", run_dir=tmp_path / "run", **{**SMALL, "learning_rate": 1e-3}
+    )
+    text = first_difference(original, other.path)
+    assert text is not None and "in the other run" in text
+    assert first_difference(original, original) is None
+
+
+def test_the_command_says_whether_the_results_are_the_same(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["reproduce", str(original), "--run-dir", str(tmp_path / "again")])
+    assert f"{tmp_path / 'again'} has the same results as {original}, bit for bit" in capsys.readouterr().out
+
+
+def test_a_run_that_was_changed_is_reported(original: Path, tmp_path: Path) -> None:
+    """The settings in config.json are not those that the run was trained with."""
+    changed = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **SMALL).path
+    config = json.loads((changed / "config.json").read_text())
+    config["resolved"]["learn"]["learning_rate"] = 1e-4
+    config["versions"]["torch"] = "1.0"
+    (changed / "config.json").write_text(json.dumps(config))
+    result = veldt.reproduce(changed, run_dir=tmp_path / "again", quiet=True)
+    assert result.difference is not None
+    assert result.cause is not None and result.cause.startswith("torch was 1.0 and is ")
+
+
+def test_an_unfinished_run_is_refused(original: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text((original / "config.json").read_text())
+    with pytest.raises(veldt.UsageError, match=r"has not finished: `veldt resume .*run` finishes it"):
+        veldt.reproduce(tmp_path / "run")
+    with pytest.raises(veldt.UsageError, match="is not a veldt run"):
+        veldt.reproduce(tmp_path / "none")
+
+
+def test_processes_that_race_are_said_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = veldt.train(
+        "a3c", env="CartPole-v1", run_dir=tmp_path / "run", steps=2_000, learners=2, num_envs=4, quiet=True
+    )
+    main(["reproduce", str(run.path), "--run-dir", str(tmp_path / "again")])
+    assert "the results differ, as those of processes that race" in capsys.readouterr().out
