@@ -30,18 +30,17 @@ def settings(recipe: Recipe) -> str:
         if not found:
             continue
         unit = next(unit for _, unit, _ in found.values())
-        shown = f"`{flag(name)}` ({unit})" if unit and unit not in name else f"`{flag(name)}`"
         values = [found[kind][0] if kind in found else "" for kind in kinds]
         sources = [source for *_, source in found.values()]
         if len(set(sources)) == 2:
             sources[1] = f"small: {sources[1]}"
-        rows.append([shown, *values, "; ".join(dict.fromkeys(sources))])
+        rows.append([_flag_and_unit(name, unit), *values, "; ".join(dict.fromkeys(sources))])
     presets = [_preset(recipe, key) for key in recipe.presets]
     legend = (
         f"What the recipe sets{'; an empty cell leaves the default' if len(kinds) > 1 else ''}. "
         f"`veldt recipes {recipe.name}` prints every other setting, too."
     )
-    return "\n\n".join([f"{legend}", table(["setting", *kinds, "source"], rows), *presets])
+    return "\n\n".join([legend, table(["setting", *kinds, "source"], rows), *presets])
 
 
 def _preset(recipe: Recipe, key: str) -> str:
@@ -49,15 +48,16 @@ def _preset(recipe: Recipe, key: str) -> str:
     env = next((name for name in gymnasium.registry if recipe.preset_of(name) == key), key)
     own = _shown(recipe, env)
     rows = [
-        [
-            f"`{flag(name)}` ({own[name][1]})" if own[name][1] else f"`{flag(name)}`",
-            own[name][0],
-            own[name][2],
-        ]
-        for name in recipe.presets[key]
+        [_flag_and_unit(name, unit), value, source]
+        for name, (value, unit, source) in own.items()
+        if name in recipe.presets[key]
     ]
     what = f"For {recipe.values_for(env)}, these differ from the values for small environments:"
     return f"{what}\n\n{table(['setting', 'value', 'source'], rows)}"
+
+
+def _flag_and_unit(name: str, unit: str) -> str:
+    return f"`{flag(name)}` ({unit})" if unit and unit not in name else f"`{flag(name)}`"
 
 
 def _shown(recipe: Recipe, env: str) -> dict[str, tuple[str, str, str]]:

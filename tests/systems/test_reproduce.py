@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,13 @@ def test_an_unfinished_run_is_refused(original: Path, tmp_path: Path) -> None:
         veldt.reproduce(tmp_path / "run")
     with pytest.raises(veldt.UsageError, match="is not a veldt run"):
         veldt.reproduce(tmp_path / "none")
+
+
+def test_a_run_without_a_checkpoint_is_refused_before_it_is_trained(original: Path, tmp_path: Path) -> None:
+    shutil.copytree(original, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    with pytest.raises(veldt.CheckpointError):
+        veldt.reproduce(tmp_path / "run", run_dir=tmp_path / "again", quiet=True)
+    assert not (tmp_path / "again").exists()
 
 
 def test_processes_that_race_are_said_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

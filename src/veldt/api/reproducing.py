@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from veldt.api.stored_run import admit_to_train
 from veldt.api.training import directory_of_new
 from veldt.config.plan_digest import plan_digest
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Choice, Env, Part, admit, admit_functions
+from veldt.config.run_code import Choice, Env, Part
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError
 from veldt.networks.own import OwnParts
+from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.difference import first_difference
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 from veldt.runs.own_files import refuse_links
 from veldt.systems.run import Run, RunOptions, run_system
-from veldt.tracking.recording import named_functions
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,11 @@ def reproduce(
     stored = directory.read_config()
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
-    code = admit(directory.path, config, choice, "reproduce(run, {})", trains=True)
-    if not choice.trust:
-        for kind, names in named_functions(config.run.log, config.run.callback).items():
-            admit_functions(directory.path, kind, names)
+    code = admit_to_train(directory, config, choice, "reproduce(run, {})")
     request = RunRequest(code.config, code.source, code.own, _given(stored))
+    CheckpointStore(directory.checkpoints).newest(
+        lambda _: None
+    )  # else the comparison would fail after training
     new = run_system(request, RunOptions(quiet=quiet), directory_of_new(code.config, run_dir))
     is_repeatable = config.roles.is_repeatable and config.run.device == "cpu"
     cause = _cause(stored, summary, config)

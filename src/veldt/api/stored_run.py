@@ -1,17 +1,17 @@
-"""The first step of a resumed run: from its directory to the configuration, and to the checkpoint to go on from."""
+"""The first step of a resumed run: from its directory to the configuration, and to the checkpoint to continue from."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Choice, admit, admit_functions
+from veldt.config.run_code import Admitted, Choice, admit, admit_functions
 from veldt.config.run_request import RunRequest
-from veldt.config.train_config import RESUMABLE
+from veldt.config.train_config import RESUMABLE, TrainConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.recipes.overrides import with_settings
 from veldt.replay.archive import refuse_other_segments
@@ -60,11 +60,27 @@ def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[s
         raise UsageError(
             f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
         )
-    code = admit(directory.path, config, choice, "resume(run, {})", trains=True)
-    for kind, names in named_functions(config.run.log, config.run.callback).items():
-        if not choice.trust and {"logger": "log"}.get(kind, kind) not in settings:
-            admit_functions(directory.path, kind, names)
+    code = admit_to_train(directory, config, choice, "resume(run, {})", settings)
     return StoredRun(RunRequest(code.config, code.source, code.own), checkpoint, notes)
+
+
+def admit_to_train(
+    directory: RunDirectory, config: TrainConfig, choice: Choice, call: str, named: Container[str] = ()
+) -> Admitted:
+    """Returns the code with which a stored run trains again, and admits the loggers and callbacks that it names.
+
+    Args:
+        call: as for `admit`.
+        named: settings that the user has given in this call: the code that they name is admitted.
+
+    Raises:
+        UsageError: as for `admit`, also for a logger or callback.
+    """
+    code = admit(directory.path, config, choice, call, trains=True)
+    for kind, names in named_functions(config.run.log, config.run.callback).items():
+        if not choice.trust and {"logger": "log"}.get(kind, kind) not in named:
+            admit_functions(directory.path, kind, names)
+    return code
 
 
 @contextlib.contextmanager

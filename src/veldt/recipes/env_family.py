@@ -22,6 +22,4 @@ def family_of(env: str) -> str | None:
     entry = spec.entry_point if spec is not None else None
     if not isinstance(entry, str):
         return None
-    package, _, module = entry.partition(":")[0].rpartition(".")
-    name = package.removeprefix("gymnasium.envs.") if package.startswith("gymnasium.envs.") else ""
-    return name if name in FAMILIES and module else None
+    return next((name for name in FAMILIES if entry.startswith(f"gymnasium.envs.{name}.")), None)

@@ -31,8 +31,8 @@ IMPALA = Recipe(
         "clip_rewards": Sourced(True, f"{_ESPEHOLT}, table G.1"),
         "terminal_on_life_loss": Sourced(True, f"{_ESPEHOLT}, table G.1"),
     },
-    # RMSProp without entropy, as in a2c on small environments, and policies that are few updates old: with Adam, or with
-    # 64 envs, it forgets CartPole after it has solved it.
+    # RMSProp without entropy, as in a2c on small environments, and policies that are few updates old: with Adam, it
+    # forgets CartPole after it has solved it.
     small={
         "steps": Sourced(500_000, "measured here"),
         "actors": Sourced(4, "measured here"),

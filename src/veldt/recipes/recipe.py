@@ -77,10 +77,7 @@ class Recipe:
         All other settings have veldt's default. The env is not made, and an unknown one is no error. Another
         algorithm than the recipe's gets its learning settings from the nearest recipe (`_nearest`).
         """
-        preset = self.preset_of(env)
-        settings = (
-            self.atari if _is_atari(env) else {**self.small, **self.presets[preset]} if preset else self.small
-        )
+        settings = self._own_settings(env)
         if algorithm is None or algorithm == self.algorithm:
             return settings
         nearest, names = self._nearest(algorithm), names_of(ALGORITHMS[algorithm].settings)
@@ -96,14 +93,22 @@ class Recipe:
             name: value for name, value in learned.items() if name in names
         }
 
+    def _own_settings(self, env: str) -> Settings:
+        if env.startswith(ATARI_PREFIX):
+            return self.atari
+        preset = self.preset_of(env)
+        return {**self.small, **self.presets[preset]} if preset else self.small
+
     def preset_of(self, env: str) -> str | None:
         """Returns the key in `presets` of what this env gets besides `small`; None if it gets `small` or `atari`."""
         return next((key for key in (env, family_of(env)) if key in self.presets), None)
 
     def values_for(self, env: str) -> str:
         """Returns in words for which envs the recipe's values for `env` are: 'Atari', 'Box2D', 'small environments'."""
+        if env.startswith(ATARI_PREFIX):
+            return "Atari"
         preset = self.preset_of(env)
-        return "Atari" if _is_atari(env) else FAMILIES.get(preset, preset) if preset else "small environments"
+        return FAMILIES.get(preset, preset) if preset else "small environments"
 
     def _nearest(self, algorithm: str) -> Recipe | None:
         """Returns a recipe of `algorithm`'s family, if possible of this system, and if possible of `algorithm` itself;
@@ -177,10 +182,6 @@ def find(name: str) -> Recipe:
 def derived_of(config: TrainConfig) -> list[tuple[str, str, str, str]]:
     """Returns (name, value, unit, origin) of derived values: what the settings mean for an optimisation phase."""
     return config.learn.derived(config.envs.num_envs, config.in_phases)
-
-
-def _is_atari(env: str) -> bool:
-    return env.startswith(ATARI_PREFIX)
 
 
 def _declared(settings: type[AlgorithmConfig], beside: type[AlgorithmConfig]) -> set[str]:

@@ -79,15 +79,12 @@ _TIME = (
     ),
     Metric("time/frames_per_second", "frames / s", "The same in frames: × frame skip."),
     Metric(
-        "time/updates_per_second",
-        "updates / s",
-        "The same in updates; absent in the first row after a resume.",
+        "time/updates_per_second", "updates / s", "The same in updates; not in a resumed run's first row."
     ),
     _stage(
         "simulate",
-        "for stepping envs and preprocessing their outputs, or, where worker processes do that, for waiting for "
-        "them. Summed around the calls, in the process that limits the speed (the sampler's): work of env "
-        "processes during its inference is not included.",
+        "for stepping envs and preprocessing their outputs, or for waiting for the worker processes that do it. In "
+        "the process that limits the speed, the sampler's: work of env processes during its inference is not in it.",
     ),
     _stage("infer", "for choosing actions; on a GPU until the actions are back."),
     _stage(
@@ -227,8 +224,7 @@ _TRAIN = (
     Metric(
         "train/outer_atoms_probability",
         "0..1",
-        "Mean probability that the targets put on the first and the last atom. Returns beyond --value-min and "
-        "--value-max end there; from 0.25 on, the run warns.",
+        "Mean probability of the targets' first and last atoms, where returns beyond the bounds end.",
         "`c51`, `rainbow`",
     ),
     Metric("train/grad_norm", "", "L2 norm of the whole gradient before clipping."),
