@@ -132,3 +132,19 @@ def test_impossible_settings_are_refused(recipe: str, settings: Any, message: st
             **({"num_envs": 4} | settings),
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_two_learners_play_the_episodes_that_one_would(tmp_path: Path) -> None:
+    """Every env of a run has seeds by its index in the run: no two learners repeat each other's episodes."""
+    settings = {"num_envs": 4, "hidden": (16,), "horizon": 5, "steps": 1200, "seed": 3, "quiet": True}
+    seeds = []
+    for learners in (1, 2):
+        run = veldt.train(
+            "a2c", env="CartPole-v1", run_dir=tmp_path / str(learners), learners=learners, **settings
+        )
+        seeds.append({(one["env"], one["episode"]): one["seed"] for one in episodes(run.path)})
+    one, two = seeds
+    both = one.keys() & two.keys()
+    assert {env for env, _ in both} == set(range(4))
+    assert {key: one[key] for key in both} == {key: two[key] for key in both}
+    assert len(set(two.values())) == len(two), "two envs were reset with the same seed"

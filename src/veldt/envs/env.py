@@ -21,7 +21,8 @@ class StepperSettings:
     """All settings of a stepper besides its slot; sent to worker processes.
 
     `first` is the index in the run of this process's first env; env indices elsewhere in this package are local.
-    `seeds` are the given seeds of each env's first episodes; later seeds derive from `run_seed`.
+    Seeds derive from `run_seed` and the index in the run, so that no two envs of a run play the same episodes.
+    `seeds` are the given seeds of the first episodes of each env of this process.
     """
 
     source: EnvSource
@@ -34,7 +35,9 @@ class StepperSettings:
     def seed(self, b: int, episode: int) -> int:
         """Returns the seed with which env `b` resets its `episode`-th episode."""
         given = self.seeds[b] if self.seeds else ()
-        return given[episode] if episode < len(given) else episode_seed(self.run_seed, b, episode)
+        return (
+            given[episode] if episode < len(given) else episode_seed(self.run_seed, self.first + b, episode)
+        )
 
 
 class StepEnv(Protocol):

@@ -203,7 +203,7 @@ class Stepper:
     def _begin(self, index: int) -> ActionPrefix:
         """Plays the random start steps; returns those of the episode that reaches the first row."""
         b, slot, env = self._first + index, self._slot, self._envs[index]
-        seed = derive_seed(self._settings.run_seed, DECORRELATION, b)
+        seed = derive_seed(self._settings.run_seed, DECORRELATION, self._settings.first + b)
         rng = np.random.Generator(np.random.Philox(seed))
         max_steps = self._settings.envs.random_start_steps
         steps = int(rng.integers(0, max_steps + 1)) if max_steps else 0

@@ -33,8 +33,8 @@ class FinishedEpisodes(RoleMessage, kind="episodes"):
     @classmethod
     def of_role(cls, episodes: Sequence[Episode], run_seed: int, first: int) -> Self:
         """Returns the message of a role whose envs start at index `first` of the run, seeded from `run_seed`."""
-        seeds = [episode_seed(run_seed, one.env_index, one.episode) for one in episodes]
-        return cls([dataclasses.replace(one, env_index=first + one.env_index) for one in episodes], seeds)
+        of_run = [dataclasses.replace(one, env_index=first + one.env_index) for one in episodes]
+        return cls(of_run, [episode_seed(run_seed, one.env_index, one.episode) for one in of_run])
 
     def to_values(self) -> dict[str, Any]:
         """Returns one array of all actions, since most episodes are short."""
