@@ -90,13 +90,16 @@ def systems() -> str:
 
 
 def _by_class(named: dict[str, type[Any]]) -> str:
-    """Returns a section for each class, and before them one for each base class that several of them share."""
+    """Returns a section for each class, and before them one for each base class that several of them share.
+
+    A base class without a setting of its own has no section: its docstring is for programmers.
+    """
     titles = {cls: name for name, cls in named.items()}
     bases = {
         name: [base for base in cls.__mro__ if dataclasses.is_dataclass(base)] for name, cls in named.items()
     }
     uses = Counter(base for found in bases.values() for base in found)
-    common = [base for base in uses if uses[base] > 1 and base not in titles]
+    common = [base for base in uses if uses[base] > 1 and base not in titles and own_names(base)]
     common.sort(key=lambda base: (-uses[base], base.__name__))
     sections = []
     for base in common:
@@ -111,7 +114,7 @@ def _by_class(named: dict[str, type[Any]]) -> str:
         if also := [titles[base] for base in above if base in titles]:
             text += f" It also has every setting of {', '.join(f'`{name}`' for name in also)}."
         texts.append(
-            f"{text}\n\n{settings_table(cls, own)}" if own else f"{text} It has only shared settings."
+            f"{text}\n\n{settings_table(cls, own)}" if own else f"{text} All of them are in the tables above."
         )
     return "\n\n".join(texts)
 

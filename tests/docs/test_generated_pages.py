@@ -65,6 +65,12 @@ def test_the_reference_has_every_setting_of_every_recipe() -> None:
         assert names <= listed, f"{recipe.name}: {', '.join(sorted(names - listed))}"
 
 
+def test_every_section_of_shared_settings_has_a_table() -> None:
+    sections = re.findall(r"^### Shared by (.+)\n((?:(?!#).*\n)+)", settings.PAGE.read_text(), re.MULTILINE)
+    without = [users for users, text in sections if "| flag |" not in text]
+    assert sections and not without, f"no table of the settings shared by {'; '.join(without)}"
+
+
 @each_recipe
 def test_a_recipes_page_has_its_parts_in_order(name: str) -> None:
     text = (DOCS / "recipes" / f"{name}.md").read_text()

@@ -9,15 +9,15 @@ from veldt.recipes import RECIPES, find
 from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN
 from veldt.recipes.overrides import build_config, why_no_setting
 
-# Arguments of Stable-Baselines3's constructors, of CleanRL's scripts and of RLlib's configurations.
+# Arguments of Stable-Baselines3, of CleanRL's scripts, and of the configurations of RLlib and Acme.
 SB3 = {
     "ppo": "policy n_steps n_epochs clip_range clip_range_vf normalize_advantage use_sde sde_sample_freq target_kl "
     "rollout_buffer_class stats_window_size tensorboard_log policy_kwargs verbose total_timesteps n_envs log_interval "
-    "norm_obs norm_reward clip_obs normalize",
+    "norm_obs norm_reward clip_obs normalize rollout_buffer_kwargs progress_bar reset_num_timesteps n_timesteps",
     "a2c": "policy n_steps rms_prop_eps use_rms_prop normalize_advantage",
     "dqn": "policy train_freq gradient_steps n_steps replay_buffer_class replay_buffer_kwargs optimize_memory_usage "
     "exploration_initial_eps exploration_final_eps eval_freq n_eval_episodes save_freq net_arch",
-    "ddpg": "policy train_freq gradient_steps action_noise n_steps",
+    "ddpg": "policy train_freq gradient_steps action_noise n_steps polyak",
 }
 CLEANRL = {
     "ppo": "exp_name torch_deterministic cuda track wandb_project_name wandb_entity capture_video save_model "
@@ -30,12 +30,21 @@ CLEANRL = {
 RLLIB = {
     "ppo": "num_workers num_rollout_workers num_env_runners num_gpus lambda kl_coeff kl_target vf_loss_coeff lr "
     "entropy_coeff sgd_minibatch_size minibatch_size num_sgd_iter rollout_fragment_length train_batch_size grad_clip "
-    "fcnet_hiddens use_lstm lstm_cell_size framework lr_schedule observation_filter",
-    "impala": "num_workers num_learners rollout_fragment_length num_envs_per_env_runner",
+    "fcnet_hiddens use_lstm lstm_cell_size framework lr_schedule observation_filter vf_clip_param use_kl_loss "
+    "num_epochs batch_mode checkpoint_freq entropy_coeff_schedule num_gpus_per_learner train_batch_size_per_learner",
+    "impala": "num_workers num_learners rollout_fragment_length num_envs_per_env_runner train_batch_size decay "
+    "opt_type vtrace_clip_rho_threshold",
+}
+ACME = {
+    "ppo": "unroll_length num_epochs ppo_clipping_epsilon entropy_cost max_gradient_norm",
+    "dqn": "target_update_period min_replay_size max_replay_size importance_sampling_exponent samples_per_insert "
+    "discount",
+    "ddpg": "sigma target_update_period",
+    "impala": "sequence_length baseline_cost entropy_cost max_gradient_norm",
 }
 CASES = [
     (recipe, name)
-    for library in (SB3, CLEANRL, RLLIB)
+    for library in (SB3, CLEANRL, RLLIB, ACME)
     for recipe in library
     for name in library[recipe].split()
 ]
@@ -75,6 +84,21 @@ def test_every_argument_of_other_libraries_is_answered(recipe: str, name: str) -
         ("ppo", "norm_obs", "--norm-obs is called --normalise-observations here"),
         ("ppo", "normalize", "--normalize is --normalise-observations and --normalise-rewards here"),
         ("dqn", "normalize", "--normalize is called --normalise-observations here"),
+        ("dqn", "polyak", "--polyak is --tau here: give 1 - polyak"),
+        ("ppo", "polyak", "--polyak is no setting: on-policy recipes have no target network"),
+        (
+            "ppo",
+            "train_freq",
+            "--train-freq is no setting: on-policy recipes make their updates after each rollout",
+        ),
+        ("impala", "train_batch_size", "--train-batch-size is --unrolls × --horizon here, in steps"),
+        ("a2c", "train_batch_size", "--train-batch-size is --num-envs × --horizon here, in steps"),
+        (
+            "dqn",
+            "target_update_period",
+            "--target-update-period is --target-update-interval here, in steps: give target_update_period × batch_size "
+            "/ training_intensity",
+        ),
         ("dqn", "start_e", "--start-e is called --epsilon-start here"),
         ("dqn", "policy_delay", "--policy-delay is no setting: the actor of ddpg moves in every update"),
     ],
