@@ -73,7 +73,7 @@ def reproduce(
         EnvError: the env failed.
         VeldtError: training failed.
     """
-    directory = RunDirectory.open(Path(run))
+    directory = RunDirectory.open(run)
     refuse_links(directory.path)
     summary = _finished(directory)
     stored = directory.read_config()

@@ -135,7 +135,7 @@ class Recipe:
         Args:
             algorithm: another than the recipe's own. UsageError where it does not fit the system.
         """
-        algorithm = algorithm or self.algorithm
+        algorithm = self.algorithm if algorithm is None else algorithm
         ALGORITHMS.find(algorithm, f"--algorithm is '{algorithm}'")
         check_fits(self.system, algorithm)
         values = {name: setting.value for name, setting in self.settings(env, algorithm).items()}

@@ -29,6 +29,7 @@ from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import flush_denormals
+from veldt.setting_metadata import check_type, flag
 from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
@@ -70,6 +71,10 @@ class RunOptions:
     quiet: bool = False
     loggers: Sequence[Logger] = ()
     callbacks: Sequence[Callback] = ()
+
+    def __post_init__(self) -> None:
+        check_type(flag("cluster"), self.cluster, str | None)
+        check_type("quiet", self.quiet, bool)
 
 
 @flush_denormals()
