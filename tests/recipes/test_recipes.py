@@ -10,6 +10,7 @@ import veldt
 from veldt.algorithms.c51 import RainbowConfig
 from veldt.algorithms.dqn import DQNConfig
 from veldt.algorithms.registry import ALGORITHMS
+from veldt.cli import main
 from veldt.config.fit import incompatibility
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
@@ -266,3 +267,12 @@ def test_algorithms_that_do_not_fit_a_system_are_refused() -> None:
     for recipe, algorithm in known:
         with pytest.raises(UsageError, match=algorithm):
             find(recipe).config("CartPole-v1", algorithm)
+
+
+def test_the_table_s_last_line_says_for_which_envs_the_values_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        ([], "for Atari; `veldt recipes ppo --env CartPole-v1` shows those for small environments."),
+        (["--env", "CartPole-v1"], "for small environments; `veldt recipes ppo` shows those for Atari."),
+    ):
+        main(["recipes", "ppo", *arguments])
+        assert capsys.readouterr().out.splitlines()[-1] == f"These are the values {said}"
