@@ -27,7 +27,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
-from veldt.setting_metadata import Unit
+from veldt.setting_metadata import Range, Unit
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import evaluators, sampler_learner_deadline_s, weights_edge
 from veldt.systems.roles.independent_learner import (
@@ -44,7 +44,7 @@ class GalaConfig(RolesConfig):
 
     learners: Annotated[int, Unit("processes")] = 4
     """Learners, each with its share of the envs and batches of its own."""
-    mixing: Annotated[float, Unit("fraction")] = 0.5
+    mixing: Annotated[float, Unit("fraction"), Range(0.0, 1.0)] = 0.5
     """How far a learner moves to its neighbour's weights; 0: it learns alone."""
 
     is_synchronised = False  # no two learners make an update together,

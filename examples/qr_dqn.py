@@ -18,16 +18,16 @@ from veldt.algorithms.q_learning import QLearning, QLearningConfig, shared_noise
 from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.recipes import RECIPES, Recipe, Sourced
-from veldt.setting_metadata import Unit
+from veldt.setting_metadata import Range, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
 class QRDQNConfig(QLearningConfig):
     """Settings of QR-DQN."""
 
-    quantiles: Annotated[int, Unit("quantiles")] = 200
+    quantiles: Annotated[int, Unit("quantiles"), Range(1)] = 200
     """Number of quantiles of the return."""
-    kappa: Annotated[float, Unit("return")] = 1.0
+    kappa: Annotated[float, Unit("return"), Range(0.0, above=True)] = 1.0
     """Where the Huber loss changes from squared to absolute error."""
 
 

@@ -75,11 +75,11 @@ class Registry(Mapping[str, T], Generic[T]):
             given_as: the beginning of the message, such as "--algorithm is 'x'"; by default "no algorithm 'x'".
             or_else: what else could be given, as the end of the message.
         """
-        if name in self:
+        if isinstance(name, str) and name in self:
             return self[name]
         broken = "".join(f"; {line}" for line in broken_plugins_shown())
         raise UsageError(
-            f"{given_as or f'no {self.kind} {name!r}'}{did_you_mean(name, self)}: known are {', '.join(self)}"
+            f"{given_as or f'no {self.kind} {name!r}'}{did_you_mean(str(name), self)}: known are {', '.join(self)}"
             f"{or_else}{broken}"
         )
 

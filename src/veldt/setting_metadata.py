@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from veldt.errors import UsageError, did_you_mean
 
 _FIELDS = "__dataclass_fields__"  # what every dataclass has
-_KINDS = {bool, int, float, str, Path, type(None)}  # types of values that a flag can have
+# Types of values that a flag can have, and what messages call a value of each.
+_DESCRIBED = {
+    bool: "True or False",
+    int: "a whole number (an int)",
+    float: "a finite number",
+    str: "a string",
+    type(None): "None",
+}
+PATH = str | os.PathLike[str]  # what a path may be given as
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,7 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
             )
         if fields[name].default is dataclasses.MISSING:
             raise UsageError(f"{setting} has no default value: give it one, since no recipe has to set it")
-        if not set(_parts_of(hint)) <= _KINDS:
+        if not set(_parts_of(hint)) <= _DESCRIBED.keys():
             raise UsageError(
                 f"{setting} has the type {hint}, which cannot be a flag: take bool, int, float, str, a Literal, or a "
                 "tuple of one of them"
@@ -126,22 +135,70 @@ def _parts_of(hint: Any) -> list[Any]:
 
 
 def check_values(config: Any) -> None:
-    """UsageError if a field holds a value that its declaration does not allow: an unknown name, a fraction, NaN, a
-    number out of its range."""
+    """Raises UsageError if a field holds a value that its declaration does not allow: of another type, an unknown name,
+    NaN, a number out of its range."""
     hints, ranges = typing.get_type_hints(type(config)), ranges_of(type(config))
     for field in dataclasses.fields(config):
-        hint, value = hints[field.name], getattr(config, field.name)
-        given_as = flag(field.name)
-        if typing.get_origin(hint) is Literal and value not in typing.get_args(hint):
-            choices = typing.get_args(hint)
-            raise UsageError(
-                f"{given_as} is '{value}'{did_you_mean(str(value), choices)}: it must be one of {', '.join(choices)}"
-            )
-        if hint is int and not isinstance(value, int):
-            raise UsageError(f"{given_as} is {value!r}: it must be a whole number, such as 1_000_000")
-        number = hint is float or (float in typing.get_args(hint) and value is not None)
-        number &= not (str in typing.get_args(hint) and isinstance(value, str))
-        if number and not (isinstance(value, int | float) and math.isfinite(value)):
-            raise UsageError(f"{given_as} is {value!r}: it must be a finite number")
+        value = getattr(config, field.name)
+        check_type(flag(field.name), value, hints[field.name])
         if isinstance(value, int | float):
             ranges.get(field.name, ANY).check(field.name, value)
+
+
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """Raises UsageError unless `value` is of the type `hint`; `name` is what messages call it.
+
+    A whole number is a float, True and False are no numbers, NaN and infinity are no values. A list may be in the place
+    of a tuple.
+    """
+    if _is_of(value, hint):
+        return
+    choices = [
+        choice
+        for part in _union_of(hint)
+        if typing.get_origin(part) is Literal
+        for choice in typing.get_args(part)
+    ]
+    close = did_you_mean(value, choices) if isinstance(value, str) else ""
+    raise UsageError(f"{name} is {value!r}{close}: it must be {_described(hint)}")
+
+
+def _union_of(hint: Any) -> tuple[Any, ...]:
+    """Returns the types of which a value may have any: the parts of a union, else the type itself."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    if len(parts := _union_of(hint)) > 1:
+        return any(_is_of(value, part) for part in parts)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in arguments)
+    if origin is tuple:
+        if not isinstance(value, tuple | list):
+            return False
+        each = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
+        return len(value) == len(each) and all(map(_is_of, value, each))
+    if origin in (dict, Mapping):
+        return isinstance(value, origin) and all(_is_of(key, arguments[0]) for key in value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def _described(hint: Any) -> str:
+    """Returns what a value of this type is, as the end of "it must be"."""
+    if len(parts := _union_of(hint)) > 1:
+        return " or ".join(map(_described, parts))
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if typing.get_origin(hint) is tuple:
+        each = dict.fromkeys(_described(part) for part in arguments if part is not ...)
+        number = "" if ... in arguments else f" of {len(arguments)}"
+        return f"a tuple{number}, each part of it {' or '.join(each)}"
+    if typing.get_origin(hint) in (dict, Mapping):
+        return f"a dict, each key of it {_described(arguments[0])}"
+    return _DESCRIBED.get(hint) or f"a {(typing.get_origin(hint) or hint).__name__}"

@@ -52,3 +52,12 @@ def test_an_import_of_torch_before_veldt_is_a_warning(monkeypatch: pytest.Monkey
     assert warnings_about(one, {}, on_cluster=False) == []
     (sentence,) = warnings_about(two, {}, on_cluster=False)
     assert "torch was imported before veldt" in sentence and "GOMP_SPINCOUNT" in sentence
+
+
+@pytest.mark.parametrize(("steps", "warned"), [(63, True), (64, False)])
+def test_a_rollout_longer_than_the_run_is_a_warning(steps: int, warned: bool) -> None:
+    config = with_settings(find("a2c").config("CartPole-v1"), {"steps": steps, "num_envs": 4})
+    found = warnings_about(config, {}, on_cluster=False, rollout=16)
+    assert [line[:67] for line in found] == (
+        ["--steps is 63, and a rollout has 64 (4 envs x 16 steps): the run en"] if warned else []
+    )

@@ -72,3 +72,12 @@ def _title(process: psutil.Process) -> str:
         return " ".join([process.name(), *process.cmdline(), Path(f"/proc/{process.pid}/comm").read_text()])
     except (psutil.Error, OSError):
         return ""
+
+
+def test_several_processes_in_one_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SYSTEMS["gala"].settings, "in_one_process", True)
+    with pytest.raises(
+        veldt.UsageError, match=r"the system gala has several processes .* GalaConfig says in_one_proc"
+    ):
+        veldt.train("gala-a2c", run_dir=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()

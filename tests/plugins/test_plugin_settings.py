@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.cli import main
+from veldt.cli.training import Launch, Resume
 from veldt.config.system_registry import SYSTEMS
-from veldt.config.train_config import from_dict, to_dict
+from veldt.config.system_settings import RolesConfig
+from veldt.config.train_config import NetworkConfig, from_dict, to_dict
 from veldt.errors import PluginError, UsageError
 from veldt.recipes import RECIPES, Recipe, Sourced, find
 from veldt.recipes.overrides import build_config, with_settings
+from veldt.recipes.taken_names import ARGUMENTS
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +71,12 @@ class FailingSettings(PPOConfig):
         super().__post_init__()
         if self.epochs == 7:
             raise ValueError("seven is no number of epochs")
+
+
+def settings_class(base: type[Any], **fields: Any) -> type[Any]:
+    """A subclass of a settings class with further fields."""
+    typed = [(name, type(value), field(default=value)) for name, value in fields.items()]
+    return make_dataclass("Own", typed, bases=(base,), frozen=True, kw_only=True)
 
 
 class Mine(PPO):
@@ -179,3 +189,53 @@ def test_an_exception_of_a_constructor_names_the_class(tmp_path: Path) -> None:
 def test_a_recipe_may_be_one_of_a_plug_in() -> None:
     with pytest.raises(UsageError, match=r"no recipe 'mine'.*; a plug-in's needs --plugin MODULE$"):
         find("mine")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": 0.5}, "'seed' for the algorithm mine, and veldt's RunConfig has the name 'seed'"),
+        (
+            {"learners": 2},
+            "'learners' for the algorithm mine, and the system synchronous has the name 'learners'",
+        ),
+        ({"ops": True}, "'ops' for the algorithm mine, and veldt's AtariConfig has the name 'no_ops'"),
+        (
+            {"env": ""},
+            "'env' for the algorithm mine, and veldt, for an argument that is no setting, has the name 'env'",
+        ),
+    ],
+)
+def test_an_algorithm_s_setting_has_a_name_of_its_own(settings: dict[str, Any], message: str) -> None:
+    whole = f"^the plug-in {__name__} has a setting {message} already: take another name$"
+    with pytest.raises(UsageError, match=whole):
+        register(Mine, settings_class(PPOConfig, **settings))
+    assert "mine" not in RECIPES
+    with pytest.raises(UsageError, match=whole):
+        find("ppo").draft("CartPole-v1", "mine")
+
+
+def test_a_system_s_setting_has_a_name_of_its_own() -> None:
+    roles = settings_class(RolesConfig, gamma=0.5)
+    veldt.register_system("alone", roles, lambda run_plan, run=None, checkpoint=None: None)
+    with pytest.raises(
+        UsageError, match=r"'gamma' for the system alone, and the algorithm ppo has the name 'gamma'"
+    ):
+        veldt.register_recipe(Recipe("mine", "ppo", "alone", "Mine", atari={}, small={}))
+
+
+def test_an_on_policy_algorithm_may_have_a_setting_called_buffer_size() -> None:
+    register(Mine, settings_class(PPOConfig, buffer_size=5))
+    learn: Any = build_config(find("mine").draft("CartPole-v1"), {"buffer_size": 7}).learn
+    assert learn.buffer_size == 7
+    with pytest.raises(UsageError, match=r"--buffer-size is about a replay buffer.*\(dqn, ") as refused:
+        build_config(find("ppo").draft("CartPole-v1"), {"buffer_size": 7})
+    assert "mine" not in str(refused.value)
+    with pytest.raises(UsageError, match="--checkpoint-replay is about a replay buffer"):
+        build_config(find("mine").draft("CartPole-v1"), {"checkpoint_replay": "none"})
+
+
+def test_no_argument_that_is_no_setting_can_be_a_setting() -> None:
+    of_functions = {*signature(veldt.train).parameters, *signature(veldt.resume).parameters} - {"settings"}
+    of_verbs = {one.name for cls in (Launch, Resume) for one in fields(cls)}
+    assert (of_functions | of_verbs) - {one.name for one in fields(NetworkConfig)} <= ARGUMENTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -52,6 +53,18 @@ def command(*words: str, cwd: Path, path: Path | None = None, home: Path | None 
 @pytest.mark.parametrize(("page", "example"), [("plugins.md", "qr_dqn.py"), ("systems.md", "gala.py")])
 def test_the_page_shows_the_example_as_it_is(page: str, example: str) -> None:
     assert f'```python title="{example}"\n{(EXAMPLES / example).read_text()}```' in (DOCS / page).read_text()
+
+
+@pytest.mark.parametrize("example", ["gala", "qr_dqn"])
+def test_every_number_of_an_example_has_a_range(example: str) -> None:
+    tree = ast.parse((EXAMPLES / f"{example}.py").read_text())
+    numbers = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and "Unit(" in ast.unparse(node)
+    ]
+    without = [number for number in numbers if "Range(" not in number and not number.startswith("learners")]
+    assert numbers and not without
 
 
 def test_the_example_is_short() -> None:

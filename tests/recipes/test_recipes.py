@@ -10,14 +10,18 @@ import veldt
 from veldt.algorithms.c51 import RainbowConfig
 from veldt.algorithms.dqn import DQNConfig
 from veldt.algorithms.registry import ALGORITHMS
+from veldt.cli import main
 from veldt.config.fit import incompatibility
+from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
+from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.functional.schedules import parse
 from veldt.recipes import RECIPES, Recipe, derived_of, find
 from veldt.recipes.env_family import family_of
 from veldt.recipes.recipe import Sourced
 from veldt.replay.settings import ReplayConfig
+from veldt.systems.planning.checks import check_request
 
 ENVS = ("ALE/Breakout-v5", "CartPole-v1", "LunarLander-v3", "Taxi-v4", "Pendulum-v1", "Hopper-v5")
 SECTIONS = ("run", "learn", "replay", "network", "envs", "atari", "roles")
@@ -45,6 +49,14 @@ def test_every_value_arrives_in_the_configuration(recipe: Recipe, env: str) -> N
     assert config.env == env
     for name, setting in recipe.settings(env).items():
         assert owners(config, name) == [setting.value], name
+
+
+@each_recipe
+@each_env
+def test_no_recipe_sets_what_would_have_no_effect(recipe: Recipe, env: str) -> None:
+    """Each value could be given by a user: none is refused as one that is not read beside the others."""
+    given = {name: setting.value for name, setting in recipe.settings(env).items()}
+    check_request(RunRequest(recipe.config(env), resolve(env), given=given), None)
 
 
 @pytest.mark.parametrize(("recipe", "algorithm"), PAIRS, ids=lambda part: getattr(part, "name", part))
@@ -255,3 +267,12 @@ def test_algorithms_that_do_not_fit_a_system_are_refused() -> None:
     for recipe, algorithm in known:
         with pytest.raises(UsageError, match=algorithm):
             find(recipe).config("CartPole-v1", algorithm)
+
+
+def test_the_table_s_last_line_says_for_which_envs_the_values_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, said in (
+        ([], "for Atari; `veldt recipes ppo --env CartPole-v1` shows those for small environments."),
+        (["--env", "CartPole-v1"], "for small environments; `veldt recipes ppo` shows those for Atari."),
+    ):
+        main(["recipes", "ppo", *arguments])
+        assert capsys.readouterr().out.splitlines()[-1] == f"These are the values {said}"

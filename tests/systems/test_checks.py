@@ -67,3 +67,44 @@ def test_a_resumed_run_is_checked_too(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(UsageError, match="--cluster is 'local', and ppo cannot run there"):
         veldt.resume(first.path, cluster="local", steps=128, quiet=True)
     assert (first.path / "config.json").read_text() == before
+
+
+def test_a_run_shorter_than_a_rollout_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = SMALL | {"steps": 10}
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    assert run.summary["steps"] > 10
+    assert "--steps is 10, and a rollout has 64 (4 envs x 16 steps)" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_a_resumed_run_shows_the_warnings_that_still_apply(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SMALL | {"steps": 10, "learning_rate": 0.5, "anneal_learning_rate": False}
+    first = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **settings)
+    capsys.readouterr()
+    before: list[Any] = []
+    check = run.check_plan
+    monkeypatch.setattr(
+        run, "check_plan", lambda *arguments: before.append(arguments[2]) or check(*arguments)
+    )
+    veldt.resume(first.path, steps=128)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "--learning-rate is 0.5: an update then moves" in shown
+    assert "--steps is" not in shown
+    assert before[0].items() >= settings.items() - {("steps", 10)} - {("hidden", (16,))}
+
+
+def test_the_graph_of_one_process_is_checked_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise UsageError("these parts do not fit together")
+
+    monkeypatch.setattr("veldt.systems.synchronous.graph.synchronous", refuse)
+    monkeypatch.setattr(
+        "veldt.api.training.new_directory", lambda *_, **__: pytest.fail("a directory was made")
+    )
+    with pytest.raises(UsageError, match="these parts do not fit together"):
+        veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **SMALL)

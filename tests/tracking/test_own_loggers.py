@@ -182,7 +182,7 @@ def test_a_function_that_makes_no_logger_is_refused_before_training(own: Path, l
     ("log", "said"),
     [
         ("tensorbord", "did you mean 'tensorboard'"),
-        ("none,wandb", "no logger is called 'none'"),
+        ("none,wandb", "--log is 'none,wandb', and none means no logger: leave none out, or the others"),
         ("wandb,wandb", "names wandb twice"),
         ("", "no logger is called ''"),
         ("mine.py:make", "write it as mine:make"),

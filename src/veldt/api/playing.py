@@ -26,6 +26,7 @@ from veldt.networks.precision import apply_precision
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.devices import choose_device
+from veldt.setting_metadata import PATH, check_type, flag
 
 PROTOCOLS = ("episodes", "atari", "human-starts")
 
@@ -68,7 +69,8 @@ def load(
 def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -> Agent:
     """See `load`; `call` as for `admit`."""
     target = choose_device(device)
-    directory = RunDirectory.open(Path(run))
+    check_type(flag("best"), best, bool)
+    directory = RunDirectory.open(run)
     stored = read_run_config(directory.path, directory.read_config()["resolved"], choice.trust)
     chosen = admit(directory.path, stored, choice, call)
     config, source = chosen.config, chosen.source
@@ -132,6 +134,10 @@ def evaluate(
         CheckpointError: as for `load`.
         EnvError: the env failed.
     """
+    check_type(flag("episodes"), episodes, int | None)
+    check_type(flag("starts"), starts, PATH | None)
+    check_type(flag("seed"), seed, int)
+    check_type(flag("greedy"), greedy, bool)
     protocol = protocol or ("episodes" if starts is None else "human-starts")
     if protocol not in PROTOCOLS:
         raise UsageError(f"--protocol is {protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
@@ -196,7 +202,9 @@ def record_starts(
         VeldtError: the file could not be written.
     """
     check_numbers(starts, seed)
-    directory = run.path if isinstance(run, Agent) else RunDirectory.open(Path(run)).path
+    check_type(flag("out"), out, PATH | None)
+    check_type(flag("greedy"), greedy, bool)
+    directory = run.path if isinstance(run, Agent) else RunDirectory.open(run).path
     path = directory / STARTS_NAME if out is None else Path(out)
     check_new_file(path)
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veldt.api.stored_run import admit_to_train
+from veldt.api.stored_run import admit_to_train, given_in
 from veldt.api.training import directory_of_new
 from veldt.config.plan_digest import plan_digest
 from veldt.config.plugins import read_run_config
@@ -73,14 +73,14 @@ def reproduce(
         EnvError: the env failed.
         VeldtError: training failed.
     """
-    directory = RunDirectory.open(Path(run))
+    directory = RunDirectory.open(run)
     refuse_links(directory.path)
     summary = _finished(directory)
     stored = directory.read_config()
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
     code = admit_to_train(directory, config, choice, "reproduce(run, {})")
-    request = RunRequest(code.config, code.source, code.own, _given(stored))
+    request = RunRequest(code.config, code.source, code.own, given_in(stored))
     CheckpointStore(directory.checkpoints).newest(
         lambda _: None
     )  # else the comparison would fail after training
@@ -101,14 +101,6 @@ def _finished(directory: RunDirectory) -> dict[str, Any]:
             "without the pause if its system is synchronous"
         )
     return summary
-
-
-def _given(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings, by name, that the user of the first run gave."""
-    sections = stored.get("given", {})
-    return {
-        name: value for part in sections.values() if isinstance(part, dict) for name, value in part.items()
-    }
 
 
 def _cause(stored: Mapping[str, Any], summary: Mapping[str, Any], config: TrainConfig) -> str | None:

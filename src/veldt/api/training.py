@@ -18,6 +18,7 @@ from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure, request_of
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
+from veldt.setting_metadata import PATH, check_type, flag
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
@@ -78,7 +79,7 @@ def train(
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
     own = OwnParts(network, core, actor, critic, model)
-    request = configure(recipe, env, env_kwargs or {}, algorithm, own, settings)
+    request = configure(recipe, env, {} if env_kwargs is None else env_kwargs, algorithm, own, settings)
     options = RunOptions(cluster, quiet, loggers, callbacks)
     return run_system(request, options, directory_of_new(request.config, run_dir))
 
@@ -107,6 +108,7 @@ def directory_of_new(
     config: TrainConfig, run_dir: str | Path | None
 ) -> Callable[[RunPlan], AbstractContextManager[RunDirectory]]:
     """Returns what makes the directory of a new run of `config`."""
+    check_type(flag("run_dir"), run_dir, PATH | None)
     recipe = RECIPES.get(config.recipe)
     is_own = recipe is None or recipe.algorithm == config.algorithm
     return partial(new_directory, run_dir=run_dir, algorithm=None if is_own else config.algorithm)
@@ -149,7 +151,7 @@ def resume(
         CheckpointError: no checkpoint is complete, or the newest one belongs to another recipe.
         EnvError: the env failed.
     """
-    directory = RunDirectory.open(Path(run))
+    directory = RunDirectory.open(run)
     refuse_fixed(settings)
     refuse_links(directory.path)
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)

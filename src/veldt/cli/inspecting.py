@@ -267,8 +267,11 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     for row in derived:
         table.add_row(*row)
     console.print(table)
-    other = "--env CartPole-v1 shows the values for small environments"
-    console.print(other if kind == "Atari" else "without --env: the values for Atari", style="dim")
+    command = f"veldt recipes {recipe.name}"
+    other = f"`{command} --env CartPole-v1` shows those for small environments"
+    if kind != "Atari":
+        other = f"`{command}` shows those for Atari"
+    console.print(f"These are the values for {kind}; {other}.", style="dim", highlight=False, soft_wrap=True)
 
 
 def doctor(arguments: list[str]) -> str:

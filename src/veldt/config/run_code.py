@@ -21,6 +21,7 @@ from veldt.envs.source import EnvSource, imported_module, resolve
 from veldt.errors import UsageError
 from veldt.networks.build import is_own
 from veldt.networks.own import NO_PARTS, PARTS, Factory, OwnParts
+from veldt.setting_metadata import check_type, flag
 from veldt.user_code.import_path import can_be_loaded, no_module
 from veldt.user_code.trusted import Code, find_code, is_remembered, remember
 
@@ -43,6 +44,9 @@ class Choice:
     env: Env | None = None
     own: OwnParts = NO_PARTS
     trust: bool = False
+
+    def __post_init__(self) -> None:
+        check_type(flag("trust"), self.trust, bool)
 
     @property
     def is_made(self) -> bool:

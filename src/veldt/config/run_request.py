@@ -19,9 +19,11 @@ class RunRequest:
         source: makes the env that `config` names.
         own: the user's own parts of the network that are callables.
         given: the settings, by name, that come from the user and not from the recipe.
+        given_before: those that the user gave when a run was started that is resumed: they were accepted then.
     """
 
     config: TrainConfig
     source: EnvSource
     own: OwnParts = NO_PARTS
     given: Mapping[str, Any] = field(default_factory=dict)
+    given_before: Mapping[str, Any] = field(default_factory=dict)

@@ -77,8 +77,7 @@ class NetworkConfig:
             )
         if self.lstm < 0:
             raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
-        sizes = self.hidden if isinstance(self.hidden, tuple | list) else ()
-        if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+        if not self.hidden or min(self.hidden) < 1:
             raise UsageError(
                 f"--hidden is {self.hidden!r}: give at least one layer of at least 1 unit, as (64, 64)"
             )

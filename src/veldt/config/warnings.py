@@ -22,8 +22,15 @@ _LARGE_RATE = 0.1  # recipes have at most 2.3e-3
 _MANY_UPDATES = 8  # for each step; one is already many (Young & Tian 2019)
 
 
-def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool) -> list[str]:
-    """Returns a sentence for each warning, with what to do; `given` are the settings that the user has given."""
+def warnings_about(
+    config: TrainConfig, given: Mapping[str, Any], *, on_cluster: bool, rollout: int = 0
+) -> list[str]:
+    """Returns a sentence for each warning, with what to do.
+
+    Args:
+        given: the settings that the user has given.
+        rollout: steps of each env in a rollout that the run finishes when it has begun; 0: there are none.
+    """
     cores, threads, warnings = len(allowed_cores()), config.run.threads, []
     if threads > cores:
         warnings.append(
@@ -53,6 +60,12 @@ def warnings_about(config: TrainConfig, given: Mapping[str, Any], *, on_cluster:
                 f"{flag(name)} is {rate}: an update then moves parameters so far that networks seldom learn; the "
                 f"recipe's value is in `veldt recipes {config.recipe}`"
             )
+    envs = config.envs.num_envs
+    if config.run.steps < rollout * envs:
+        warnings.append(
+            f"--steps is {config.run.steps:,}, and a rollout has {rollout * envs:,} ({envs:,} envs x {rollout:,} "
+            "steps): the run ends after a whole rollout; give more steps, or take a shorter rollout or fewer --num-envs"
+        )
     if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:
         warnings.append(
             f"--steps is {config.run.steps:,}, and learning starts after {learn.learning_starts:,}: nothing will "

@@ -29,7 +29,7 @@ from veldt.evaluation.starts_file import read_starts_file, write_starts_file
 from veldt.runs.episodes import smallest
 from veldt.runtime.activity import Record, running
 from veldt.runtime.watchdog import within
-from veldt.setting_metadata import flag
+from veldt.setting_metadata import check_type, flag
 
 _DECISIVE = ("frame_skip", "sticky_actions", "full_action_space")
 # An episode's seed and stored actions [length, ...].
@@ -188,6 +188,8 @@ def make_starts(
 
 def check_numbers(starts: int, seed: int) -> None:
     """Raises UsageError for an invalid number of starts or an invalid seed."""
+    check_type(flag("starts"), starts, int)
+    check_type(flag("seed"), seed, int)
     if starts < 1:
         raise UsageError(f"--starts is {starts}: it must be at least 1")
     if seed < 0:

@@ -39,6 +39,17 @@ class OwnParts:
     critic: str | Factory | None = None
     model: str | Factory | None = None
 
+    def __post_init__(self) -> None:
+        for part in PARTS:
+            own = getattr(self, part)
+            if own is not None and not isinstance(own, str) and not callable(own):
+                gets = (
+                    "a shape" if part == "network" else "a number of features" if part == "core" else "a spec"
+                )
+                raise UsageError(
+                    f"{part} is {own!r}: it must be a name, 'module:function' or a callable from {gets}"
+                )
+
     def over(self, named: Any) -> OwnParts:
         """Returns these parts, and those that the object `named` names in attributes of the same names where there are
         none here."""

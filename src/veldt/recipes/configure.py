@@ -11,11 +11,12 @@ from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import EnvSource, resolve
 from veldt.errors import UsageError
-from veldt.networks.own import NO_PARTS, PARTS, OwnParts
+from veldt.networks.own import NO_PARTS, OwnParts
 from veldt.recipes.draft import NOTHING
 from veldt.recipes.overrides import build_config
 from veldt.recipes.recipe import find
 from veldt.recipes.registration import plugins_of
+from veldt.setting_metadata import check_type, flag
 from veldt.user_code.import_path import can_be_loaded, name_of
 
 
@@ -38,15 +39,9 @@ def configure(
         EnvError: the env's module failed when it was imported.
         PluginError: a plug-in's settings class raised an exception.
     """
+    check_type(flag("env_kwargs"), env_kwargs, Mapping[str, Any])
     source = resolve(env, env_kwargs)
     given = {name: _named_schedule(name, value) for name, value in settings.items()}
-    for part in PARTS:
-        value = getattr(own, part)
-        if value is not None and not isinstance(value, str) and not callable(value):
-            gets = "a shape" if part == "network" else "a number of features" if part == "core" else "a spec"
-            raise UsageError(
-                f"{part} is {value!r}: it must be a name, 'module:function' or a callable from {gets}"
-            )
     given |= own.names()
     config = build_config(find(recipe).draft(source.name, algorithm), given, env_kwargs)
     return request_of(config, source, own.callables(), given)

@@ -17,7 +17,7 @@ from veldt.registry import blaming_plugin
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import flag
 
-_REPLAY = names_of(ReplayConfig) | {"checkpoint_replay"}
+_REPLAY = names_of(ReplayConfig) | {"checkpoint_replay"}  # the latter is a setting of every run
 _ACTORS = names_of(ApexConfig) | names_of(Ga3cConfig) | names_of(ImpalaConfig)
 
 
@@ -49,7 +49,7 @@ def _by_section(draft: Draft, settings: Mapping[str, Any]) -> dict[str, dict[str
     found: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         section = draft.section_of(name)
-        is_here = section is not None and not ("replay" not in draft.classes and name in _REPLAY)
+        is_here = section is not None and ("replay" in draft.classes or name != "checkpoint_replay")
         if not is_here and (why := why_no_setting(draft, name)):
             raise UsageError(why)
         if section is None:
@@ -68,11 +68,15 @@ def why_no_setting(draft: Draft, name: str) -> str | None:
             f"{flag(name)} is no setting: the recipe {draft.recipe} has the system {draft.system}; take a recipe of "
             f"the system you want, and --algorithm {draft.algorithm} with it (`veldt recipes --matrix`)"
         )
-    having = [recipe.name for recipe in RECIPES.values() if name in recipe.setting_names()]
+    is_about_replay = "replay" not in draft.classes and name in _REPLAY
+    having = [
+        recipe.name
+        for recipe in RECIPES.values()
+        if name in recipe.setting_names() and not (is_about_replay and "replay" not in recipe.sections())
+    ]
     if (foreign := _as_foreign(draft, name, is_known=bool(having))) is not None:
         return f"{flag(name)} is {foreign}"
-    if "replay" not in draft.classes and name in _REPLAY:
-        having = [recipe.name for recipe in RECIPES.values() if "buffer_size" in recipe.setting_names()]
+    if is_about_replay:
         why = f"about a replay buffer, and {draft.algorithm} learns from fresh rollouts and keeps none"
     elif not having:
         return None

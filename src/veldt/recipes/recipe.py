@@ -19,6 +19,7 @@ from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import ATARI_PREFIX
 from veldt.recipes.draft import Draft, names_of
 from veldt.recipes.env_family import FAMILIES, family_of
+from veldt.recipes.taken_names import check_names
 from veldt.registry import Registry
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit
@@ -88,9 +89,9 @@ class Recipe:
         else:
             names |= names_of(ReplayConfig)
         learned = nearest.settings(env, algorithm) if nearest else {}
-        known = set().union(*map(names_of, self._sections(algorithm).values()))
+        known = set().union(*map(names_of, self.sections(algorithm).values()))
         return {name: value for name, value in settings.items() if name in known - names} | {
-            name: value for name, value in learned.items() if name in names
+            name: value for name, value in learned.items() if name in names & known
         }
 
     def _own_settings(self, env: str) -> Settings:
@@ -133,16 +134,20 @@ class Recipe:
         """Returns this recipe's values for `env`, before they are checked.
 
         Args:
-            algorithm: another than the recipe's own. UsageError where it does not fit the system.
+            algorithm: another than the recipe's own. UsageError where it does not fit the system, or where two of
+                their settings have one name.
         """
-        algorithm = algorithm or self.algorithm
+        algorithm = self.algorithm if algorithm is None else algorithm
         ALGORITHMS.find(algorithm, f"--algorithm is '{algorithm}'")
         check_fits(self.system, algorithm)
+        classes = self.sections(algorithm)
+        check_names(algorithm, self.system, classes)
         values = {name: setting.value for name, setting in self.settings(env, algorithm).items()}
-        return Draft(self.name, algorithm, self.system, env, self._sections(algorithm), values)
+        return Draft(self.name, algorithm, self.system, env, classes, values)
 
-    def _sections(self, algorithm: str) -> dict[str, type[Any]]:
-        learn, roles = ALGORITHMS[algorithm].settings, SYSTEMS.find(self.system).settings
+    def sections(self, algorithm: str | None = None) -> dict[str, type[Any]]:
+        """Returns the settings class of each section of the configuration; None is the recipe's own algorithm."""
+        learn, roles = ALGORITHMS[algorithm or self.algorithm].settings, SYSTEMS.find(self.system).settings
         sections = {"learn": learn, **_SECTIONS, "roles": roles}
         if not issubclass(learn, OffPolicyConfig):
             del sections["replay"]
@@ -150,7 +155,7 @@ class Recipe:
 
     def setting_names(self) -> set[str]:
         """Returns the names of all settings that the recipe has."""
-        return set().union(*map(names_of, self._sections(self.algorithm).values()))
+        return set().union(*map(names_of, self.sections().values()))
 
     def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
         """Returns (setting, value, unit, source) for every setting of this recipe's `config`, for `veldt recipes NAME`.
@@ -158,7 +163,7 @@ class Recipe:
         `given` are the names of the settings that the user has changed.
         """
         settings, rows = self.settings(config.env, config.algorithm), []
-        for section in self._sections(config.algorithm):
+        for section in self.sections(config.algorithm):
             part = getattr(config, section)
             hints = typing.get_type_hints(type(part), include_extras=True)
             for setting in dataclasses.fields(part):

@@ -9,6 +9,7 @@ from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.networks.registry import NETWORKS
 from veldt.recipes.recipe import RECIPES, Recipe, Settings, Sourced
+from veldt.recipes.taken_names import check_names
 from veldt.registry import registering_module
 
 
@@ -16,12 +17,14 @@ def register_recipe(recipe: Recipe) -> None:
     """Makes a recipe known by its name: to `veldt train`, `veldt recipes` and the matrix.
 
     Raises:
-        UsageError: its algorithm or system is unknown, the two do not fit, it sets a setting that they do not have or
-            gives a value without a source, or another module has registered a recipe of this name.
+        UsageError: its algorithm or system is unknown, the two do not fit or have settings of one name, the recipe sets
+            a setting that they do not have or gives a value without a source, or another module has registered a recipe
+            of this name.
     """
     ALGORITHMS.find(recipe.algorithm, f"the recipe {recipe.name} has the algorithm '{recipe.algorithm}'")
     SYSTEMS.find(recipe.system, f"the recipe {recipe.name} has the system '{recipe.system}'")
     check_fits(recipe.system, recipe.algorithm)
+    check_names(recipe.algorithm, recipe.system, recipe.sections())
     known = recipe.setting_names()
     if unknown := sorted(set().union(*_all_settings(recipe)) - known):
         raise UsageError(

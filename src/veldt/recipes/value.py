@@ -26,15 +26,12 @@ _Q_SMALL: Settings = {
     "horizon": Sourced(8, "measured here: several updates in each phase (128 in RL Zoo)"),
     "learning_starts": Sourced(1_000, "RL Zoo, dqn CartPole-v1"),
     "learning_rate": Sourced("linear:1e-3:1e-4", "measured here (2.3e-3 in RL Zoo, dqn CartPole-v1)"),
-    "scale_learning_rate": Sourced("none", "measured here"),
     "gamma": Sourced(0.98, "measured here (0.99 in RL Zoo, dqn CartPole-v1)"),
     "layer_norm": Sourced(True, "measured here: Q-values stay within their bounds"),
     "n_step": Sourced(10, "measured here"),
     "double": Sourced(True, "measured here"),
     "target_update_interval": Sourced(1_000, "measured here"),
     "epsilon_end": Sourced(0.01, "measured here (0.04 in RL Zoo, dqn CartPole-v1)"),
-    "epsilon_steps": Sourced(0, "measured here: a fraction of the run"),
-    "exploration_fraction": Sourced(0.05, "measured here (0.16 of 50,000 steps in RL Zoo, dqn CartPole-v1)"),
     "evaluation_epsilon": Sourced(0.0, DEFAULT),
     "max_grad_norm": Sourced(10.0, "Wang et al. 2016"),
     "clip_rewards": Sourced(False, "RL Zoo: no reward clipping outside Atari"),
@@ -42,6 +39,12 @@ _Q_SMALL: Settings = {
     "buffer_size": Sourced(300_000, "measured here (100,000 in RL Zoo, dqn CartPole-v1)"),
     "checkpoint_every": Sourced(50_000, DEFAULT),
 }
+_EXPLORATION_SMALL: Settings = {
+    "epsilon_steps": Sourced(0, "measured here: a fraction of the run"),
+    "exploration_fraction": Sourced(0.05, "measured here (0.16 of 50,000 steps in RL Zoo, dqn CartPole-v1)"),
+}
+# Rainbow's step size is never scaled with the batch.
+_NOT_SCALED: Settings = {"scale_learning_rate": Sourced("none", "measured here")}
 
 # Q-learning on small environments with asynchronous learners, whose gradients are several updates old.
 OLD_GRADIENTS: Settings = {
@@ -75,7 +78,7 @@ DQN = Recipe(
         "epsilon_steps": Sourced(1_000_000, "Mnih et al. 2015"),
         "evaluation_epsilon": Sourced(0.05, "Mnih et al. 2015"),
     },
-    small=_Q_SMALL,
+    small={**_Q_SMALL, **_EXPLORATION_SMALL, **_NOT_SCALED},
 )
 
 ASYNC_DQN = Recipe(
@@ -91,6 +94,7 @@ ASYNC_DQN = Recipe(
     },
     small={
         **_Q_SMALL,
+        **_NOT_SCALED,
         **OLD_GRADIENTS,
         "steps": Sourced(400_000, "measured here"),
         "learners": Sourced(4, f"{SA}, 5.3: up to 4 learn well"),
@@ -127,6 +131,8 @@ C51 = Recipe(
     },
     small={
         **_Q_SMALL,
+        **_EXPLORATION_SMALL,
+        **_NOT_SCALED,
         "value_min": Sourced(-100.0, "CleanRL, c51"),
         "value_max": Sourced(100.0, "CleanRL, c51"),
         "atoms": Sourced(101, "CleanRL, c51"),
@@ -142,7 +148,6 @@ RAINBOW = Recipe(
         **_Q_ATARI,
         "batch_size": Sourced(512, f"{SA}, 5.3 (32 in Hessel et al. 2018)"),
         "learning_rate": Sourced(6.25e-5, "Hessel et al. 2018, table 1"),
-        "scale_learning_rate": Sourced("none", f"{SA}, A.3"),
         "optimiser": Sourced("adam", "Hessel et al. 2018, table 1"),
         "adam_epsilon": Sourced(0.005, f"{SA}, A.3: 0.005 / batch"),
         "scale_adam_epsilon": Sourced(True, f"{SA}, A.3"),
@@ -165,6 +170,7 @@ RAINBOW = Recipe(
     },
     small={
         **_Q_SMALL,
+        **_EXPLORATION_SMALL,
         "dueling": Sourced(True, "Hessel et al. 2018"),
         "value_min": Sourced(-100.0, "CleanRL, c51"),
         "value_max": Sourced(100.0, "CleanRL, c51"),

@@ -18,6 +18,7 @@ from veldt.runs.files import AppendFile, explained, open_to_read, read_file, rea
 from veldt.runs.machine import describe_machine
 from veldt.runs.own_files import open_in_place
 from veldt.runs.own_names import CHECKPOINTS, CONFIG, EVENTS, LOCK, REPLAY, SUMMARY
+from veldt.setting_metadata import PATH, check_type
 
 # Locks that this process holds. A forked worker would inherit them and hold them after its parent was killed.
 _held: set[IO[str]] = set()
@@ -59,9 +60,10 @@ class RunDirectory:
             number += 1
 
     @classmethod
-    def open(cls, path: Path) -> RunDirectory:
-        """Returns the existing run in `path`; UsageError with the closest name if there is none."""
-        path = Path(path)
+    def open(cls, run: str | Path) -> RunDirectory:
+        """Returns the existing run in the directory `run`; UsageError with the closest name if there is none."""
+        check_type("run", run, PATH)
+        path = Path(run)
         if (path / CONFIG).is_file():
             return cls(path)
         known = [str(run) for folder in (path.parent, Path("runs")) for run in _runs_in(folder)]

@@ -9,10 +9,12 @@ import torch
 
 from veldt.errors import UsageError
 from veldt.runtime.cores import allowed_cores
+from veldt.setting_metadata import check_type, flag
 
 
 def choose_device(name: str) -> torch.device:
     """Returns the device for `auto`, `cpu`, `cuda` or `cuda:N`. UsageError if it does not exist."""
+    check_type(flag("device"), name, str)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -29,6 +29,7 @@ from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import flush_denormals
+from veldt.setting_metadata import check_type, flag
 from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome
 from veldt.systems.driver.restart_policy import run_restarting
@@ -71,6 +72,10 @@ class RunOptions:
     loggers: Sequence[Logger] = ()
     callbacks: Sequence[Callback] = ()
 
+    def __post_init__(self) -> None:
+        check_type(flag("cluster"), self.cluster, str | None)
+        check_type("quiet", self.quiet, bool)
+
 
 @flush_denormals()
 def run_system(
@@ -85,7 +90,7 @@ def run_system(
     Args:
         open_directory: yields the run's directory, locked. It is entered when the runtime is there, and nothing is
             written before.
-        notes: sentences to show before a resumed run goes on. A new run shows its decisions and warnings.
+        notes: sentences to show before a resumed run goes on. A new run shows its decisions; both show warnings.
 
     Raises:
         UsageError: the run is not possible as asked; nothing was written.
@@ -95,7 +100,7 @@ def run_system(
     asked = request.config.run
     recording_plan = RecordingPlan(asked.log, asked.callback, options.loggers, options.callbacks)
     run_plan = make_run_plan(request)
-    warnings = check_plan(run_plan, options.cluster)
+    warnings = check_plan(run_plan, options.cluster, request.given_before)
     config = run_plan.config
     with (
         _runtime(config, options.cluster) as start_roles,
@@ -103,8 +108,8 @@ def run_system(
         _progress(config, options.quiet) as progress,
     ):
         if checkpoint is None:
-            notes = [f"{config.recipe} on {config.env}: {directory.path}", *run_plan.decisions, *warnings]
-        for note in (*notes, *_remember(run_plan)):
+            notes = [f"{config.recipe} on {config.env}: {directory.path}", *run_plan.decisions]
+        for note in (*notes, *warnings, *_remember(run_plan)):
             progress.note(note)
         with recording_plan.opened(directory, progress) as recording:
             outcome = _drive(run_plan, directory, recording, checkpoint, start_roles)

@@ -8,10 +8,13 @@ sections, its own.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import torch
 
-from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.base import OffPolicy, OnPolicy
 from veldt.algorithms.schedule_settings import try_functions
 from veldt.config.run_code import own_names
 from veldt.config.run_request import RunRequest
@@ -56,11 +59,14 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
     try_functions(config.learn)
 
 
-def check_plan(run_plan: RunPlan, cluster: str | None) -> list[str]:
+def check_plan(
+    run_plan: RunPlan, cluster: str | None, given_before: Mapping[str, Any] = MappingProxyType({})
+) -> list[str]:
     """Raises UsageError where the run plan cannot be carried out here. Returns warnings about what can, as sentences.
 
     Args:
         cluster: as for `check_request`.
+        given_before: as in `RunRequest`.
     """
     config, algorithm = run_plan.config, run_plan.algorithm()
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
@@ -75,9 +81,16 @@ def check_plan(run_plan: RunPlan, cluster: str | None) -> list[str]:
             )
     if config.roles.learners > 1:
         run_plan.shared_parameters()  # raises an error for a network that cannot be shared
-    if not config.in_one_process:
-        run_plan.graph()  # raises an error for parts that do not fit together
-    return warnings_about(config, run_plan.given, on_cluster=cluster is not None)
+    roles = run_plan.graph().roles  # raises an error for parts that do not fit together
+    if config.in_one_process and (len(roles) > 1 or len(roles[0].plans) > 1):
+        raise UsageError(
+            f"the system {config.system} has several processes with these settings, and the settings class "
+            f"{type(config.roles).__name__} says in_one_process: make it False there"
+        )
+    given = {**given_before, **run_plan.given}
+    # Where the process that acts also learns, it ends with a whole rollout.
+    rollout = run_plan.horizon if isinstance(algorithm, OnPolicy) and config.in_phases else 0
+    return warnings_about(config, given, on_cluster=cluster is not None, rollout=rollout)
 
 
 def _refuse_unread(request: RunRequest) -> None:

@@ -24,6 +24,8 @@ def named_loggers(log: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in log.split(","))
     if names == ("none",):
         return ()
+    if "none" in names:
+        raise UsageError(f"--log is '{log}', and none means no logger: leave none out, or the others")
     for name in names:
         if ":" in name:
             split_name(name, "logger")
