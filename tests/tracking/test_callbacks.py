@@ -14,7 +14,7 @@ import veldt
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
 from veldt.algorithms.registry import ALGORITHMS, AlgorithmEntry
-from veldt.errors import UsageError, VeldtError
+from veldt.errors import PluginError, UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.metrics import read_metrics
@@ -133,9 +133,11 @@ class Failing(veldt.Callback):
 def test_an_exception_of_a_callback_ends_the_run_with_a_sentence(recipe: str, tmp_path: Path) -> None:
     counting = Counting()
     settings = SYSTEMS[recipe] | {"steps": 200_000, "checkpoint_every": 500}
-    with pytest.raises(VeldtError, match="the callback Failing raised ZeroDivisionError in on_log: oh"):
+    named = r"the callback Failing \(module test_callbacks\) raised in on_log: ZeroDivisionError: oh"
+    with pytest.raises(PluginError, match=named) as failed:
         veldt.train(recipe, run_dir=tmp_path / "run", callbacks=[counting, Failing()], **settings)
     assert counting.calls["end"] == 1 and counting.reason is None
+    assert "test_callbacks.py" in failed.value.details
     step = CheckpointStore(tmp_path / "run" / "checkpoints").newest(print).step
     assert veldt.resume(tmp_path / "run", steps=step + 500, quiet=True).reason == "steps"
 
@@ -146,7 +148,8 @@ class Exits(veldt.Callback):
 
 
 def test_an_exit_in_a_callback_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(VeldtError, match="the callback Exits raised SystemExit in on_log: 3"):
+    named = r"the callback Exits \(module test_callbacks\) raised in on_log: SystemExit: 3"
+    with pytest.raises(PluginError, match=named):
         veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[Exits()], **SYSTEMS["a2c"])
 
 

@@ -17,6 +17,7 @@ from veldt.cli.open_files import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
+from veldt.user_code.attribution import naming_user_code
 
 HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, replay and learners
 
@@ -59,7 +60,7 @@ def run(argv: Sequence[str] | None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        with _ended_like_interrupted():
+        with _ended_like_interrupted(), naming_user_code():
             show(_dispatch(arguments))
     except VeldtError as error:
         if debug:

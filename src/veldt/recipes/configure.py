@@ -36,7 +36,6 @@ def configure(
     Raises:
         UsageError: the env, the recipe, the algorithm or a setting is unknown, or a value is not allowed.
         EnvError: the env's module failed when it was imported.
-        PluginError: a plug-in's settings class raised an exception.
     """
     source = resolve(env, env_kwargs)
     given = {name: _named_schedule(name, value) for name, value in settings.items()}

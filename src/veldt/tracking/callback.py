@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError, described
+from veldt.errors import PluginError, UsageError, VeldtError, as_error, described
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metric_names import METRICS
 
@@ -108,7 +108,7 @@ class Callback:
 
 
 class CallbackGroup:
-    """All callbacks of a run, in order. Their exceptions become VeldtErrors."""
+    """All callbacks of a run, in order. Their exceptions become PluginErrors."""
 
     def __init__(self, callbacks: Sequence[Callback], context: CallbackContext) -> None:
         self.context = context
@@ -130,14 +130,11 @@ class CallbackGroup:
             self.context.metrics = metrics
         for callback in self._callbacks:
             self.context.called_by(callback)
-            try:
+            cls = type(callback)
+            with as_error(
+                PluginError, f"the callback {cls.__name__} (module {cls.__module__}) raised in {method}"
+            ):
                 getattr(callback, method)(self.context)
-            except (VeldtError, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # SystemExit too: it would end the run without a sentence
-                raise VeldtError(
-                    f"the callback {type(callback).__name__} raised {type(error).__name__} in {method}: {error}"
-                ) from error
 
     def end(self) -> None:
         """Calls `on_end`, if `on_start` was called."""
