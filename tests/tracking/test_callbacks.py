@@ -266,3 +266,26 @@ def test_the_example_stops_a_run_and_can_be_named(in_tmp: Path, monkeypatch: pyt
     named = veldt.train("a2c", run_dir="named", callback="early_stopping:make_callback", **SYSTEMS["a2c"])
     assert "callback/steps_without_progress" in read_metrics(named.path)[-1]
     assert veldt.resume(named.path, steps=2500, quiet=True).reason == "steps"
+
+
+class OfAnotherLibrary(veldt.Callback):
+    def on_rollout_end(self, context: veldt.CallbackContext) -> None: ...
+
+
+def make_of_another_library(run: Path) -> veldt.Callback:
+    return OfAnotherLibrary()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"callbacks": [OfAnotherLibrary()]}, {"callback": "test_callbacks:make_of_another_library"}],
+    ids=["object", "name"],
+)
+def test_a_method_that_no_event_calls_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    said = (
+        "the callback OfAnotherLibrary has the method on_rollout_end .did you mean 'on_rollout'.., and no event calls "
+        "it: the methods are on_start, on_rollout, on_update, on_log, on_evaluation, on_checkpoint, on_end; rename it"
+    )
+    with pytest.raises(UsageError, match=said):
+        veldt.train("a2c", run_dir=tmp_path / "run", **given, **SYSTEMS["a2c"])
+    assert not (tmp_path / "run").exists()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import PluginError, UsageError, VeldtError, as_error, described
+from veldt.errors import PluginError, UsageError, VeldtError, as_error, described, did_you_mean
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metric_names import METRICS
 
@@ -78,7 +78,8 @@ def _refusal(callback: Callback | None, name: str, why: str) -> str:
 
 
 class Callback:
-    """Inherit, and define what you need; each method gets the run's `CallbackContext`.
+    """Inherit, and define what you need; each method gets the run's `CallbackContext`. A method `on_...` with another
+    name than these is refused when the run begins.
 
     The process that records the run calls the methods, between its other work: a method that takes long delays
     training, or, where learners are separate processes, checkpoints and records. An exception ends the run, after which
@@ -105,6 +106,20 @@ class Callback:
 
     def on_end(self, context: CallbackContext) -> None:
         """When the run has ended (`context.reason`) or failed."""
+
+
+_EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+def refuse_unknown_events(callback: Callback) -> None:
+    """Raises UsageError for a method `on_...` that no event calls: it would never be called, without a word."""
+    cls = type(callback)
+    for name in dir(cls):
+        if name.startswith("on_") and name not in _EVENTS and callable(getattr(cls, name)):
+            raise UsageError(
+                f"the callback {cls.__name__} has the method {name}{did_you_mean(name, _EVENTS)}, and no event calls "
+                f"it: the methods are {', '.join(_EVENTS)}; rename it"
+            )
 
 
 class CallbackGroup:
@@ -152,4 +167,5 @@ def made_callback(name: str, function: Callable[[Path], Any], directory: Path) -
         raise UsageError(f"--callback {name}: the function raised {described(error)}") from error
     if not isinstance(callback, Callback):
         raise UsageError(f"--callback {name}: the function returned {callback!r}: return a veldt.Callback")
+    refuse_unknown_events(callback)
     return callback
