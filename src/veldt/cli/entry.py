@@ -22,7 +22,7 @@ from veldt.user_code.attribution import naming_user_code
 HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, replay and learners
 
   veldt train RECIPE --env ENV      train (veldt train ppo --help lists every flag)
-  veldt resume RUN                  go on from the newest checkpoint
+  veldt resume RUN                  continue from the newest checkpoint
   veldt reproduce RUN               train it again with the same plan, and compare
   veldt evaluate RUN                play episodes, or from recorded starts
   veldt record-starts RUN           starts in the middle of episodes, to evaluate from

@@ -164,11 +164,6 @@ def _may_be_image(field: ArraySpec) -> bool:
     return len(field.network_shape) in (2, 3)
 
 
-def is_image_spec(spec: EnvSpec) -> bool:
-    """Whether any field is an image for a convolutional torso."""
-    return any(field.dtype == "uint8" and _may_be_image(field) for field in spec.observation.values())
-
-
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     """(channels, height, width) of an image given as [H, W], [H, W, C] or [C, H, W]."""
     if len(shape) == 2:
