@@ -147,7 +147,7 @@ def _on_different_cores(pid: int) -> Iterator[None]:
 def plan(
     source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, learners: int = 1
 ) -> Plan:
-    """Chooses what `config` leaves open, for one of `learners` that share the cores. Each accelerator takes one core."""
+    """Chooses what `config` leaves open, for one of `learners` that share the cores. Each accelerator takes a core."""
     cores = (len(allowed_cores()) - accelerators) // learners
     if config.env_backend == "in-process":
         return _in_process(config, "as asked")
