@@ -1,7 +1,7 @@
 # veldt with the pinned versions, for the CPU:  docker build -t veldt . && docker run --rm --shm-size 2g veldt recipes
 #
 # With a GPU: docker build --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu126 -t veldt . , and docker run
-# --gpus all. Processes of a run share memory: Docker's 64 MiB of it are few, so give more with --shm-size.
+# --gpus all. Processes of a run share memory: Docker's default of 64 MiB is too small, so give more with --shm-size.
 FROM python:3.11-slim
 
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu

@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +33,8 @@ from veldt.runtime.system_memory import available_memory
 
 _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
 _SURELY_FITS = 2**30
+# What an algorithm that does not define a method lacks, for messages.
+_LACKS = {"value": "no values", "action_values": "no values of actions", "policy": "no stochastic policy"}
 
 
 def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -> Network:
@@ -87,11 +90,12 @@ class Agent:
     """Chooses actions for observations of one env, or of N.
 
     Its methods take one observation as the run's env returns it: for a Gymnasium env the observation itself, for Atari
-    the stacked frames, uint8 [stack, H, W] (`make_env()` returns an env with these observations). They also take N
-    observations with a first axis (of a Dict, in each field), as a Gymnasium `VectorEnv` returns them; then results
-    have this axis, too. With --normalise-observations they still take raw ones: the policy normalises them, by the
-    statistics of its training, which acting does not change. ValueError if the observation does not have the shape that
-    the space defines.
+    the stacked frames, uint8 [stack, H, W] (`make_env()` returns an env with these observations). They also take a
+    batch of N, and then results have a first axis of N, too. A batch is an array with a first axis, as a Gymnasium
+    `VectorEnv` returns it: of a Dict space a dictionary of such arrays, of a Tuple space a tuple of such arrays; or it
+    is a list of N single observations. With --normalise-observations they still take raw ones: the policy normalises
+    them, by the statistics of its training, which acting does not change. ValueError if the observation does not have
+    the shape that the space defines.
 
     A policy with an LSTM keeps a recurrent state from `act` to `act`: call `reset()` when an episode begins.
     """
@@ -115,16 +119,32 @@ class Agent:
         self._acted, self._episode_step_N = 0, np.zeros(1, np.int64)
         self._recurrent_state: RecurrentState | None = None
 
-    def reset(self, ended_N: np.ndarray | None = None) -> None:
+    def reset(self, ended_N: npt.ArrayLike | None = None) -> None:
         """Clears the recurrent state (of an LSTM): the next observation is the first of an episode.
 
         Args:
-            ended_N: of N envs, bool [N], whose states are cleared; default all.
+            ended_N: of the N envs of the last `act`, bool [N], whose states are cleared; default all. Before the first
+                `act` there is nothing to clear.
+
+        Raises:
+            ValueError: it is not bool [N].
         """
         if ended_N is None:
             self._episode_step_N[:] = 0
-        else:
-            self._episode_step_N[ended_N] = 0
+            return
+        ended = np.atleast_1d(ended_N)
+        if ended.dtype != np.bool_ or ended.ndim != 1:
+            raise ValueError(
+                f"ended_N is {ended.dtype} {list(ended.shape)}: it must be bool [N], one entry for each env"
+            )
+        if self._recurrent_state is None:
+            return
+        if len(ended) != len(self._episode_step_N):
+            raise ValueError(
+                f"ended_N has {len(ended)} entries, and the last act got {len(self._episode_step_N)} observations: "
+                "give one for each"
+            )
+        self._episode_step_N[ended] = 0
 
     def act(self, observation: Any, *, greedy: bool = False) -> Any:
         """Returns the action, or an array of N actions, as the env's action space defines them.
@@ -181,16 +201,10 @@ class Agent:
 
     def _asked(self, method: str, observation: Any) -> Any:
         """Returns the result of the algorithm's method as arrays, without the first axis for one observation."""
+        if getattr(type(self._algorithm), method) is getattr(Algorithm, method):
+            raise UsageError(f"{self._algorithm.name} has {_LACKS[method]}: ask for something else")
         inputs, is_single = self._inputs(observation)
-        try:
-            result = getattr(self._algorithm, method)(self._network, self._on_device(inputs))
-        except NotImplementedError:
-            has = {
-                "value": "no values",
-                "action_values": "no values of actions",
-                "policy": "no stochastic policy",
-            }
-            raise UsageError(f"{self._algorithm.name} has {has[method]}: ask for something else") from None
+        result = getattr(self._algorithm, method)(self._network, self._on_device(inputs))
 
         def array(tensor: Tensor) -> np.ndarray:
             values = tensor.float().cpu().numpy()

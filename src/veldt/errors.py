@@ -41,7 +41,7 @@ class EnvError(VeldtError):
 
 
 class NetworkError(VeldtError):
-    """The user's own network raised when it was built or tried out; `details` is the traceback."""
+    """The user's own network raised an exception; `details` is the traceback."""
 
     def __init__(self, message: str, *, details: str = "") -> None:
         super().__init__(message)
@@ -49,8 +49,7 @@ class NetworkError(VeldtError):
 
 
 class PluginError(VeldtError):
-    """A plug-in's own code raised when it was imported, or when one of its classes was called; `details` is the
-    traceback."""
+    """Code of a plug-in or of a callback raised an exception, in any process of a run; `details` is the traceback."""
 
     def __init__(self, message: str, *, details: str = "") -> None:
         super().__init__(message)

@@ -7,7 +7,6 @@ module that each registry names.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import platform
 import re
@@ -17,6 +16,7 @@ from importlib import metadata
 from typing import Any, Generic, TypeVar
 
 from veldt.errors import PluginError, UsageError, as_error, described, did_you_mean
+from veldt.user_code.attribution import record_part
 from veldt.user_code.import_path import load_module
 from veldt.user_code.module_files import find_module
 
@@ -67,6 +67,8 @@ class Registry(Mapping[str, T], Generic[T]):
                 "another name"
             )
         self._parts[name], self._origins[name] = part, origin
+        if not origin.startswith(_OWN):
+            record_part(self.described(name), origin, vars(part).values())
 
     def find(self, name: str, given_as: str = "", or_else: str = "") -> T:
         """Returns the part of this name. UsageError, with a suggestion, for an unknown name.
@@ -88,6 +90,10 @@ class Registry(Mapping[str, T], Generic[T]):
         self._load()
         origin = self._origins[name]
         return None if origin.startswith(_OWN) else origin
+
+    def described(self, name: str) -> str:
+        """Returns what messages call a plug-in's part: "algorithm 'qr-dqn' (module my_plugin)"."""
+        return f"{self.kind} '{name}' (module {self._origins[name]})"
 
     def __getitem__(self, name: str) -> T:
         self._load()
@@ -150,19 +156,6 @@ def installed_plugins() -> list[str]:
 def broken_plugins_shown() -> list[str]:
     """Returns a sentence on each installed plug-in that could not be imported."""
     return [f"the plug-in {module} could not be imported ({why})" for module, why in broken_plugins.items()]
-
-
-@contextlib.contextmanager
-def blaming_plugin(cls: type[Any]) -> Iterator[None]:
-    """Converts what the constructor of a plug-in's class raises to PluginError, which names the class.
-
-    An error of veldt passes as it is, and so does one in a class of veldt's own, which is a defect of veldt.
-    """
-    if cls.__module__.startswith(_OWN):
-        yield
-        return
-    with as_error(PluginError, f"the plug-in {cls.__module__} failed when {cls.__qualname__} was made"):
-        yield
 
 
 def import_plugins(modules: Iterable[str]) -> None:

@@ -17,9 +17,9 @@ import veldt
 TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
 IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
 APART = "--env-backend workers --on-env-error restart goes on past it"
-RESUME = "`veldt resume run` goes on from the newest checkpoint\n"
-SEGFAULT = "which was killed by SIGSEGV"
-KILLED = "which was killed by SIGKILL (by hand, or by the system for lack of memory)"
+RESUME = "`veldt resume run` continues from the newest checkpoint\n"
+SEGFAULT = "the process was killed by SIGSEGV"
+KILLED = "the process was killed by SIGKILL (by hand, or by the system for lack of memory)"
 
 
 def ended(arguments: str, how: str) -> str:
@@ -46,22 +46,22 @@ def ended(arguments: str, how: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "how", "what"),
     [
-        (TRAIN, "os._exit(0) make 0", "took its process with it when it was made, which exited with code 0"),
+        (TRAIN, "os._exit(0) make 0", "ended its process when it was made: the process exited with code 0"),
         (
             TRAIN,
             "os._exit(0) close 0",
-            "took its process with it when it was closed, which exited with code 0",
+            "ended its process when it was closed: the process exited with code 0",
         ),
         (
             TRAIN,
             "segfault reset 0",
-            "(seed 0) took its process with it in a reset when its speed was measured with random actions, "
+            "(seed 0) ended its process in a reset when its speed was measured with random actions: "
             f"{SEGFAULT}; --debug shows where, and {APART}",
         ),
         (
             TRAIN,
             "os._exit(3) step 0",
-            "(seed 0) took its process with it in step 0 when its speed was measured with random actions, which exited "
+            "(seed 0) ended its process in step 0 when its speed was measured with random actions: the process exited "
             f"with code 3; {APART}",
         ),
     ],
@@ -73,15 +73,15 @@ def test_before_a_run(arguments: str, how: str, what: str, in_tmp: Path) -> None
 
 @pytest.mark.parametrize(
     ("how", "cause"),
-    [("exit(0)", "which exited with code 0"), ("SIGKILL", KILLED)],
+    [("exit(0)", "the process exited with code 0"), ("SIGKILL", KILLED)],
 )
 def test_in_training(how: str, cause: str, in_tmp: Path) -> None:
     said = ended(IN_PROCESS, f"{how} step 750")
     seed, step = (in_tmp / "ending").read_text().split()
     assert int(step) > 0
     assert re.fullmatch(
-        rf"veldt: environment faulty_envs:ends_process, env [0-3] \(seed {seed}\) took its process with it in step "
-        rf"{step}, {re.escape(f'{cause}; {APART}')}\n{RESUME}",
+        rf"veldt: environment faulty_envs:ends_process, env [0-3] \(seed {seed}\) ended its process in step "
+        rf"{step}: {re.escape(f'{cause}; {APART}')}\n{RESUME}",
         said,
     ), said
     assert veldt.resume("run", quiet=True, steps=6464).reason == "steps"
@@ -93,14 +93,14 @@ def test_in_an_evaluation_and_a_video(in_tmp: Path) -> None:
     said = ended("evaluate run --episodes 2", "os._exit(0) step 75")
     seed, step = (in_tmp / "ending").read_text().split()
     assert re.fullmatch(
-        rf"veldt: environment faulty_envs:ends_process, env [01] \(seed {seed}\) took its process with it in step "
-        rf"{step}, which exited with code 0\n",
+        rf"veldt: environment faulty_envs:ends_process, env [01] \(seed {seed}\) ended its process in step "
+        rf"{step}: the process exited with code 0\n",
         said,
     ), said
     said = ended("watch run", "segfault step 7")
     seed, step = (in_tmp / "ending").read_text().split()
     assert said == (
-        f"veldt: environment faulty_envs:ends_process (seed {seed}) took its process with it in step {step}, "
+        f"veldt: environment faulty_envs:ends_process (seed {seed}) ended its process in step {step}: "
         f"{SEGFAULT}; --debug shows where\n"
     )
 
@@ -109,7 +109,7 @@ def test_when_its_module_is_imported(in_tmp: Path) -> None:
     (in_tmp / "mine.py").write_text("import os\nos._exit(0)\n")
     said = ended("train ppo --env mine:make", "no never 0")
     assert said == (
-        "veldt: environment mine:make took its process with it when it was imported, which exited with code 0\n"
+        "veldt: environment mine:make ended its process when it was imported: the process exited with code 0\n"
     )
 
 
@@ -122,4 +122,4 @@ def test_debug_shows_where(in_tmp: Path) -> None:
         check=False,
     )
     assert process.returncode == 1 and "faulty_envs.py" in process.stderr, process.stderr
-    assert process.stderr.endswith(f"took its process with it when it was made, {SEGFAULT}\n")
+    assert process.stderr.endswith(f"ended its process when it was made: {SEGFAULT}\n")

@@ -132,7 +132,7 @@ def test_one_of_several_sampler_learners_is_killed(tmp_path: Path, nothing_left:
     veldt.train("a2c", run_dir=tmp_path / "here", steps=42_000, **settings)
     are_equal(run, tmp_path / "here")
     (text,) = (line for line in (run / "events.jsonl").read_text().splitlines() if "restart" in line)
-    assert killed and "the learner 1 " in text and "all learners go on from the checkpoint of step" in text
+    assert killed and "the learner 1 " in text and "all learners continue from the checkpoint of step" in text
 
 
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])

@@ -19,7 +19,7 @@ from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.runtime import activity
 
-TOOK = "took its process with it"
+TOOK = "ended its process"
 NAME = "environment test_activity:Told"
 
 

@@ -31,8 +31,8 @@ RAISES = {
 TAKES_PROCESS = {
     "hang": r"answer within 1 s \(--env-timeout\).* counts as hung",
     "hang in native code": "counts as hung",
-    "exit": "took its process with it, which exited with code 7",
-    "kill": "took its process with it, which was killed by SIGKILL",
+    "exit": "ended its process: the process exited with code 7",
+    "kill": "ended its process: the process was killed by SIGKILL",
 }
 CASES = [(how, 0) for how in (*RAISES, "hang")] + [(how, 2) for how in (*RAISES, *TAKES_PROCESS)]
 IN_RESET = [

@@ -112,6 +112,37 @@ def test_each_env_has_its_own_recurrent_state(tmp_path: Path) -> None:
     assert not np.allclose(again[1], before[1], atol=1e-6) and not np.allclose(after, before, atol=1e-6)
 
 
+def test_a_mask_before_the_first_act_clears_nothing(agent: veldt.Agent) -> None:
+    fresh = veldt.load(agent.path)
+    fresh.reset(np.array([True, False, True]))
+    fresh.act(together(observations(fresh, 3)))
+    fresh.reset([True, False, True])
+    with pytest.raises(ValueError, match="ended_N has 2 entries, and the last act got 3 observations"):
+        fresh.reset(np.array([True, False]))
+    with pytest.raises(ValueError, match=r"ended_N is int64 \[2\]: it must be bool \[N\]"):
+        fresh.reset([0, 2])
+
+
+def test_a_list_of_observations_is_a_batch(agent: veldt.Agent) -> None:
+    several = observations(agent, 3)
+    agent.reset()
+    expected = agent.act(together(several), greedy=True)
+    agent.reset()
+    np.testing.assert_array_equal(agent.act(several, greedy=True), expected)
+    np.testing.assert_array_equal(agent.value(several), agent.value(together(several)))
+
+
+def test_what_a_user_s_model_has_not_implemented_is_not_the_algorithm_s_lack(
+    agent: veldt.Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forward(*inputs: Any) -> None:
+        raise NotImplementedError("no such layer")
+
+    monkeypatch.setattr(agent, "_network", forward)
+    with pytest.raises(NotImplementedError, match="no such layer"):
+        agent.value(observations(agent, 1)[0])
+
+
 def test_a_wrong_shape_is_refused(agent: veldt.Agent) -> None:
     if agent.source.name == "CartPole-v1":
         with pytest.raises(ValueError, match=r"has shape \(5,\), but the observation space declares \(4,\)"):

@@ -18,7 +18,7 @@ import veldt
 from run_state import SMALL_REPLAYED, newest
 from veldt import cli
 from veldt.errors import EnvError
-from veldt.evaluation.evaluator import Chunk, Evaluation, _Sequence, play_steps
+from veldt.evaluation.evaluator import EvaluatedRows, Evaluation, _Sequence, play_steps
 from veldt.runs.directory import RunDirectory
 from veldt.sampling.episodes import Episode
 from veldt.systems.driver import evaluating
@@ -109,7 +109,7 @@ def test_what_counts_is_what_one_env_would_have_played(data: st.DataObject) -> N
                 if begin <= done:
                     episode_B[b], length_B[b] = e, min(done - begin, lengths[b])
                 begin = end + 1
-        is_over = sequence.add(Chunk(finished, episode_B, length_B))
+        is_over = sequence.add(EvaluatedRows(finished, episode_B, length_B))
     assert [(episode.episode, episode.env_index) for episode in sequence.episodes] == expected
 
 

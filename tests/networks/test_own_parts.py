@@ -19,7 +19,7 @@ from veldt.errors import NetworkError, UsageError
 from veldt.learning.optimiser import GroupedRule
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import OwnParts
-from veldt.networks.own_core import OwnCore, RecurrentState
+from veldt.networks.own_core import OwnCore, StateLayout
 from veldt.networks.recurrent import RecurrentForward, recurrent_size_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
@@ -239,7 +239,7 @@ def test_combinations_of_parts_that_are_refused(settings: Any, sentence: str) ->
 
 def test_a_state_goes_into_a_vector_and_back() -> None:
     state = {"a": (torch.randn(3, 2), [torch.randn(3)]), "b": torch.arange(12).view(3, 2, 2)}
-    own = RecurrentState(state)
+    own = StateLayout(state)
     flat = own.flat(state)
     assert flat.shape == (3, own.size) == (3, 2 + 1 + 4) and flat.dtype == torch.float32
     again = own.nested(flat)

@@ -47,4 +47,5 @@ def test_the_run_does_not_end_as_if_it_had_learned(steps: str, tmp_path: Path) -
         check=False,
     )
     assert done.returncode == 1
-    assert "KeyError: 'no such thing'" in done.stderr and "broken_loss.py" in done.stderr
+    named = "algorithm 'broken' (module broken_loss) raised in Broken.loss: KeyError: 'no such thing'"
+    assert named in done.stderr and "broken_loss.py" in done.stderr

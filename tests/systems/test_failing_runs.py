@@ -193,8 +193,8 @@ def test_an_environment_that_ends_its_role_is_named_and_not_restarted(recipe: st
     env = functools.partial(Failing, "exit", None, 3)
     with pytest.raises(RoleError) as caught:
         veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, steps=2_000, **ROLES[recipe])
-    sentence = r"environment faulty_envs:<Failing>, env \d \(seed \d+\) took its process with it in step 2"
-    assert re.search(f"{sentence}, which exited with code 7", str(caught.value)), caught.value
+    sentence = r"environment faulty_envs:<Failing>, env \d \(seed \d+\) ended its process in step 2"
+    assert re.search(f"{sentence}: the process exited with code 7", str(caught.value)), caught.value
     assert "restarts" not in str(caught.value)
 
 
@@ -214,4 +214,4 @@ def test_a_role_that_its_environment_ends_is_restarted_if_that_is_asked_for(tmp_
     )
     events = RunDirectory.open(tmp_path / "run").read_events()
     restarts = [event["text"] for event in events if event["kind"] == "restart"]
-    assert any(f"env 1 (seed {seed}) took its process with it" in text for text in restarts)
+    assert any(f"env 1 (seed {seed}) ended its process" in text for text in restarts)

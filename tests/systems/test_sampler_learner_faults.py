@@ -108,7 +108,7 @@ def test_joint_learners_restart_from_the_newest_checkpoint(sign: int, why: str, 
         assert process.returncode == 0, errors
         wait_until(lambda: not alive(family), END_S, "all processes gone")
     (text,) = events(run, "restart")
-    assert text.startswith(why) and "go on from the checkpoint of step" in text
+    assert text.startswith(why) and "continue from the checkpoint of step" in text
     after = newest(run)
     assert after.step == whole.step
     for name, array in whole.groups["weights"].items():

@@ -14,7 +14,7 @@ import veldt
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
 from veldt.algorithms.registry import ALGORITHMS, AlgorithmEntry
-from veldt.errors import UsageError, VeldtError
+from veldt.errors import PluginError, UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.metrics import read_metrics
@@ -133,9 +133,11 @@ class Failing(veldt.Callback):
 def test_an_exception_of_a_callback_ends_the_run_with_a_sentence(recipe: str, tmp_path: Path) -> None:
     counting = Counting()
     settings = SYSTEMS[recipe] | {"steps": 200_000, "checkpoint_every": 500}
-    with pytest.raises(VeldtError, match="the callback Failing raised ZeroDivisionError in on_log: oh"):
+    named = r"the callback Failing \(module test_callbacks\) raised in on_log: ZeroDivisionError: oh"
+    with pytest.raises(PluginError, match=named) as failed:
         veldt.train(recipe, run_dir=tmp_path / "run", callbacks=[counting, Failing()], **settings)
     assert counting.calls["end"] == 1 and counting.reason is None
+    assert "test_callbacks.py" in failed.value.details
     step = CheckpointStore(tmp_path / "run" / "checkpoints").newest(print).step
     assert veldt.resume(tmp_path / "run", steps=step + 500, quiet=True).reason == "steps"
 
@@ -146,7 +148,8 @@ class Exits(veldt.Callback):
 
 
 def test_an_exit_in_a_callback_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(VeldtError, match="the callback Exits raised SystemExit in on_log: 3"):
+    named = r"the callback Exits \(module test_callbacks\) raised in on_log: SystemExit: 3"
+    with pytest.raises(PluginError, match=named):
         veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[Exits()], **SYSTEMS["a2c"])
 
 
@@ -263,3 +266,26 @@ def test_the_example_stops_a_run_and_can_be_named(in_tmp: Path, monkeypatch: pyt
     named = veldt.train("a2c", run_dir="named", callback="early_stopping:make_callback", **SYSTEMS["a2c"])
     assert "callback/steps_without_progress" in read_metrics(named.path)[-1]
     assert veldt.resume(named.path, steps=2500, quiet=True).reason == "steps"
+
+
+class OfAnotherLibrary(veldt.Callback):
+    def on_rollout_end(self, context: veldt.CallbackContext) -> None: ...
+
+
+def make_of_another_library(run: Path) -> veldt.Callback:
+    return OfAnotherLibrary()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"callbacks": [OfAnotherLibrary()]}, {"callback": "test_callbacks:make_of_another_library"}],
+    ids=["object", "name"],
+)
+def test_a_method_that_no_event_calls_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    said = (
+        "the callback OfAnotherLibrary has the method on_rollout_end .did you mean 'on_rollout'.., and no event calls "
+        "it: the methods are on_start, on_rollout, on_update, on_log, on_evaluation, on_checkpoint, on_end; rename it"
+    )
+    with pytest.raises(UsageError, match=said):
+        veldt.train("a2c", run_dir=tmp_path / "run", **given, **SYSTEMS["a2c"])
+    assert not (tmp_path / "run").exists()

@@ -92,7 +92,7 @@ def test_a_logger_that_raises_is_dropped_with_one_note(
     failing, other = Failing(), Recorder()
     settings = SETTINGS | {"quiet": False}
     run = veldt.train("a2c", run_dir=tmp_path / "run", loggers=[failing, other], **settings)
-    said = "the logger Failing raised RuntimeError: it is full; it gets no more metrics"
+    said = "the logger Failing (module test_own_loggers) raised RuntimeError: it is full; it gets no more metrics"
     assert run.reason == "steps" and len(failing.rows) == 1 < len(other.rows)
     assert failing.closed == other.closed == 1
     assert [
@@ -129,7 +129,7 @@ def test_a_logger_needs_log_alone_and_does_not_end_the_run(tmp_path: Path) -> No
     assert run.reason == "steps" and len(one.steps) == 3
     events = RunDirectory.open(run.path).read_events()
     assert [event["text"] for event in events if event["kind"] == "logger"] == [
-        "the logger LogAlone raised SystemExit: 3; it gets no more metrics"
+        "the logger LogAlone (module test_own_loggers) raised SystemExit: 3; it gets no more metrics"
     ]
 
 

@@ -27,10 +27,12 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.devices import choose_device
 from veldt.setting_metadata import PATH, check_type, flag
+from veldt.user_code.attribution import naming_user_code
 
 PROTOCOLS = ("episodes", "atari", "human-starts")
 
 
+@naming_user_code()
 def load(
     run: str | Path,
     *,
@@ -96,6 +98,7 @@ def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Ag
     return run
 
 
+@naming_user_code()
 def evaluate(
     run: str | Path | Agent,
     *,
@@ -167,6 +170,7 @@ def evaluate(
     return play_episodes(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)
 
 
+@naming_user_code()
 def record_starts(
     run: str | Path | Agent,
     *,

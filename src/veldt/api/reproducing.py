@@ -22,6 +22,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 from veldt.runs.own_files import refuse_links
 from veldt.systems.run import Run, RunOptions, run_system
+from veldt.user_code.attribution import naming_user_code
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Reproduction:
     cause: str | None
 
 
+@naming_user_code()
 def reproduce(
     run: str | Path,
     *,

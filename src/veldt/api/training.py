@@ -23,8 +23,10 @@ from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
+from veldt.user_code.attribution import naming_user_code
 
 
+@naming_user_code()
 def train(
     recipe: str = "ppo",
     *,
@@ -75,7 +77,7 @@ def train(
         UsageError: an argument is invalid, settings are incompatible, or a setting would have no effect; nothing was
             written.
         EnvError: the env failed.
-        PluginError: a plug-in's settings class or constructor raised an exception.
+        PluginError, NetworkError: code of a plug-in or a callback, or of your own network, raised an exception.
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
     own = OwnParts(network, core, actor, critic, model)
@@ -84,6 +86,7 @@ def train(
     return run_system(request, options, directory_of_new(request.config, run_dir))
 
 
+@naming_user_code()
 def train_config(
     config: TrainConfig,
     source: EnvSource | None = None,
@@ -114,6 +117,7 @@ def directory_of_new(
     return partial(new_directory, run_dir=run_dir, algorithm=None if is_own else config.algorithm)
 
 
+@naming_user_code()
 def resume(
     run: str | Path,
     *,
@@ -167,6 +171,7 @@ def list_recipes() -> dict[str, str]:
     return {name: recipe.summary for name, recipe in RECIPES.items()}
 
 
+@naming_user_code()
 def drawn(config: TrainConfig) -> list[str]:
     """Returns lines of text that show the roles of a run with `config` and the edges between them."""
     run_plan = make_run_plan(RunRequest(config, resolve(config.env, config.env_kwargs)))

@@ -264,8 +264,8 @@ class CommandLine:
                 raise UsageError(self._why_none(name) or f"no flag {flag}{did_you_mean(flag, flags)}")
             if not places:
                 missing = (s.flag for s in self._settings if s.required and s.flags and s.name not in known)
-                mend = f": give it as {flag} {word}" if (flag := next(missing, "")) else ""
-                raise UsageError(f"'{word}' is one argument too many{mend}")
+                advice = f": give it as {flag} {word}" if (flag := next(missing, "")) else ""
+                raise UsageError(f"'{word}' is one argument too many{advice}")
             place = places[0]
             if place.repeats:
                 given.setdefault(place.name, []).append(place.value(word))

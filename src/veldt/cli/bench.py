@@ -223,7 +223,7 @@ def _infer_only(run_plan: RunPlan, seconds: float) -> float:
     """Computes actions for batches of one group, with one thread or one for each core, whichever is faster."""
     network, _ = run_plan.network()
     algorithm = run_plan.algorithm()
-    width = run_plan.config.envs.num_envs // run_plan.plan.groups
+    width = run_plan.config.envs.num_envs // run_plan.arrangement.groups
     observation = blank_observation(run_plan.spec, width, run_plan.device)
     noise = algorithm.prepare_noise(torch.full((width, algorithm.action_noise(network)), 0.5), None).to(
         run_plan.device

@@ -27,7 +27,7 @@ def what_happened(memory: mmap.mmap, code: int, arguments: list[str]) -> list[st
         if chosen:  # its reason was printed
             return [f"veldt: after its failure, as its process ended, it {how}"]
         return [f"veldt: all was done, but as its process ended it {how}"]
-    what = f"{doing.what}, which {how}" if doing else f"its process {how} in the middle of its work"
+    what = f"{doing.what}: the process {how}" if doing else f"its process {how} in the middle of its work"
     hints = []
     if -code in _SHOWN and "--debug" not in arguments:
         hints.append("--debug shows where")

@@ -17,11 +17,12 @@ from veldt.cli.open_files import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
+from veldt.user_code.attribution import naming_user_code
 
 HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, replay and learners
 
   veldt train RECIPE --env ENV      train (veldt train ppo --help lists every flag)
-  veldt resume RUN                  go on from the newest checkpoint
+  veldt resume RUN                  continue from the newest checkpoint
   veldt reproduce RUN               train it again with the same plan, and compare
   veldt evaluate RUN                play episodes, or from recorded starts
   veldt record-starts RUN           starts in the middle of episodes, to evaluate from
@@ -59,7 +60,7 @@ def run(argv: Sequence[str] | None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        with _ended_like_interrupted():
+        with _ended_like_interrupted(), naming_user_code():
             show(_dispatch(arguments))
     except VeldtError as error:
         if debug:

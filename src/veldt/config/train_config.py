@@ -21,7 +21,7 @@ from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import CheckpointError, UsageError
-from veldt.registry import blaming_plugin, import_plugins
+from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit, check_values, flag
 from veldt.tracking.loggers.choice import named_loggers
@@ -272,13 +272,11 @@ class TrainConfig:
 
         Raises:
             UsageError: it cannot choose such actions.
-            PluginError: it is a plug-in's, and its constructor raised another exception.
         """
         import_plugins(self.plugins)
         check_actions(self.algorithm, action)
         cls = ALGORITHMS[self.algorithm].algorithm
-        with blaming_plugin(cls):
-            algorithm = cls(self.learn, action)
+        algorithm = cls(self.learn, action)
         algorithm.run_steps, algorithm.name = self.run.steps, self.algorithm
         return algorithm
 
@@ -380,8 +378,7 @@ def _build(cls: type[Any], values: Any) -> Any:
             built[name] = _build(hint, value)
         else:  # JSON has only lists; every sequence in the configuration is a tuple
             built[name] = tuple(value) if isinstance(value, list) else value
-    with blaming_plugin(cls):
-        return cls(**built)
+    return cls(**built)
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

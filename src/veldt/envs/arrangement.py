@@ -144,16 +144,18 @@ def _on_different_cores(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def plan(source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, units: int = 1) -> Plan:
-    """Chooses what `config` leaves open, for one of `units` that share the cores. Each accelerator takes one core."""
-    cores = (len(allowed_cores()) - accelerators) // units
+def plan(
+    source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, learners: int = 1
+) -> Plan:
+    """Chooses what `config` leaves open, for one of `learners` that share the cores. Each accelerator takes a core."""
+    cores = (len(allowed_cores()) - accelerators) // learners
     if config.env_backend == "in-process":
         return _in_process(config, "as asked")
     reason = "as asked"
     if config.env_backend == "auto":
         if cores < 2 and not accelerators and config.processes == 0:
             return _in_process(
-                config, "there is one core" if units == 1 else "a learner has one core at most"
+                config, "there is one core" if learners == 1 else "a learner has one core at most"
             )
         worth, reason = _worth_processes(source, config, atari, cores)
         if not worth and config.processes == 0:

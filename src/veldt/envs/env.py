@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from veldt.envs.observation_batches import single_observations
 from veldt.envs.seeding import episode_seed
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import EnvSource
@@ -139,6 +140,7 @@ class ObservationCodec:
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
+        self._space = space
         self._leaves: dict[str, tuple[tuple[str, ...], spaces.Space[Any]]] = {}
         self._collect(space, ())
         if not self._leaves:
@@ -187,27 +189,16 @@ class ObservationCodec:
             return ArraySpec(flat.shape, "float32", is_box=False)
         return ArraySpec(leaf.shape or (1,), "uint8" if leaf.dtype == np.uint8 else "float32")
 
-    def count(self, observation: Any) -> int | None:
-        """Returns N if it is N observations, with a first axis in each field; None for a single one."""
-        path, leaf = next(iter(self._leaves.values()))
-        if leaf.shape is None:  # of a Tuple
-            return None
-        for key in path:
-            observation = observation[key]
-        shape = np.shape(observation)
-        return shape[0] if len(shape) == len(leaf.shape) + 1 else None
-
     def encoded(self, observation: Any) -> tuple[list[np.ndarray], bool]:
         """Returns the arrays [N, ...] by field of N observations, [1, ...] of one, and whether it is one.
 
-        Errors as in `write`.
+        Errors as in `single_observations` and `write`.
         """
-        count = self.count(observation)
-        each = [observation] if count is None else [_nth(observation, n) for n in range(count)]
+        each, is_single = single_observations(self._space, observation)
         rows = [np.zeros((len(each), *field.shape), field.dtype) for field in self.spec.values()]
         for index, one in enumerate(each):
             self.write(one, rows, index)
-        return rows, count is None
+        return rows, is_single
 
     def write(self, observation: Any, rows: list[np.ndarray], index: int) -> None:
         """Writes one observation to `rows[field][index]`; ValueError if it does not have the declared shape."""
@@ -226,19 +217,18 @@ class ObservationCodec:
             for key in path:
                 value = value[key]
             if not isinstance(leaf, spaces.Box):
-                value = spaces.flatten(leaf, value)
+                try:
+                    value = spaces.flatten(leaf, value)
+                except (IndexError, KeyError, TypeError, ValueError, AssertionError):
+                    raise ValueError(
+                        f"the observation{_field('/'.join(path))} is {value!r}, which is not in its space, {leaf}"
+                    ) from None
             if np.shape(value) != shape:
                 raise ValueError(_shape_message("/".join(path), np.shape(value), shape))
             try:
                 row[index] = value
             except (TypeError, ValueError):
                 raise ValueError(_type_message("/".join(path), value, row)) from None
-
-
-def _nth(observations: Any, n: int) -> Any:
-    if isinstance(observations, dict):
-        return {key: _nth(value, n) for key, value in observations.items()}
-    return observations[n]
 
 
 def _type_message(name: str, got: Any, row: np.ndarray) -> str:

@@ -135,7 +135,7 @@ class WorkerHandle:
         if self.alive:
             return hung(self._settings, b, episode, self._child.stack(self._trace))
         return named(
-            self._settings, b, episode, f"took its process with it, which {self._child.cause_of_death()}"
+            self._settings, b, episode, f"ended its process: the process {self._child.cause_of_death()}"
         )
 
     def stop(self) -> None:

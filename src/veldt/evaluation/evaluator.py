@@ -35,7 +35,7 @@ class Evaluation:
         return float(np.mean(self.scores))
 
 
-class Chunk(NamedTuple):
+class EvaluatedRows(NamedTuple):
     """The episodes that ended in the last rows, and each env's present episode: its number, and its steps so far."""
 
     finished: list[Episode]
@@ -60,7 +60,9 @@ def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> l
         return play_until(rows, episodes, lambda episode: episode.episode < wanted[episode.env_index])
 
 
-def play_until(rows: Iterator[Chunk], num_episodes: int, counts: Callable[[Episode], bool]) -> list[Episode]:
+def play_until(
+    rows: Iterator[EvaluatedRows], num_episodes: int, counts: Callable[[Episode], bool]
+) -> list[Episode]:
     """Plays until this many episodes count. Returns these, ordered by start."""
     played: list[Episode] = []
     while len(played) < num_episodes:
@@ -99,7 +101,7 @@ class _Sequence:
         self._finished: dict[tuple[int, int], Episode] = {}
         self._width, self._steps_left, self._next = width, steps, 0
 
-    def add(self, chunk: Chunk) -> bool:
+    def add(self, chunk: EvaluatedRows) -> bool:
         """Adds what was played. Returns whether the steps are used up."""
         self._finished |= {(episode.episode, episode.env_index): episode for episode in chunk.finished}
         while True:
@@ -129,7 +131,7 @@ def playing(
     greedy: bool,
     on_error: Literal["stop", "restart"] = "stop",
     prefixes: StartReplayer | None = None,
-) -> Iterator[Iterator[Chunk]]:
+) -> Iterator[Iterator[EvaluatedRows]]:
     """Makes envs for an evaluation. Yields an iterator, each of whose items is the result of the next 32 rows.
 
     `prefixes` leads the first episodes of the envs to their starts; all other episodes are played from the reset.
@@ -156,7 +158,7 @@ def playing(
         observations = slot_observations(slot, torch.device("cpu"))
         recurrent_state = agent.initial_recurrent_state(width)
 
-        def chunks() -> Iterator[Chunk]:
+        def chunks() -> Iterator[EvaluatedRows]:
             first_step = 0
             while True:
                 step_T = np.arange(first_step, first_step + rows)
@@ -176,7 +178,9 @@ def playing(
                         envs.wait(group, t)
                     if prefixes is not None:
                         prefixes.subtract_rewards(slot, t)
-                yield Chunk(tracker.add(slot), slot.episode[rows].copy(), slot.episode_step[rows].copy())
+                yield EvaluatedRows(
+                    tracker.add(slot), slot.episode[rows].copy(), slot.episode_step[rows].copy()
+                )
                 envs.start_next_rollout()
                 first_step += rows
 

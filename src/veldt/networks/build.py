@@ -61,22 +61,22 @@ class DictTorso(nn.Module):
 
 
 class UserTorso(nn.Module):
-    """A module given by the user. The constructor measures its number of features; `name` is used in error messages.
+    """A module given by the user. The constructor measures its number of features; `subject` names it in errors.
 
     The module is always used whole, also where a body is wanted, because its last layer is not known.
     """
 
     last_layer_width, layer_norm = 0, False
 
-    def __init__(self, module: nn.Module, spec: EnvSpec, name: str) -> None:
+    def __init__(self, module: nn.Module, spec: EnvSpec, subject: str) -> None:
         super().__init__()
         self.module = module
         observation = example(spec)
-        features = tried(f"network {name}", module, observation)
+        features = tried(subject, module, observation)
         if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
             got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
             raise UsageError(
-                f"network {name} returned {got} for a batch of 2 observations: it must return features [N, F]"
+                f"{subject} returned {got} for a batch of 2 observations: it must return features [N, F]"
             )
         self.features = int(features.shape[1])
 
@@ -116,11 +116,13 @@ def build_torso(
         name = network if isinstance(network, str) else name_of(network)
         shape = spec.observation_shape
         module = make_own("network", network, shape, f"the shape {shape}")
-        return UserTorso(module, spec, name)
+        return UserTorso(module, spec, f"network {name}")
     entry = NETWORKS.find(network, or_else=", or give your own as module:function")
     if entry.make is not None and not entry.smallest_image:  # a plug-in's
         shape = spec.observation_shape
-        return UserTorso(make_own("network", entry.make, shape, f"the shape {shape}"), spec, network)
+        subject = NETWORKS.described(network)
+        module = make_own("network", entry.make, shape, f"the shape {shape}", subject)
+        return UserTorso(module, spec, subject)
     if entry.smallest_image and not any(_may_be_image(field) for field in spec.observation.values()):
         shapes_text = ", ".join(str(field.network_shape) for field in spec.observation.values())
         raise UsageError(
@@ -160,11 +162,6 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], last_l
 def _may_be_image(field: ArraySpec) -> bool:
     """Whether the shape is that of an image. Float arrays count as images only if a convolutional network is named."""
     return len(field.network_shape) in (2, 3)
-
-
-def is_image_spec(spec: EnvSpec) -> bool:
-    """Whether any field is an image for a convolutional torso."""
-    return any(field.dtype == "uint8" and _may_be_image(field) for field in spec.observation.values())
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from veldt.envs.spec import EnvSpec
 from veldt.errors import NetworkError, UsageError, as_error
 from veldt.runtime.activity import running
+from veldt.user_code.attribution import record_part
 from veldt.user_code.import_path import load_function, name_of
 
 Factory = Callable[[Any], nn.Module]
@@ -89,25 +90,29 @@ PARTS = tuple(field.name for field in dataclasses.fields(OwnParts))
 NO_PARTS = OwnParts()
 
 
-def make_own(part: str, own: str | Factory, argument: Any, described: str) -> nn.Module:
+def make_own(
+    part: str, own: str | Factory, argument: Any, described: str, subject: str | None = None
+) -> nn.Module:
     """Calls the user's function and returns its module.
 
     Args:
         part: the kind of part, as messages name it: "network", "actor".
         argument: what the function gets, `described` in messages: "the shape (4,)".
+        subject: what messages call the part; by default `part` and the function's name.
 
     Raises:
         UsageError: the function does not exist, or returned something else.
         NetworkError: it raised an exception.
     """
     name = own if isinstance(own, str) else name_of(own)
-    subject = f"{part} {name}"
+    subject = subject or f"{part} {name}"
     with as_error(NetworkError, f"{subject} could not be imported"), running(subject, "when it was imported"):
         function = load_function(own, part) if isinstance(own, str) else own
     with as_error(NetworkError, f"{subject} failed when it was made for {described}"), running(subject):
         module = function(argument)
     if not isinstance(module, nn.Module):
         raise UsageError(f"{subject} returned {type(module).__name__}: it must return an nn.Module")
+    record_part(subject, name.partition(":")[0], (function, type(module)), NetworkError)
     return module
 
 

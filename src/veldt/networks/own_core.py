@@ -14,7 +14,7 @@ from veldt.networks.own import described, tried
 _STEPS, _ENVS = 3, 2  # of the forward pass that checks a module
 
 
-class RecurrentState:
+class StateLayout:
     """Converts a state, which may be a tensor or tuples, lists and dictionaries of tensors, to one float32 vector for
     each env and back. Each tensor is [B, ...]."""
 
@@ -113,7 +113,7 @@ class OwnCore(nn.Module):
                 f"{subject}'s initial_state returned {described(initial)} for {_ENVS} envs: it must return tensors "
                 "[B, ...]"
             )
-        self._state = RecurrentState(initial)
+        self._state = StateLayout(initial)
         self.size = self._state.size
         features, reset = torch.zeros(_STEPS, _ENVS, inputs), torch.zeros(_STEPS, _ENVS, dtype=torch.bool)
         reset[0] = True

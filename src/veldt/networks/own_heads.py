@@ -12,7 +12,7 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.networks.actor_critic import policy_distribution
 from veldt.networks.own import ROWS, OwnModules, described, example, tried
-from veldt.networks.own_core import RecurrentState, initial_state, leaves
+from veldt.networks.own_core import StateLayout, initial_state, leaves
 from veldt.networks.recurrent import RecurrentNetwork
 from veldt.networks.torsos import orthogonal
 
@@ -96,7 +96,7 @@ class OwnRecurrentModel(RecurrentNetwork):
         module = own.modules["model"]
         self.model = module
         initial = initial_state(module, ROWS, own.subject("model"))
-        self._state = RecurrentState(initial)
+        self._state = StateLayout(initial)
         self.recurrent_size = self._state.size
         reset = torch.ones(1, ROWS, dtype=torch.bool)
         result = tried(own.subject("model"), module, example(own.spec), initial, reset)

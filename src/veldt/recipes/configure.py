@@ -37,7 +37,6 @@ def configure(
     Raises:
         UsageError: the env, the recipe, the algorithm or a setting is unknown, or a value is not allowed.
         EnvError: the env's module failed when it was imported.
-        PluginError: a plug-in's settings class raised an exception.
     """
     check_type(flag("env_kwargs"), env_kwargs, Mapping[str, Any])
     source = resolve(env, env_kwargs)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from veldt.config.train_config import SECTIONS, TrainConfig
-from veldt.registry import blaming_plugin
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -56,7 +55,6 @@ class Draft:
 
         Raises:
             UsageError: a value is not allowed, alone or beside the others.
-            PluginError: a plug-in's settings class raised another exception.
         """
         values: dict[str, dict[str, Any]] = {section: {} for section in self.classes}
         for name, value in {**self.values, **given}.items():
@@ -65,8 +63,7 @@ class Draft:
             values[section][name] = value
         built: dict[str, Any] = {}
         for section, cls in self.classes.items():
-            with blaming_plugin(cls):
-                built[section] = cls(**values[section])
+            built[section] = cls(**values[section])
         return TrainConfig(
             recipe=self.recipe,
             algorithm=self.algorithm,

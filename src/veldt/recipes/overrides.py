@@ -13,7 +13,6 @@ from veldt.errors import UsageError, did_you_mean
 from veldt.recipes.draft import NOTHING, Draft, names_of
 from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN
 from veldt.recipes.recipe import RECIPES
-from veldt.registry import blaming_plugin
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import flag
 
@@ -34,13 +33,11 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
 
     Raises:
         UsageError: a name is not a setting of this recipe, or a value is not allowed.
-        PluginError: a plug-in's settings class raised another exception.
     """
     replaced = {}
     for section, values in _by_section(Draft.of(config), settings).items():
         part = getattr(config, section)
-        with blaming_plugin(type(part)):
-            replaced[section] = dataclasses.replace(part, **values)
+        replaced[section] = dataclasses.replace(part, **values)
     return dataclasses.replace(config, **replaced)
 
 

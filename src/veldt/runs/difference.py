@@ -9,7 +9,7 @@ import numpy as np
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.runs.episodes import EpisodeRecord, read_episodes
+from veldt.runs.episodes import ActionsFile, EpisodeRecord, read_episodes
 
 
 def first_difference(run: Path, other: Path) -> str | None:
@@ -23,25 +23,28 @@ def first_difference(run: Path, other: Path) -> str | None:
         VeldtError: actions of an episode cannot be read.
     """
     ours, theirs = read_episodes(run), read_episodes(other)
-    for number, (one, another) in enumerate(zip(ours, theirs, strict=False)):
-        if not _same_episode(one, another):
-            return (
-                f"episode {number:,} in the order of their ends (env {one.env}, step {one.step:,}) has return "
-                f"{one.score:g} and length {one.length:,}, and in the other run {another.score:g} and "
-                f"{another.length:,} (env {another.env}, step {another.step:,})"
-            )
+    with ActionsFile(run) as actions, ActionsFile(other) as other_actions:
+        for number, (one, another) in enumerate(zip(ours, theirs, strict=False)):
+            if not _same_episode(one, another, actions, other_actions):
+                return (
+                    f"episode {number:,} in the order of their ends (env {one.env}, step {one.step:,}) has return "
+                    f"{one.score:g} and length {one.length:,}, and in the other run {another.score:g} and "
+                    f"{another.length:,} (env {another.env}, step {another.step:,})"
+                )
     if len(ours) != len(theirs):
         return f"{len(ours):,} episodes ended, and {len(theirs):,} in the other run"
     return _difference_of_checkpoints(_newest(run), _newest(other))
 
 
-def _same_episode(one: EpisodeRecord, other: EpisodeRecord) -> bool:
+def _same_episode(
+    one: EpisodeRecord, other: EpisodeRecord, actions: ActionsFile, other_actions: ActionsFile
+) -> bool:
     if any(
         getattr(one, name) != getattr(other, name)
         for name in ("env", "episode", "seed", "step", "length", "score", "prefix", "kept")
     ):
         return False
-    return not one.kept or one.actions().tobytes() == other.actions().tobytes()
+    return not one.kept or actions.read(one).tobytes() == other_actions.read(other).tobytes()
 
 
 def _newest(run: Path) -> Checkpoint:

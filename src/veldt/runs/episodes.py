@@ -6,10 +6,11 @@ actions.bin      the actions of all episodes, raw and little-endian, one episode
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
@@ -130,27 +131,49 @@ class EpisodeRecord:
 
     def actions(self) -> np.ndarray:
         """Reads the actions, [length, ...], in their stored type; VeldtError if they are not there."""
-        name = f"episode {self.episode} of env {self.env}"
-        if not self.kept:
+        with ActionsFile(self._path.parent) as file:
+            return file.read(self)
+
+
+class ActionsFile:
+    """The actions of all episodes of the run in `directory`; the file is opened once, by the first `read`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / ACTIONS
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def read(self, record: EpisodeRecord) -> np.ndarray:
+        """Returns what `EpisodeRecord.actions` returns, for a record of this run."""
+        name = f"episode {record.episode} of env {record.env}"
+        if not record.kept:
             raise VeldtError(f"the actions of {name} were not kept: the log had reached its limit")
-        dtype = np.dtype(self._dtype).newbyteorder("<")
-        wanted = int(np.prod(self._shape)) * dtype.itemsize
+        dtype = np.dtype(record._dtype).newbyteorder("<")
+        wanted = math.prod(record._shape) * dtype.itemsize
         try:
-            with open_to_read(self._path) as file:
-                file.seek(self._offset)
-                data = file.read(wanted)
+            if self._file is None:
+                self._file = open_to_read(self._path)
+            self._file.seek(record._offset)
+            data = self._file.read(wanted)
         except OSError as error:
             raise VeldtError(
                 f"the actions of {name} cannot be read from {self._path}: {error.strerror}"
             ) from error
         if len(data) < wanted:
             raise VeldtError(f"{self._path} is truncated: it ends before the actions of {name}")
-        return np.frombuffer(data, dtype).reshape(self._shape).astype(self._dtype)
+        return np.frombuffer(data, dtype).reshape(record._shape).astype(record._dtype)
 
 
 def read_episodes(directory: Path) -> list[EpisodeRecord]:
     """Returns the finished episodes of the run in `directory`, in the order of their ends; skips a torn last line."""
-    return [_record(directory / ACTIONS, row) for row in read_json_lines(directory / EPISODES)]
+    actions = directory / ACTIONS  # made once: a path for each of many episodes takes longer than its line
+    return [_record(actions, row) for row in read_json_lines(directory / EPISODES)]
 
 
 def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord:

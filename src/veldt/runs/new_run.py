@@ -33,12 +33,14 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
         raise UsageError(f"--run-dir {path} is a file: name a new directory")
     elif path.exists():
         if CheckpointStore(RunDirectory(path).checkpoints).has_any():
-            mend = f"name a new directory, or `veldt resume {path}`"
+            advice = f"name a new directory, or `veldt resume {path}`"
         elif (path / CONFIG).is_file():
-            mend = "name a new directory, or remove it: its run has no checkpoint, so nothing can be resumed"
+            advice = (
+                "name a new directory, or remove it: its run has no checkpoint, so nothing can be resumed"
+            )
         else:
-            mend = "name a new directory (it contains no run)"
-        raise UsageError(f"--run-dir {path} exists already: {mend}")
+            advice = "name a new directory (it contains no run)"
+        raise UsageError(f"--run-dir {path} exists already: {advice}")
     else:
         directory = RunDirectory.create(path.parent, path.name)
     try:

@@ -12,4 +12,4 @@ def how_to_go_on(path: Path) -> str:
     """Returns a sentence on how to resume the run in `path`; "" if it has no checkpoint."""
     if not CheckpointStore(RunDirectory(path).checkpoints).has_any():
         return ""
-    return f"`veldt resume {path}` goes on from the newest checkpoint"
+    return f"`veldt resume {path}` continues from the newest checkpoint"

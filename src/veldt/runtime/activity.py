@@ -185,7 +185,7 @@ def last(memory: Memory) -> Doing | None:
     where = _OUTSIDE_OF_STEPS.get(began, f"in step {steps - began - 1}")
     how = when if when and began == MAKING else f"{where} {when}".rstrip()
     # The same wording as in `envs.failures.named`.
-    what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} took its process with it {how}"
+    what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} ended its process {how}"
     return Doing(what, bool(words[_APART]), bool(words[_FINAL]))
 
 

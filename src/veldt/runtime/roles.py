@@ -21,6 +21,7 @@ from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.stack_dump import enable_stack_dump
 from veldt.runtime.watchdog import report_hang_to
+from veldt.user_code.attribution import named_error
 
 # Errors that would occur again: those that veldt explains itself, and a lack of memory. Others may be accidents.
 _FINAL = (VeldtError, MemoryError)
@@ -28,10 +29,11 @@ _FINAL = (VeldtError, MemoryError)
 
 def failure_of(error: BaseException) -> Failed:
     """Returns a role's failure message; must be called while the error is handled."""
-    details = getattr(error, "details", "") or traceback.format_exc()
-    name = "" if isinstance(error, VeldtError) else f"{type(error).__name__}: "
+    shown = named_error(error) or error
+    details = getattr(shown, "details", "") or traceback.format_exc()
+    name = "" if isinstance(shown, VeldtError) else f"{type(shown).__name__}: "
     return Failed(
-        f"{name}{error}", details, isinstance(error, _FINAL), is_echo=isinstance(error, PeerLostError)
+        f"{name}{shown}", details, isinstance(error, _FINAL), is_echo=isinstance(error, PeerLostError)
     )
 
 

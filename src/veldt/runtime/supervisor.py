@@ -70,7 +70,7 @@ class LocalProcessHandle:
         doing = activity.last(self._board.activity(self._number))
         if doing is None or self.child.was_killed():
             return None
-        return Failed(f"{doing.what}, which {self.cause_of_death()}", "", doing.is_final)
+        return Failed(f"{doing.what}: the process {self.cause_of_death()}", "", doing.is_final)
 
     def stack(self, trace: int) -> str:
         return self.child.stack(trace)

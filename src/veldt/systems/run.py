@@ -20,7 +20,6 @@ from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.run_code import own_names, remember_code, remember_functions
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig, to_dict
-from veldt.errors import VeldtError
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
@@ -189,7 +188,7 @@ def _drive(
             if roles.resumes_as_a_whole:
                 return run_restarting(begin, checkpoint, directory.path, roles.max_restarts)
             return begin(checkpoint).run()
-    except VeldtError as error:
+    except Exception as error:
         if note := how_to_go_on(directory.path):
             error.add_note(note)
         raise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError, described
+from veldt.errors import PluginError, UsageError, VeldtError, as_error, described, did_you_mean
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metric_names import METRICS
 
@@ -78,7 +78,8 @@ def _refusal(callback: Callback | None, name: str, why: str) -> str:
 
 
 class Callback:
-    """Inherit, and define what you need; each method gets the run's `CallbackContext`.
+    """Inherit, and define what you need; each method gets the run's `CallbackContext`. A method `on_...` with another
+    name than these is refused when the run begins.
 
     The process that records the run calls the methods, between its other work: a method that takes long delays
     training, or, where learners are separate processes, checkpoints and records. An exception ends the run, after which
@@ -107,8 +108,22 @@ class Callback:
         """When the run has ended (`context.reason`) or failed."""
 
 
+_EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+def refuse_unknown_events(callback: Callback) -> None:
+    """Raises UsageError for a method `on_...` that no event calls: it would never be called, without a word."""
+    cls = type(callback)
+    for name in dir(cls):
+        if name.startswith("on_") and name not in _EVENTS and callable(getattr(cls, name)):
+            raise UsageError(
+                f"the callback {cls.__name__} has the method {name}{did_you_mean(name, _EVENTS)}, and no event calls "
+                f"it: the methods are {', '.join(_EVENTS)}; rename it"
+            )
+
+
 class CallbackGroup:
-    """All callbacks of a run, in order. Their exceptions become VeldtErrors."""
+    """All callbacks of a run, in order. Their exceptions become PluginErrors."""
 
     def __init__(self, callbacks: Sequence[Callback], context: CallbackContext) -> None:
         self.context = context
@@ -130,14 +145,11 @@ class CallbackGroup:
             self.context.metrics = metrics
         for callback in self._callbacks:
             self.context.called_by(callback)
-            try:
+            cls = type(callback)
+            with as_error(
+                PluginError, f"the callback {cls.__name__} (module {cls.__module__}) raised in {method}"
+            ):
                 getattr(callback, method)(self.context)
-            except (VeldtError, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # SystemExit too: it would end the run without a sentence
-                raise VeldtError(
-                    f"the callback {type(callback).__name__} raised {type(error).__name__} in {method}: {error}"
-                ) from error
 
     def end(self) -> None:
         """Calls `on_end`, if `on_start` was called."""
@@ -155,4 +167,5 @@ def made_callback(name: str, function: Callable[[Path], Any], directory: Path) -
         raise UsageError(f"--callback {name}: the function raised {described(error)}") from error
     if not isinstance(callback, Callback):
         raise UsageError(f"--callback {name}: the function returned {callback!r}: return a veldt.Callback")
+    refuse_unknown_events(callback)
     return callback

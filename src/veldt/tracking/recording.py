@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 from veldt.errors import UsageError
 from veldt.runs.directory import RunDirectory
-from veldt.tracking.callback import Callback, CallbackContext, CallbackGroup, made_callback
+from veldt.tracking.callback import (
+    Callback,
+    CallbackContext,
+    CallbackGroup,
+    made_callback,
+    refuse_unknown_events,
+)
 from veldt.tracking.loggers.choice import load_loggers, opened_loggers, own_loggers
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.loggers.logger import Logger, missing_of_logger
@@ -51,6 +57,7 @@ class RecordingPlan:
                 raise UsageError(
                     f"callbacks has {one!r}: give objects of classes that inherit from veldt.Callback"
                 )
+            refuse_unknown_events(one)
         self._log, self._loggers, self._callbacks = log, loggers, callbacks
         self._make_loggers = load_loggers(log)
         self._make_callbacks = {name: load_function(name, "callback") for name in named_callbacks(callback)}

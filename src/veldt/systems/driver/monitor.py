@@ -14,7 +14,6 @@ from veldt.config.plan_digest import plan_digest
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
 from veldt.evaluation.evaluator import Evaluation
-from veldt.registry import blaming_plugin
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
@@ -166,9 +165,7 @@ class Monitor:
 
     def _warn(self, metrics: Mapping[str, float]) -> None:
         """Shows the algorithm's warning about its settings, once in a run, if the metrics give a reason for one."""
-        learn = self._config.learn
-        with blaming_plugin(type(learn)):
-            warning = learn.warn_about(metrics)
+        warning = self._config.learn.warn_about(metrics)
         if warning is not None:
             self.note(f"warning: {warning}", "warning")
             self._has_warned = True

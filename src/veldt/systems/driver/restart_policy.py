@@ -50,5 +50,5 @@ def run_restarting(begin: Begin, checkpoint: Checkpoint | None, directory: Path,
                 )
                 raise
             checkpoint, times = newest, times + 1
-            text = f"{error}; all learners go on from the checkpoint of step {newest.step:,}"
+            text = f"{error}; all learners continue from the checkpoint of step {newest.step:,}"
             history = RestartHistory(text, run.role_restarts + 1)

@@ -100,7 +100,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             ModelPlan(
                 config=config,
                 spec=spec,
-                network=run_plan.portable_network,
+                network=run_plan.own_parts_for_roles,
                 publish_every=_PUBLISH_EVERY,
                 run=run,
                 least=least,

@@ -90,7 +90,7 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         run_parameter_shard,
         [
             ParameterShardPlan(
-                run_plan.config, run_plan.spec, run_plan.portable_network, shard, first, end, run
+                run_plan.config, run_plan.spec, run_plan.own_parts_for_roles, shard, first, end, run
             )
             for shard, (first, end) in enumerate(bounds)
         ],

@@ -61,7 +61,7 @@ class RunPlan:
     config: TrainConfig
     source: EnvSource
     spec: EnvSpec
-    plan: Plan
+    arrangement: Plan
     device: torch.device
     own: OwnParts
     decisions: tuple[str, ...]
@@ -77,12 +77,12 @@ class RunPlan:
         return graph
 
     @property
-    def portable(self) -> RunPlan:
+    def for_roles(self) -> RunPlan:
         """This run plan with own parts that can be pickled, for roles."""
-        return dataclasses.replace(self, own=self.portable_network)
+        return dataclasses.replace(self, own=self.own_parts_for_roles)
 
     @property
-    def portable_network(self) -> OwnParts:
+    def own_parts_for_roles(self) -> OwnParts:
         """`own` for roles, whose processes have not imported the script that may define its functions."""
         return self.own.mapped(_ByValue)
 
@@ -135,13 +135,15 @@ class RunPlan:
         """Torch's number of threads for inference; None on an accelerator."""
         if self.device.type != "cpu":
             return None
-        return inference_threads(self.config.run.threads, self.plan.groups, self.plan.backend == "workers")
+        return inference_threads(
+            self.config.run.threads, self.arrangement.groups, self.arrangement.backend == "workers"
+        )
 
     @property
     def inference_cores(self) -> Sequence[int]:
         """The cores that inference takes in turn; empty if it has a core of its own, or uses several threads."""
-        cores = sorted(set(self.plan.cores))
-        alone = self.plan.groups > 1 and self.inference_threads == 1
+        cores = sorted(set(self.arrangement.cores))
+        alone = self.arrangement.groups > 1 and self.inference_threads == 1
         return cores if alone and cores == allowed_cores() else ()
 
     def envs(
@@ -152,7 +154,7 @@ class RunPlan:
         On the CPU they stack frames; an accelerator stacks them itself.
         """
         stacks = self.device.type == "cpu"
-        return make_vector_envs(settings, self.spec, steps, self.plan, stacks, actions_until)
+        return make_vector_envs(settings, self.spec, steps, self.arrangement, stacks, actions_until)
 
 
 def make_run_plan(request: RunRequest) -> RunPlan:
@@ -170,10 +172,10 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
     spec = probe_spec(source, config.atari)
     algorithm = config.make_algorithm(spec.action)
-    units = config.roles.learners
+    learners = config.roles.learners
     if not config.roles.has_acting_processes:
-        one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // units)
-        chosen = plan(source, one, config.atari, accelerators, units)
+        one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // learners)
+        chosen = plan(source, one, config.atari, accelerators, learners)
     else:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)

@@ -20,10 +20,10 @@ def describe(config: TrainConfig, plan: Plan, horizon: int, accelerators: int) -
     """
     if config.roles.has_acting_processes:
         return [_describe_roles(config, accelerators)]
-    units = config.roles.learners
+    learners = config.roles.learners
     whose = "this" if config.in_one_process else "its own"
-    envs = _describe_envs(plan, config.envs.num_envs // units, horizon, whose)
-    sentences = [envs if units == 1 else f"{units} learners, each with {envs}"]
+    envs = _describe_envs(plan, config.envs.num_envs // learners, horizon, whose)
+    sentences = [envs if learners == 1 else f"{learners} learners, each with {envs}"]
     if isinstance(config.learn, OffPolicyConfig):
         sentences.append(_describe_phase(config.learn, config.phase_width))
     return sentences

@@ -40,7 +40,7 @@ def independent_plans(
     count, incarnations = run_plan.config.roles.learners, incarnations_of(checkpoint)
     return [
         IndependentPlan(
-            run_plan=run_plan.portable,
+            run_plan=run_plan.for_roles,
             rank=rank,
             run=run,
             incarnations=incarnations.get(role_name("learner", rank, count), 0),

@@ -183,20 +183,20 @@ class SamplerLearner:
         if isinstance(algorithm, OnPolicy):
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
         assert isinstance(algorithm, OffPolicy) and replay is not None
-        units = self._worker_rank.world_size
+        learners = self._worker_rank.world_size
         return ReplaySource(
             algorithm,
             forward,
             targets,
             self.slot,
-            dataclasses.replace(replay, buffer_size=replay.buffer_size // units),
+            dataclasses.replace(replay, buffer_size=replay.buffer_size // learners),
             self._run_plan.device,
             seed,
             self._clock,
             noise=Noise.of(algorithm, self.network),
             note=self._note,
             rows=algorithm.batch_size // self._sharing,
-            starts=algorithm.learning_starts // (units // self._sharing),
+            starts=algorithm.learning_starts // (learners // self._sharing),
             threads=self._config.run.threads,
             edge=self._edge,
         )

@@ -74,7 +74,7 @@ def synchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoi
         "applies the mean of all gradients",
         run_synchronous_learner,
         [
-            SynchronousPlan(run_plan=run_plan.portable, rank=rank, run=run, rendezvous_file=rendezvous)
+            SynchronousPlan(run_plan=run_plan.for_roles, rank=rank, run=run, rendezvous_file=rendezvous)
             for rank in range(count)
         ],
         [{name: name for name in edges}] * count,

@@ -84,7 +84,8 @@ def opened_loggers(
         name: own[name] if name in own else _in_background(name, directory, run_id)
         for name in named_loggers(log)
     }
-    group = LoggerGroup(directory, [*named.items(), *((type(one).__name__, one) for one in instances)])
+    given = [(f"{type(one).__name__} (module {type(one).__module__})", one) for one in instances]
+    group = LoggerGroup(directory, [*named.items(), *given])
     try:
         group.log_config(config)
         yield group

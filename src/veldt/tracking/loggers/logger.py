@@ -36,7 +36,7 @@ class Logger(Protocol):
         return None
 
     def rewind(self, step: int) -> None:
-        """Called where the run goes on from its checkpoint of `step`: later rows are about to be logged again."""
+        """Called where the run continues from its checkpoint of `step`: later rows are about to be logged again."""
         return None
 
     def close(self) -> None:

@@ -1,0 +1,116 @@
+"""Names the part of the user's code that raised an exception: a plug-in's algorithm, or a network of the user's own.
+
+The parts of a process are recorded where they become known: when a plug-in registers one, or when the user's own
+network is made. The traceback then tells whose code an exception comes from, so no call of that code must be guarded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from veldt.errors import NetworkError, PeerLostError, PluginError, VeldtError, described
+
+# How Python's messages begin about a call with other arguments than the function takes, and about an abstract class.
+_CALLED = re.compile(r"(?P<name>[\w.<>]+)\(\) |Can't instantiate abstract class (?P<abstract>\w+)")
+# Never the user's, also where a class of theirs is registered, or used as a network, as it is.
+_LIBRARIES = {"veldt", "torch"}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of the user's code.
+
+    `packages` are the topmost packages of its modules, `names` the qualified names of its classes and functions.
+    """
+
+    what: str
+    packages: frozenset[str]
+    names: frozenset[str]
+    kind: type[PluginError] | type[NetworkError]
+
+    def defines(self, name: str) -> bool:
+        """Whether a function of this qualified name is one of the part's, or a method of one of its classes."""
+        return any(name == own or name.startswith(f"{own}.") for own in self.names)
+
+
+_parts: dict[str, _Part] = {}
+
+
+def record_part(
+    what: str,
+    module: str,
+    definitions: Iterable[Any],
+    kind: type[PluginError] | type[NetworkError] = PluginError,
+) -> None:
+    """Records a part of the user's code; does nothing for one without classes and functions, such as a recipe.
+
+    Args:
+        what: the part, as the beginning of a sentence: "algorithm 'qr-dqn' (module my_plugin)".
+        module: the module that has registered or made it.
+        definitions: its classes and functions, which may be of other modules.
+        kind: the error that an exception of the part becomes.
+    """
+    named = [one for one in definitions if hasattr(one, "__qualname__")]
+    if not named:
+        return
+    packages = frozenset(name.partition(".")[0] for name in (module, *(one.__module__ for one in named)))
+    names = frozenset(one.__qualname__ for one in named)
+    _parts[what] = _Part(what, packages - _LIBRARIES, names, kind)
+
+
+@contextlib.contextmanager
+def naming_user_code() -> Iterator[None]:
+    """Converts an exception that comes from a recorded part to an error that names the part, with its traceback.
+
+    Errors of veldt pass as they are, and so do exceptions of other code.
+    """
+    try:
+        yield
+    except (VeldtError, PeerLostError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if (named := named_error(error)) is None:
+            raise
+        raise named from error
+
+
+def named_error(error: BaseException) -> VeldtError | None:
+    """Returns the error that names the part whose code has raised `error`; None if it comes from other code."""
+    if isinstance(error, VeldtError | PeerLostError) or (found := _find(error)) is None:
+        return None
+    parts, function = found
+    what = " or ".join(part.what for part in parts)
+    details = "".join(traceback.format_exception(error))
+    named = parts[0].kind(f"{what} raised in {function}: {described(error)}", details=details)
+    for note in getattr(error, "__notes__", ()):
+        named.add_note(note)
+    return named
+
+
+def _find(error: BaseException) -> tuple[list[_Part], str] | None:
+    """Returns the parts that may have raised `error`, and the function that did."""
+    # From the innermost frame: a plug-in's system may be running another plug-in's algorithm.
+    frames = [
+        (str(frame.f_globals.get("__name__", "")).partition(".")[0], frame.f_code.co_qualname)
+        for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__)))
+    ]
+    for package, function in frames:
+        if parts := [part for part in _parts.values() if package in part.packages]:
+            # The function may be a helper that the part's own methods have called.
+            called = [name for other, name in frames if other == package]
+            return next(filter(None, (_defining(parts, name) for name in called)), parts), function
+    # A call that does not match the function's parameters fails before the function has a frame.
+    if isinstance(error, TypeError) and (message := _CALLED.match(str(error))) is not None:
+        function = message["name"] or message["abstract"]
+        if parts := _defining([part for part in _parts.values() if part.packages], function):
+            return parts, function
+    return None
+
+
+def _defining(parts: Iterable[_Part], function: str) -> list[_Part]:
+    return [part for part in parts if part.defines(function)]
