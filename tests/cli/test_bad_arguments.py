@@ -100,7 +100,7 @@ WORDS = {
     "train ppo": "--env is missing: see `veldt train ppo --help`",
     "train ppo CartPole-v1": "'CartPole-v1' is one argument too many: give it as --env CartPole-v1 (see `veldt train",
     "train ppo --steps 5 mine:make": "'mine:make' is one argument too many: give it as --env mine:make (see",
-    "resume run --learning-rate 1e-3": "--learning-rate cannot change when a run is resumed: only steps, until,",
+    "resume run --learning-rate 1e-3": "--learning-rate cannot change when a run is resumed: only --steps, --until,",
     "resume run --no-double": "--double cannot change when a run is resumed",
     "resume run --algorithm c51": "--algorithm cannot change when a run is resumed",
     "resume run --stepz 5": "no flag --stepz (did you mean '--steps'?)",

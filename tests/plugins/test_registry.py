@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.api import drawn
-from veldt.config.fit import check_actions, check_fits, incompatibility
+from veldt.config.fit import check_actions, check_fits, check_recurrent, incompatibility
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig
 from veldt.envs.spec import ActionSpec
@@ -218,8 +219,19 @@ def test_actions(algorithm: str, action: ActionSpec, fits: bool) -> None:
     if fits:
         check_actions(algorithm, action)
         return
-    with pytest.raises(UsageError, match=f"^{algorithm} cannot choose this environment's actions"):
+    with pytest.raises(UsageError, match=f"^{algorithm} cannot choose this environment's actions") as refused:
         check_actions(algorithm, action)
+    named = re.search(r"take a recipe that can \((.*?)\)", str(refused.value))
+    assert named is not None and "a2c" in named[1]
+    for recipe in named[1].split(", "):
+        check_actions(RECIPES[recipe].algorithm, action)
+
+
+def test_a_recurrent_network_is_refused_with_recipes_that_can_train_it() -> None:
+    with pytest.raises(
+        UsageError, match=r"^--lstm is 8, and dqn learns .* or take a recipe that can \(a2c, .*impala"
+    ):
+        check_recurrent("dqn", "--lstm is 8")
 
 
 def test_an_unknown_name() -> None:

@@ -174,7 +174,7 @@ def test_an_evaluator_plays_with_the_servers_parameters(tmp_path: Path) -> None:
         ({"outlier_deviations": -0.5}, "--outlier-deviations is -0.5: it must be 0"),
         ({"anneal_by": "games"}, "--anneal-by is 'games'.*: it must be one of updates, steps"),
         ({"actor_chunk": 10}, "--actor-chunk would have no effect: --actors is 0"),
-        ({"actors": 2}, "--horizon is for the synchronous system, and in gorila acting and learning do not"),
+        ({"actors": 2}, "--horizon would have no effect in gorila: acting and learning do not"),
         ({"chunks": 2}, "--chunks is none of gorila's settings"),
         (
             {"network": "own_networks:with_batch_norm", "hidden": None},
@@ -198,5 +198,5 @@ def test_actors_need_an_algorithm_that_replays(tmp_path: Path) -> None:
     ("env", "settings"), [("CartPole-v1", {"algorithm": "a2c"}), ("Pendulum-v1", {"algorithm": "ddpg"})]
 )
 def test_anneal_by_is_refused_where_nothing_is_annealed(env: str, settings: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--anneal-by is for exploration that falls"):
+    with pytest.raises(UsageError, match="--anneal-by would have no effect: with these settings"):
         veldt.train("gorila", env=env, run_dir=tmp_path / "run", anneal_by="steps", **settings)

@@ -18,6 +18,7 @@ from veldt.replay.archive import refuse_other_segments
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
+from veldt.setting_metadata import flag
 from veldt.tracking.recording import named_functions
 
 
@@ -34,7 +35,7 @@ def refuse_fixed(settings: Mapping[str, Any]) -> None:
     """Raises UsageError for a setting that cannot change when a run is resumed."""
     if fixed := sorted(set(settings) - set(RESUMABLE)):
         raise UsageError(
-            f"--{fixed[0].replace('_', '-')} cannot change when a run is resumed: only {', '.join(RESUMABLE)} can; "
+            f"{flag(fixed[0])} cannot change when a run is resumed: only {', '.join(map(flag, RESUMABLE))} can; "
             "start a new run instead"
         )
 

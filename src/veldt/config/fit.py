@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from veldt.algorithms.capabilities import CAPABILITIES, OF_ACTIONS, RECURRENT
 from veldt.algorithms.registry import ALGORITHMS
+from veldt.config.recipe_registry import RECIPES
 from veldt.config.system_registry import SYSTEMS
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -42,8 +43,8 @@ def check_actions(algorithm: str, action: ActionSpec) -> None:
     needed, actions = OF_ACTIONS[action.kind]
     if needed not in ALGORITHMS[algorithm].capabilities:
         raise UsageError(
-            f"{algorithm} cannot choose this environment's actions, which are {actions}: take an algorithm that can "
-            f"({', '.join(_with(needed))}), or wrap the environment in another action space "
+            f"{algorithm} cannot choose this environment's actions, which are {actions}: take a recipe that can "
+            f"({', '.join(_recipes_with(needed))}), or wrap the environment in another action space "
             "(gymnasium.wrappers.TransformAction)"
         )
 
@@ -53,7 +54,7 @@ def check_recurrent(algorithm: str, recurrent: str) -> None:
     if RECURRENT not in ALGORITHMS[algorithm].capabilities:
         raise UsageError(
             f"{recurrent}, and {algorithm} learns from steps out of their order, which a recurrent network cannot: "
-            f"leave it out, or take the algorithm {' or '.join(_with(RECURRENT))}"
+            f"leave it out, or take a recipe that can ({', '.join(_recipes_with(RECURRENT))})"
         )
 
 
@@ -62,5 +63,8 @@ def _take(names: list[str]) -> str:
     return f"take {names[0]}" if len(names) == 1 else f"take one of {', '.join(names)}"
 
 
-def _with(capability: str) -> list[str]:
-    return [name for name, entry in ALGORITHMS.items() if capability in entry.capabilities]
+def _recipes_with(capability: str) -> list[str]:
+    """Returns the names of the recipes whose algorithm has the capability."""
+    return [
+        name for name, recipe in RECIPES.items() if capability in ALGORITHMS[recipe.algorithm].capabilities
+    ]

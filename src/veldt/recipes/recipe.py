@@ -12,6 +12,7 @@ from typing import Any
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
+from veldt.config import recipe_registry
 from veldt.config.fit import check_fits
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
@@ -176,7 +177,7 @@ class Recipe:
 
 
 # All recipes by name, in the order of listings.
-RECIPES: Registry[Recipe] = Registry("recipe", "veldt.recipes.builtin")
+RECIPES: Registry[Recipe] = recipe_registry.RECIPES
 
 
 def find(name: str) -> Recipe:

@@ -126,20 +126,18 @@ def _refuse_unread_by_system(names: set[str], config: TrainConfig) -> None:
     only_in_phases = config.roles.only_in_phases()
     if not config.in_phases and (unread := sorted(only_in_phases.keys() & names)):
         raise UsageError(
-            f"{flag(unread[0])} is for the synchronous system, and in {config.recipe} {only_in_phases[unread[0]]}: "
-            "leave it out"
+            f"{flag(unread[0])} would have no effect in {config.recipe}: {only_in_phases[unread[0]]}; leave it out"
         )
     falls = hasattr(config.learn, "epsilon_steps") and "epsilon_steps" not in config.learn.unread()
     if "anneal_by" in names and not falls:
         raise UsageError(
-            f"--anneal-by is for exploration that falls with time, and that of {config.algorithm} does not here: leave "
-            "it out"
+            f"--anneal-by would have no effect: with these settings {config.algorithm}'s exploration does not fall "
+            "with time; leave it out"
         )
     if config.in_one_process and "max_restarts" in names:
         raise UsageError(
-            "--max-restarts would have no effect: a single learner works in this process, and ends "
-            "with it; leave it out, "
-            "or take more --learners"
+            "--max-restarts would have no effect: a single learner works in this process, and ends with it; leave it "
+            "out, or take more --learners"
         )
 
 
