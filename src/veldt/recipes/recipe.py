@@ -89,6 +89,9 @@ class Recipe:
             nearest = next((recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm), None)
         else:
             names |= names_of(ReplayConfig)
+        if nearest and nearest.system != self.system:
+            # Its presets may switch on what this recipe's system refuses, such as normalised rewards.
+            nearest = dataclasses.replace(nearest, presets={})
         learned = nearest.settings(env, algorithm) if nearest else {}
         known = set().union(*map(names_of, self.sections(algorithm).values()))
         return {name: value for name, value in settings.items() if name in known - names} | {

@@ -46,6 +46,14 @@ _EXPLORATION_SMALL: Settings = {
 # Rainbow's step size is never scaled with the batch.
 _NOT_SCALED: Settings = {"scale_learning_rate": Sourced("none", "measured here")}
 
+# A reward that comes after many steps, and few states to try: without long exploration DQN never finds it.
+_DQN_TOY_TEXT: Settings = {
+    "steps": Sourced(300_000, "measured here, Taxi"),
+    "gamma": Sourced(0.99, "measured here, Taxi"),
+    "n_step": Sourced(1, "measured here, Taxi: n-step returns of random actions are far below the best"),
+    "exploration_fraction": Sourced(0.5, "measured here, Taxi"),
+}
+
 # Q-learning on small environments with asynchronous learners, whose gradients are several updates old.
 OLD_GRADIENTS: Settings = {
     "training_intensity": Sourced(8.0, "measured here"),
@@ -79,6 +87,7 @@ DQN = Recipe(
         "evaluation_epsilon": Sourced(0.05, "Mnih et al. 2015"),
     },
     small={**_Q_SMALL, **_EXPLORATION_SMALL, **_NOT_SCALED},
+    presets={"toy_text": _DQN_TOY_TEXT},
 )
 
 ASYNC_DQN = Recipe(
