@@ -20,6 +20,7 @@ class Played:
 
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
+        self.is_stopped = False
 
     def received(self) -> list[bytes]:
         says, self.says = self.says, []
