@@ -66,7 +66,7 @@ def start(process: ForkServerProcess) -> ProcessState:
     for left in reversed(range(_MAX_SERVERS)):
         _ensure_servers()
         try:
-            with _main_module_hidden(), _killed_if_stopped():
+            with _main_module_hidden(), _only_our_servers(), _killed_if_stopped():
                 process.start()
             assert process.pid is not None
             return ProcessState(process.pid)
@@ -96,14 +96,14 @@ def lost_servers() -> list[str]:
 
 
 def server_pid() -> int | None:
-    """Returns the process id of this process's fork server; None if there is none."""
-    pid: int | None = _server._forkserver_pid
-    return pid
+    """Returns the process id of this process's fork server; None if none is running."""
+    _collect(0.0)
+    return _pid()
 
 
 def wake_server() -> None:
     """Continues the fork server if it is stopped, so that it reports how its processes have ended."""
-    if _watch.state is not None and _watch.state.is_stopped and server_pid() == _watch.state.pid:
+    if _watch.state is not None and _watch.state.is_stopped and _pid() == _watch.state.pid:
         os.kill(_watch.state.pid, signal.SIGCONT)
 
 
@@ -124,6 +124,11 @@ def end_servers() -> None:
         _tracker._pid = _tracker._fd = None
 
 
+def _pid() -> int | None:
+    pid: int | None = _server._forkserver_pid
+    return pid
+
+
 def _ensure_servers() -> None:
     """Starts the servers that are not running."""
     _collect(0.0)
@@ -136,7 +141,7 @@ def _ensure_servers() -> None:
                 begin()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    pid = server_pid()
+    pid = _pid()
     if pid is not None and (_watch.state is None or _watch.state.pid != pid):
         _watch.state, _watch.clock, _watch.stopped = ProcessState(pid), StopClock(), False
 
@@ -145,7 +150,7 @@ def _collect(patience_s: float) -> str | None:
     """Returns how the fork server has ended, as the end of a sentence, and records its loss; None while it runs."""
     end = time.monotonic() + patience_s
     with _server._lock:
-        pid = server_pid()
+        pid = _pid()
         if pid is None:
             return None
         while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
@@ -164,7 +169,7 @@ def _collect(patience_s: float) -> str | None:
 
 def _kill_if_stopped() -> None:
     state = _watch.state
-    if state is None or state.pid != server_pid() or not _watch.clock.is_over(state.is_stopped):
+    if state is None or state.pid != _pid() or not _watch.clock.is_over(state.is_stopped):
         return
     _watch.stopped = True
     os.kill(
@@ -188,6 +193,16 @@ def _killed_if_stopped() -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def _only_our_servers() -> Iterator[None]:
+    """Makes `multiprocessing`, which replaces a dead server on its own, do so as `_ensure_servers` does."""
+    _server.ensure_running = _ensure_servers
+    try:
+        yield
+    finally:
+        del _server.ensure_running
 
 
 @contextlib.contextmanager

@@ -149,7 +149,11 @@ class Child:
         if self.alive():
             return stopped_too_long() if self.is_stopped else "is still running"
         code = self._exit_code()
-        return "has ended (how, only the lost fork server knew)" if code is None else how_it_ended(code)
+        return (
+            "ended, how is not known, because its fork server has ended, too"
+            if code is None
+            else how_it_ended(code)
+        )
 
     def was_killed(self) -> bool:
         """Whether a signal from outside ended or stopped it: not one that the processor raises for a defect in its own
@@ -201,8 +205,8 @@ class Child:
         fork_server.wake_server()
         self._process.join(_CODE_S)
         code = self._process.exitcode
-        is_lost = code == _EXIT_CODE_LOST and self._server != fork_server.server_pid()
-        return None if is_lost else code
+        has_reporter = self._server is not None and self._server == fork_server.server_pid()
+        return code if code != _EXIT_CODE_LOST or has_reporter else None
 
 
 __all__ = [

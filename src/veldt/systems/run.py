@@ -182,7 +182,7 @@ def _drive(
     try:
         with training_in(str(directory.path)):
             if roles.resumes_as_a_whole:
-                limit = RestartLimit(roles.max_restarts, "max_restarts" in run_plan.given)
+                limit = RestartLimit(roles.max_restarts, "max_restarts" in directory.read_given())
                 return run_restarting(begin, checkpoint, directory.path, limit)
             run = begin(checkpoint)
             with stop_on_signals() as stop:
