@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from veldt.errors import RoleError, VeldtError
+from veldt.formatting import counted
 from veldt.runtime.process_state import StopClock, stopped_too_long
 from veldt.runtime.role_messages import Ended, Failed, Note, Received, Restarted, RoleMessage, Started
 
@@ -305,17 +306,20 @@ class Supervision(ABC):
         role.process = None
         why = f"failed ({failure.error})" if failure else cause
         role.startup_failures += 1
-        is_final = (
-            (failure is not None and failure.is_final)
-            or role.startup_failures == _MAX_STARTUP_FAILURES
-            or self._same_errors(role, now) == _MAX_SAME_ERRORS
-        )
+        recurs = self._recurs(role, now)
+        is_final = bool(recurs) or (failure is not None and failure.is_final)
         if self.stopping:
             role.has_ended = True
             return messages
         if role.restart_count >= plan.max_restarts or is_final:
             role.has_ended, self._undelivered = True, messages
-            used_up = f" once more, after {role.restart_count} restarts" if role.restart_count else ""
+            limit = recurs
+            if not is_final:
+                limit = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            restarts = counted(role.restart_count, "restart", "restarts")
+            used_up = f" once more, after {restarts}" if role.restart_count else ""
+            if used_up and limit:
+                used_up += f" ({limit})"
             details = failure.details if failure else stack
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
         if now - role.began > _CALM:
@@ -324,6 +328,15 @@ class Supervision(ABC):
         self._end_group(role)
         restarted = Restarted(plan.name, why, failure.details if failure else stack)
         return [*messages, Received(role.number, restarted)]
+
+    def _recurs(self, role: SupervisedRole, now: float) -> str:
+        """Returns why another start would fail as well, whatever the limit of restarts; "" if that is not known."""
+        same_errors = self._same_errors(role, now)
+        if role.startup_failures == _MAX_STARTUP_FAILURES:
+            return f"whatever --max-restarts: {_MAX_STARTUP_FAILURES} starts in a row have failed"
+        if same_errors == _MAX_SAME_ERRORS:
+            return f"whatever --max-restarts: the same error came {_MAX_SAME_ERRORS} times in a row"
+        return ""
 
     def _same_errors(self, role: SupervisedRole, now: float) -> int:
         """Counts how often in a row this role has reported the error that it reports now."""
