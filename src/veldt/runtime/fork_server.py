@@ -20,6 +20,7 @@ from typing import Any
 
 from veldt.errors import VeldtError
 from veldt.runtime.endings import how_it_ended
+from veldt.runtime.orphans import mark_own, remove_orphans
 from veldt.runtime.process_state import ProcessState, StopClock, stopped_too_long
 from veldt.runtime.safe_path import safe_path
 from veldt.runtime.server_folder import folder_known
@@ -50,9 +51,15 @@ _watch = _Watch()
 
 
 def forkserver(preload: list[str]) -> ForkServerContext:
-    """Returns the context whose fork server has imported `preload` (starts a process in about 10 ms)."""
+    """Returns the context whose fork server has imported `preload` (starts a process in about 10 ms).
+
+    The first call in a process removes what runs that were killed on this machine have left.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*preload, "veldt.runtime.server_exit"])
+    if server_pid() is None:
+        mark_own()
+        remove_orphans()
     _ensure_servers()
     return context
 

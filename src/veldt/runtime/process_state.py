@@ -38,6 +38,17 @@ class ProcessState:
         return now[0] if now is not None and now[1] == self._began else ""
 
 
+def start_of(pid: int) -> int:
+    """Returns when this process has begun, in a unit of the system; 0 if it is gone."""
+    now = _state_of(pid)
+    return int(now[1]) if now else 0
+
+
+def is_running(pid: int, start: int) -> bool:
+    """Whether the process that has begun then, by `start_of`, has not ended."""
+    return ProcessState(pid).is_alive and start_of(pid) == start
+
+
 class StopClock:
     """How long a process has been stopped, as far as the process that looks at it was running itself.
 
