@@ -56,7 +56,8 @@ def test_independent_learners_continue_when_one_is_killed(
 ) -> None:
     run, more = in_tmp / "run", "--learners 3 --num-envs 24 --until 475 --steps 3000000" + settings
     env = "environments:cartpole_of_200_steps_at_first"  # so that they are not done before all were killed
-    with child(CODE.format(recipe=recipe, env=env, more=more, update_s=60.0), in_tmp) as process:
+    code = "from veldt.runtime import process_state\nprocess_state.STOPPED_S = 1000.0\n" + CODE
+    with child(code.format(recipe=recipe, env=env, more=more, update_s=60.0), in_tmp) as process:
         wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
         stopped = psutil.Process(roles(process.pid)["learner 2"].pid)
         stopped.suspend()  # perhaps with a chunk in its hand
