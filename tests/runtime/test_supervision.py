@@ -20,6 +20,7 @@ class Played:
 
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
+        self.is_stopped = False
 
     def received(self) -> list[bytes]:
         says, self.says = self.says, []
@@ -105,7 +106,9 @@ def test_the_error_of_a_group_names_the_role_with_the_final_failure(restarts: in
 
 def test_a_role_that_fails_at_every_start_is_not_restarted_for_ever() -> None:
     plays = Plays([plan("actor", max_restarts=100)], [Played(alive=False)])
-    with pytest.raises(RoleError, match="the actor died once more, after 2 restarts"):
+    with pytest.raises(
+        RoleError, match=r"the actor died once more, after 2 restarts \(whatever --max-restarts: 3 starts"
+    ):
         for _ in range(200):
             plays.poll(0.0)
             time.sleep(0.01)
@@ -129,6 +132,21 @@ def test_a_pause_of_all_processes_does_not_count_as_hang(monkeypatch: pytest.Mon
         now[0] += 1.0
         messages += plays.poll(0.0)
     assert [type(one.message) for one in messages] == [Restarted], "that one is hung"
+
+
+def test_a_role_that_is_stopped_alone_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was stopped with this process (Ctrl-Z) and is continued with it is not."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    plays = Plays([plan("learner", deadline_s=120.0)], [Played()])
+    plays.lives[0].is_stopped = True
+    now[0] += 300.0
+    assert plays.poll(0.0) == []
+    plays.lives[0].is_stopped = False
+    assert plays.poll(0.0) == []
+    plays.lives[0].is_stopped = True
+    (lost,) = [one.message for _ in range(10) for one in (now.append(now.pop() + 1.0), plays.poll(0.0))[1]]
+    assert isinstance(lost, Restarted) and lost.why.startswith("was stopped for 8 s (SIGSTOP")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from veldt.errors import RoleError
+from veldt.runtime import process_state
 from veldt.runtime.processes import forkserver
 from veldt.runtime.role_messages import Received, Restarted, RoleMessage, Started
 from veldt.runtime.roles import Control
@@ -192,9 +193,11 @@ def test_a_final_failure_of_a_role_ends_the_run_with_its_traceback() -> None:
 
 
 def test_a_role_is_restarted_at_most_max_restarts_times() -> None:
-    expected = pytest.raises(RoleError, match="five\\) once more, after 2 restarts")
-    with supervised(plan(fails, max_restarts=2)) as (_, hear), expected:
-        hear(Restarted, 3)
+    expected = pytest.raises(
+        RoleError, match=r"five\) once more, after 1 restart \(--max-restarts is 1, and a larger"
+    )
+    with supervised(plan(fails, max_restarts=1)) as (_, hear), expected:
+        hear(Restarted, 2)
 
 
 @pytest.mark.alone  # a sign of life each second
@@ -211,6 +214,17 @@ def test_a_hung_role_is_killed_and_restarted(stopped: bool) -> None:
         assert lost.message.why == "sent no heartbeat for 1 s"
         if not stopped:
             assert "hangs_at_first" in lost.message.details
+        assert hear(Working)[0].message.attempt.tolist() == [1]
+
+
+def test_a_stopped_role_is_restarted_long_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_state, "STOPPED_S", 0.3)
+    with supervised(plan(works, "a", max_restarts=1, deadline_s=1000.0)) as (_, hear):
+        pid = hear(Started)[0].message.pid
+        hear(Working)
+        os.kill(pid, signal.SIGSTOP)
+        (lost,) = hear(Restarted)
+        assert lost.message.why == "was stopped for 0.3 s (SIGSTOP, by hand or by another program)"
         assert hear(Working)[0].message.attempt.tolist() == [1]
 
 

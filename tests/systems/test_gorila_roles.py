@@ -19,6 +19,7 @@ from veldt.exchange.parameter_partition import PARAMETERS, ShardedParameters
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
+from veldt.runtime import process_state
 from veldt.runtime.role_messages import Failed, Received, Restarted, RoleMessage, Started
 from veldt.runtime.supervisor import Supervisor
 from veldt.systems.driver.local_runtime import start_local
@@ -123,7 +124,10 @@ def test_training_continues_after_each_role_is_killed(settings: dict[str, Any]) 
 
 
 @pytest.mark.timeout(300)
-def test_a_killed_shard_continues_with_its_parameters_and_the_rules_state() -> None:
+def test_a_killed_shard_continues_with_its_parameters_and_the_rules_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process_state, "STOPPED_S", 1000.0)  # its learners are stopped meanwhile
     with running(BUNDLES | {"optimiser": "adam", "learning_rate": 1e-9}) as run:
         run.until_all_have_learned(np.array([50, 50]))
         for learner in ("learner 0", "learner 1"):

@@ -20,8 +20,8 @@ class RolesConfig:
     learners: Annotated[int, Unit("processes")] = 1
     """Learner processes: each learns from its part of every batch, and all apply the mean of their gradients."""
     max_restarts: Annotated[int, Unit("restarts")] = 100
-    """How often each process that dies or hangs may be restarted before the run ends; synchronous learners restart
-    together."""
+    """How often each process that dies, hangs or is stopped may be restarted before the run ends; synchronous learners
+    restart together. Where it is not given, synchronous learners also end after 3 errors without a new checkpoint."""
 
     def __post_init__(self) -> None:
         check_values(self)

@@ -1,0 +1,81 @@
+"""Removes what a killed run has left in the directories of temporary files and of shared memory.
+
+Where every process of a run is killed at once, nobody is left to remove the folder of its fork servers' sockets
+(`pymp-*`) and the names of its semaphores (`/dev/shm/sem.mp-*`). So both carry a mark, which says whose they are: the
+machine since its start, and the process. Without a mark, or with that of a living process or of another machine,
+nothing is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import multiprocessing
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from multiprocessing import util
+from pathlib import Path
+from typing import Any
+
+from veldt.runtime.process_state import is_running, start_of
+
+_FOLDERS, _SEMAPHORES = "pymp-*", "sem.mp-veldt.*"
+_MARK = re.compile(r"veldt\.([0-9a-f]{8})\.(\d+)\.(\d+)")  # machine, process id, start
+_UNMARKED = "/mp"  # the beginning of semaphores' names in `multiprocessing`
+_SHARED_MEMORY = Path("/dev/shm")  # where Linux has semaphores
+
+
+def mark_own() -> None:
+    """Marks the folder of this process, and the semaphores that it and its children make from now on.
+
+    Does nothing in a child, which shares both with its parent, and where the system does not have them as files.
+    """
+    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    if config.get("semprefix") != _UNMARKED or _machine() is None:
+        return
+    mark = f"veldt.{_machine()}.{os.getpid()}.{start_of(os.getpid())}"
+    config["semprefix"] = f"{_UNMARKED}-{mark}"
+    Path(util.get_temp_dir(), mark).touch()
+
+
+def remove_orphans(folders: Path | None = None, semaphores: Path = _SHARED_MEMORY) -> None:
+    """Removes folders and semaphores of this user whose mark is of a process of this machine that has ended."""
+    if _machine() is None:
+        return
+    for folder in _own(folders or Path(tempfile.gettempdir()), _FOLDERS):
+        marks = [path.name for path in folder.glob("veldt.*")] if folder.is_dir() else []
+        if marks and all(_is_orphan(mark) for mark in marks):
+            shutil.rmtree(folder, ignore_errors=True)
+    for semaphore in _own(semaphores, _SEMAPHORES):
+        if semaphore.is_file() and _is_orphan(semaphore.name.removeprefix("sem.mp-").rpartition("-")[0]):
+            with contextlib.suppress(OSError):
+                semaphore.unlink()
+
+
+def _own(directory: Path, pattern: str) -> Iterator[Path]:
+    """Yields what this user owns of a directory; no links."""
+    for path in directory.glob(pattern):
+        with contextlib.suppress(OSError):
+            if path.lstat().st_uid == os.geteuid() and not path.is_symlink():
+                yield path
+
+
+def _is_orphan(mark: str) -> bool:
+    known = _MARK.fullmatch(mark)
+    return known is not None and known[1] == _machine() and not is_running(int(known[2]), int(known[3]))
+
+
+@cache
+def _machine() -> str | None:
+    """Returns what tells process ids of this machine, since its start, from those of others and of other containers,
+    which may have the same directories; None where the system does not say."""
+    try:
+        start = Path("/proc/sys/kernel/random/boot_id").read_text()
+        container = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return None
+    return hashlib.sha256(f"{start} {container}".encode()).hexdigest()[:8]

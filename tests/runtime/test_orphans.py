@@ -1,0 +1,68 @@
+"""What a killed run has left is removed by the next run, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from veldt.runtime import orphans
+from veldt.runtime.orphans import remove_orphans
+from veldt.runtime.process_state import start_of
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="semaphores are files on Linux")
+# Makes what a run has, and is killed with everything that could remove it.
+RUN = """
+import os, signal
+from pathlib import Path
+from multiprocessing import util
+from veldt.runtime.processes import forkserver
+semaphore = forkserver([]).Semaphore(0)
+print(util.get_temp_dir(), semaphore._semlock.name, flush=True)
+os.killpg(0, signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_group_has_left(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+        timeout=60,
+    )
+    folder, name = done.stdout.split()
+    semaphore = Path("/dev/shm") / f"sem.{name.removeprefix('/')}"
+    assert Path(folder).parent == tmp_path and Path(folder).is_dir() and semaphore.exists()
+    remove_orphans(tmp_path)
+    assert not Path(folder).exists() and not semaphore.exists()
+
+
+def test_nothing_else_is_removed(tmp_path: Path) -> None:
+    """Unmarked files, those of a living process, of another machine or container, links, and other names."""
+    machine, own, start = orphans._machine(), os.getpid(), start_of(os.getpid())
+    dead = f"veldt.{machine}.{own}.{start - 1}"  # a process that had the same process id
+    kept = ["sem.mp-abcdefgh", f"sem.mp-veldt.{machine}.{own}.{start}-a", f"sem.mp-veldt.00000000.{own}.1-a"]
+    kept += [f"{dead}-a", "sem.mp-veldt.x-a"]
+    for name in (*kept, f"sem.mp-{dead}-a"):
+        (tmp_path / name).touch()
+    folders = {
+        "pymp-a": [],
+        "pymp-b": ["listener-a"],
+        "pymp-c": [dead, f"veldt.{machine}.{own}.{start}"],
+        "pymp-d": [dead.replace(str(machine), "00000000")],
+        "mine": [dead],
+    }
+    for folder, files in {**folders, "pymp-orphan": [dead, "listener-a"]}.items():
+        (tmp_path / folder).mkdir()
+        for name in files:
+            (tmp_path / folder / name).touch()
+    (tmp_path / "pymp-link").symlink_to(tmp_path / "mine")
+    remove_orphans(tmp_path, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, *folders, "pymp-link"])
+    assert (tmp_path / "mine" / dead).exists()
