@@ -28,7 +28,7 @@ from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make
 from veldt.networks.own_core import OwnCore
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
-from veldt.runtime.devices import one_thread
+from veldt.runtime.devices import one_thread, to_device
 from veldt.runtime.system_memory import available_memory
 
 _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
@@ -228,7 +228,8 @@ class Agent:
         if greedy:
             action = self._algorithm.best_action(forward, observation)
         else:
-            noise = self._algorithm.prepare_noise(torch.from_numpy(noise_NK), None).to(self._device)
+            noise = self._algorithm.prepare_noise(torch.from_numpy(noise_NK), None)
+            noise = to_device(noise, self._device)
             action, _ = self._algorithm.act(forward, observation, noise)
         return action.cpu().numpy()
 
@@ -251,8 +252,8 @@ class Agent:
 
     def _on_device(self, observation: Observation) -> Observation:
         if isinstance(observation, dict):
-            return {name: tensor.to(self._device) for name, tensor in observation.items()}
-        return observation.to(self._device)
+            return {name: to_device(tensor, self._device) for name, tensor in observation.items()}
+        return to_device(observation, self._device)
 
     def _inputs(self, observation: Any) -> tuple[Observation, bool]:
         """Returns the network's input [N, ...], and whether it is of a single observation."""

@@ -17,6 +17,7 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.losses import ValidRows, approximate_kl, clipped_surrogate, clipped_value_error
 from veldt.functional.updates import Adam
+from veldt.runtime.devices import to_device
 from veldt.setting_metadata import Range, Unit, flag
 
 
@@ -88,7 +89,7 @@ class PPO(PolicyGradient):
         batch = self.targets(forward, rollout)
         device = batch.action.device
         for _ in range(self.config.epochs):
-            order_N = torch.randperm(len(batch.action), generator=generator).to(device)
+            order_N = to_device(torch.randperm(len(batch.action), generator=generator), device)
             yield from batch.select(order_N).split(self.config.minibatches)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:

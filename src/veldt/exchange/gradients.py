@@ -15,6 +15,7 @@ import torch.distributed
 from torch import Tensor
 
 from veldt.errors import PeerLostError, UsageError
+from veldt.runtime.devices import synchronise
 
 # For all learners to call an all-reduce: the first call may come after a network is compiled.
 _DEADLINE = timedelta(minutes=5)
@@ -146,9 +147,8 @@ class AllReduce:
         self._is_waiting = True
         try:
             yield
-            if self._device.type == "cuda":
-                # The call was only queued, and would otherwise be waited for outside this block.
-                torch.cuda.synchronize(self._device)
+            # On an accelerator the call was only queued, and would otherwise be waited for outside this block.
+            synchronise(self._device)
         except RuntimeError as error:
             first = str(error).strip().splitlines()[0]
             raise PeerLostError(

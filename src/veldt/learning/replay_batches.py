@@ -14,7 +14,6 @@ the replay buffer or the shards have written it, without a copy.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from veldt.envs.spec import EnvSpec
 from veldt.exchange.gradients import GradientEdge
 from veldt.exchange.replay import ReplayIn
 from veldt.replay.batch import ReplayBatch, importance_weights
+from veldt.runtime.devices import current_stream, on_stream, side_stream, to_device
 from veldt.tracking.stage_clock import StageClock
 
 
@@ -60,10 +60,10 @@ def to_transitions(
 
     def normals(rows: int, columns: int, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed) if columns else None
-        return torch.randn(rows, columns, generator=generator).to(device)
+        return to_device(torch.randn(rows, columns, generator=generator), device)
 
     def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(device)
+        return to_device(torch.from_numpy(array), device)
 
     def observation(arrays: Mapping[str, np.ndarray]) -> Observation:
         fields = {name: tensor(array) for name, array in arrays.items()}
@@ -118,7 +118,7 @@ class ReplayBatches:
     ) -> None:
         self._client, self._convert, self._edge = client, convert, edge
         self._clock, self._is_ahead = clock, ahead
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._device, self._stream = device, side_stream(device)
         self._prefetched: tuple[ReplayBatch, Transitions, float] | None = None
 
     def take(self, deadline_s: float) -> tuple[ReplayBatch, Transitions] | None:
@@ -131,10 +131,10 @@ class ReplayBatches:
             return None
         batch, transitions, beta = found
         if self._stream is not None:
-            current_stream = torch.cuda.current_stream(self._stream.device)
-            current_stream.wait_stream(self._stream)
+            current = current_stream(self._device)
+            current.wait_stream(self._stream)
             for tensor in _tensors(transitions):
-                tensor.record_stream(current_stream)
+                tensor.record_stream(current)
         if self._edge is not None:
             transitions = with_global_weights(transitions, float(batch.mass_N.min()), beta, self._edge)
         return batch, transitions
@@ -149,8 +149,7 @@ class ReplayBatches:
             batch = self._client.take(deadline_s)
         if batch is None:
             return None
-        stream = contextlib.nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
-        with self._clock("replay"), stream:
+        with self._clock("replay"), on_stream(self._device, self._stream):
             return batch, *self._convert(batch)
 
 

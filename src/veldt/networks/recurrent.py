@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from veldt.envs.spec import ActionSpec
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.torsos import orthogonal
+from veldt.runtime.devices import to_device
 
 Forward = Callable[..., Any]
 
@@ -182,7 +183,7 @@ class RecurrentState:
             return self._forward
 
         def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
-            begins_1N = torch.from_numpy(episode_step_N == 0).to(self.state_BM.device).unsqueeze(0)
+            begins_1N = to_device(torch.from_numpy(episode_step_N == 0), self.state_BM.device).unsqueeze(0)
             recurrent_forward = RecurrentForward(self._forward, self.state_BM[part], begins_1N)
             outputs = recurrent_forward(observation)
             self.state_BM[part] = recurrent_forward.state_BM

@@ -13,6 +13,7 @@ from veldt.algorithms.rollout import Observation
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.functional.frames import stack_frames
+from veldt.runtime.devices import to_device
 
 
 class SlotObservations(ABC):
@@ -36,6 +37,10 @@ class SlotObservations(ABC):
 
     @abstractmethod
     def rows(self, index_N: Tensor | None) -> Observation: ...
+
+    @abstractmethod
+    def start_next_rollout(self) -> None:
+        """The last row, with its history, has become the first: see `Trajectory.start_next_rollout`."""
 
     def last(self) -> Observation:
         return self.row(self._trajectory.steps, slice(0, self._trajectory.width))
@@ -73,6 +78,9 @@ class OnCPU(SlotObservations):
     def rows(self, index_N: Tensor | None) -> Observation:
         return self._observation({name: self._rows(name, index_N) for name in self._fields})
 
+    def start_next_rollout(self) -> None:
+        pass  # all are views of the buffer
+
     def _view(self, name: str, t: int, part: slice) -> Tensor:
         if name in self._stacks:
             stacks = self._stacks[name]
@@ -105,14 +113,43 @@ class OnAccelerator(SlotObservations):
         self._host_episode_step = torch.from_numpy(trajectory.episode_step)
         self._frames = {name: torch.empty_like(array, device=device) for name, array in self._host.items()}
         self._episode_step = torch.empty_like(self._host_episode_step, device=device)
+        self._has_history = False
+
+    def start_next_rollout(self) -> None:
+        history, steps = self._trajectory.history, self._trajectory.steps
+        for frames in self._frames.values():
+            frames[:history] = frames[steps : steps + history].clone()  # a short rollout's rows overlap
+        self._has_history = True
 
     def row(self, t: int, part: slice) -> Observation:
         history = self._trajectory.history
-        fresh = slice(0 if t == 0 else history + t, history + t + 1)
-        self._episode_step[t, part] = self._host_episode_step[t, part].to(self._episode_step.device)
+        fresh = slice(history + t if t or self._has_history else 0, history + t + 1)
+        self._transfer_episode_step(t, part)
         for name, frames in self._frames.items():
-            frames[fresh, part] = self._host[name][fresh, part].to(frames.device)
+            frames[fresh, part] = self._transferred(name, fresh, part)
         return self._observation({name: self._row(name, t, part) for name in self._fields})
+
+    def last(self) -> Observation:
+        t, part = self._trajectory.steps, slice(0, self._trajectory.width)
+        now = slice(self._trajectory.history + t, self._trajectory.history + t + 1)
+        self._transfer_episode_step(t, part)
+        fields = {}
+        for name, field in self._fields.items():
+            frames = self._transferred(name, now, part)
+            if field.stack == 1:
+                # Not written to the other rows: a loss may have used views of them, and needs them for its gradient.
+                fields[name] = frames[0]
+            else:
+                self._frames[name][now] = frames
+                fields[name] = self._row(name, t, part)
+        return self._observation(fields)
+
+    def _transfer_episode_step(self, t: int, part: slice) -> None:
+        host = self._host_episode_step[t, part]
+        self._episode_step[t, part] = to_device(host, self._episode_step.device)
+
+    def _transferred(self, name: str, rows: slice, part: slice) -> Tensor:
+        return to_device(self._host[name][rows, part], self._episode_step.device)
 
     def rows(self, index_N: Tensor | None) -> Observation:
         steps, width = self._trajectory.steps, self._trajectory.width

@@ -26,6 +26,7 @@ from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.errors import diverged
 from veldt.networks.recurrent import RecurrentState
+from veldt.runtime.devices import to_device
 from veldt.sampling.observations import slot_observations
 from veldt.tracking.stage_clock import StageClock
 
@@ -108,6 +109,7 @@ class Sampler:
     def start_next_rollout(self) -> None:
         """Copies the last row to the first, with its recurrent state: the next rollout begins there."""
         self._envs.start_next_rollout()
+        self._observations.start_next_rollout()
         self.initial_state_BM = self._recurrent_state.state_BM.clone()
 
     def _noise(self, steps: int | None) -> Tensor:
@@ -115,7 +117,7 @@ class Sampler:
         step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
         env_B = np.arange(self._first, self._first + width)
         noise = uniform(self._run_seed, ACTION, env_B, step_T, self._noise_width)
-        return self._algorithm.prepare_noise(torch.from_numpy(noise), steps).to(self._device)
+        return to_device(self._algorithm.prepare_noise(torch.from_numpy(noise), steps), self._device)
 
     def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
         part = self._envs.groups[group]
@@ -169,7 +171,7 @@ class Sampler:
         return RecurrentRollout(self.initial_state_BM, begins_SB, last_BM=self._recurrent_state.state_BM)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
+        return to_device(torch.from_numpy(array), self._device)
 
 
 @contextlib.contextmanager

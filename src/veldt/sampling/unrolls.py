@@ -18,6 +18,7 @@ from veldt.algorithms.rollout import Observation, RecurrentRollout, Rollout
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.envs.trajectory import STEP_FLAGS, Rows, row_layouts
 from veldt.functional.frames import stack_frames
+from veldt.runtime.devices import to_device
 from veldt.runtime.shared import Layout
 
 Arrays = Mapping[str, np.ndarray]
@@ -100,7 +101,7 @@ class Unrolls:
         )
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return to_device(torch.from_numpy(np.ascontiguousarray(array)), self._device)
 
 
 class _Observations:
@@ -114,9 +115,10 @@ class _Observations:
     def renew(self) -> None:
         """Reads the present content of the rows."""
         self._frames = {
-            name: torch.from_numpy(array).to(self._device) for name, array in self._rows.observation.items()
+            name: to_device(torch.from_numpy(array), self._device)
+            for name, array in self._rows.observation.items()
         }
-        self._episode_step = torch.from_numpy(self._rows.episode_step).to(self._device)
+        self._episode_step = to_device(torch.from_numpy(self._rows.episode_step), self._device)
 
     def rows(self, index_N: Tensor | None) -> Observation:
         return self._at(range(self._rows.steps * self._rows.width) if index_N is None else index_N)
@@ -139,7 +141,7 @@ class _Observations:
                 flat[row_N.start : row_N.stop] if isinstance(row_N, range) else flat[row_N.to(self._device)]
             )
         if isinstance(row_N, range):
-            row_N = torch.arange(row_N.start, row_N.stop)
+            row_N = torch.arange(row_N.start, row_N.stop, device=self._device)
         if self._device.type == "cpu":
             from veldt.envs.stacks import slot_frames, write_stacks
 

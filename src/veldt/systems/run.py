@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.run_code import own_names, remember_code, remember_functions
 from veldt.config.run_request import RunRequest
@@ -27,7 +25,7 @@ from veldt.runs.new_run import new_run, run_name
 from veldt.runs.resume_hint import how_to_go_on
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import flush_denormals
+from veldt.runtime.devices import accelerator_name, flush_denormals
 from veldt.setting_metadata import check_type, flag
 from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome, stop_on_signals
@@ -133,8 +131,8 @@ def new_directory(
     for name, value in given.items():
         asked.setdefault(config.section_of(name), {})[name] = value
     hardware: dict[str, Any] = {"cores": len(allowed_cores())}
-    if run_plan.device.type == "cuda":
-        hardware["gpu"] = torch.cuda.get_device_name(run_plan.device)
+    if run_plan.device.type != "cpu":
+        hardware["gpu"] = accelerator_name(run_plan.device)
     with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed, algorithm)) as directory:
         directory.write_config(asked, to_dict(config), sys.argv, versions(), hardware)
         with directory.lock():

@@ -79,7 +79,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
         resumes_from="the central store",
-        gpus=int(run_plan.device.type == "cuda"),
+        gpus=int(run_plan.device.type != "cpu"),
     )
     return Graph((learner, *evaluator_roles), edges)
 

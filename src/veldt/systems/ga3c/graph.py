@@ -111,7 +111,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         sampler_learner_deadline_s(config),
         num_checkpointed=1,
         resumes_from="the checkpoint of step {step:,}",
-        gpus=int(run_plan.device.type == "cuda"),
+        gpus=int(run_plan.device.type != "cpu"),
     )
     agent_role = Role(
         "agents",

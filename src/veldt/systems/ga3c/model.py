@@ -33,7 +33,7 @@ from veldt.exchange.weights import Weights
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.networks.recurrent import RecurrentForward
 from veldt.runs.checkpoints import newest_checkpoint
-from veldt.runtime.devices import flush_denormals
+from veldt.runtime.devices import flush_denormals, to_device
 from veldt.runtime.roles import Control
 from veldt.sampling.sampler import check_actions
 from veldt.systems.ga3c.rollout_queue import RolloutQueue
@@ -180,4 +180,4 @@ class Model(LearnerRole):
             self.publish()
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
+        return to_device(torch.from_numpy(array), self._device)

@@ -103,7 +103,7 @@ def _colocated(
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
         resumes_from=_RESUMES_FROM,
-        gpus=int(run_plan.device.type == "cuda"),
+        gpus=int(run_plan.device.type != "cpu"),
     )
     return [learner], {"rate_limiter": rate_limiter}
 

@@ -13,7 +13,7 @@ import torch
 from veldt.algorithms.rollout import Observation
 from veldt.networks.build import UserTorso
 from veldt.networks.precision import Network, apply_precision, low_precision_parts
-from veldt.runtime.devices import training_threads
+from veldt.runtime.devices import synchronise, training_threads
 
 # Up to this many parameters, waking a second thread costs more time than the thread saves.
 _SMALL_NETWORK = 200_000
@@ -91,7 +91,6 @@ def _pass_seconds(
         output = network(observation)
         outputs = output if isinstance(output, tuple) else (output,)
         parameters.backward(torch.stack([part.square().mean() for part in outputs]).sum())
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+        synchronise(device)
         timings.append(time.perf_counter() - begin)
     return median(timings[1:])

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import torch
-
 from veldt.algorithms.base import OffPolicy, OnPolicy
 from veldt.algorithms.schedule_settings import try_functions
 from veldt.config.run_code import own_names
@@ -26,6 +24,7 @@ from veldt.networks.normaliser import is_normalised
 from veldt.networks.torsos import MLP
 from veldt.replay.settings import is_compressed
 from veldt.replay.size import transitions_each
+from veldt.runtime.devices import num_accelerators
 from veldt.setting_metadata import flag
 from veldt.systems.planning.run_plan import RunPlan
 
@@ -73,7 +72,7 @@ def check_plan(
         transitions_each(run_plan.spec, config.envs.num_envs, config.replay, algorithm.returns)
     _refuse_unread_in_plan(run_plan)
     if cluster is None and config.batch_shares > 1:
-        devices = torch.cuda.device_count() if run_plan.device.type == "cuda" else 0
+        devices = num_accelerators(run_plan.device)
         if 0 < devices < config.roles.learners:
             raise UsageError(
                 f"--learners is {config.roles.learners}, and there are {devices} accelerators: learners that exchange "

@@ -32,7 +32,7 @@ from veldt.networks.own import Factory, OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import choose_device, inference_threads
+from veldt.runtime.devices import choose_device, inference_threads, num_accelerators
 from veldt.sampling.observations import blank_observation
 from veldt.systems.planning.autotune import choose_arithmetic
 from veldt.systems.planning.sentences import describe
@@ -169,7 +169,7 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     """
     config, source, own = request.config, request.source, request.own
     device = choose_device(config.run.device)
-    accelerators = min(torch.cuda.device_count(), config.roles.learners) if device.type == "cuda" else 0
+    accelerators = min(num_accelerators(device), config.roles.learners)
     spec = probe_spec(source, config.atari)
     algorithm = config.make_algorithm(spec.action)
     learners = config.roles.learners

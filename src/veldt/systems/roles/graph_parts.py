@@ -73,7 +73,7 @@ def learners(
         resumes_from="the checkpoint of step {step:,}",
         is_synchronised=True,
         startup_timeout_s=_RENDEZVOUS_S,
-        gpus=int(run_plan.device.type == "cuda"),
+        gpus=int(run_plan.device.type != "cpu"),
     )
 
 

@@ -61,7 +61,7 @@ class SamplerLearnerPlan:
         run_plan = self.run_plan
         device = nth_device(str(run_plan.device), self.rank)
         take_share_of_cores(peers.index, peers.count)
-        cores = tuple(worker_cores(run_plan.arrangement.processes, int(device.type == "cuda")))
+        cores = tuple(worker_cores(run_plan.arrangement.processes, int(device.type != "cpu")))
         plan = dataclasses.replace(run_plan.arrangement, cores=cores)
         return dataclasses.replace(
             self, run_plan=dataclasses.replace(run_plan, device=device, arrangement=plan)

@@ -83,7 +83,7 @@ def synchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoi
         deadline_s=sampler_learner_deadline_s(config),
         num_checkpointed=count,
         startup_timeout_s=_RENDEZVOUS_S,
-        gpus=int(run_plan.device.type == "cuda"),
+        gpus=int(run_plan.device.type != "cpu"),
     )
     return Graph((learner, *evaluator_roles), edges)
 
