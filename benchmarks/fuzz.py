@@ -4,10 +4,11 @@
     python benchmarks/fuzz.py --mutations 20 dqn/manifest   # some of them
     python benchmarks/fuzz.py --only dqn/manifest/17        # one again, with its answers
 
-Allowed is a call that gives what was stored, or takes an older whole checkpoint and says so, or raises VeldtError with a
-sentence. Not allowed is another exception, an end of the process, a call of more than --deadline seconds of processor time, more memory than
---memory, a change of anything outside the run's directory, and weights other than those that were stored. The table has
-a line for each kind of file; the exit code is 1 after a defect. Each damage follows from --seed and its number.
+Allowed is a call that gives what was stored, or takes an older whole checkpoint and says so, or raises VeldtError with
+a sentence. Not allowed is another exception, an end of the process, a call of more than --deadline seconds of processor
+time, more memory than --memory, a change of anything outside the run's directory, and weights other than those that
+were stored. The table has a line for each kind of file; the exit code is 1 after a defect. Each damage follows from
+--seed and its number.
 """
 
 from __future__ import annotations
@@ -79,12 +80,12 @@ KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "ppo/optimiser": ("ppo", "checkpoints/*/optimiser.safetensors", _READ),
     "ppo/envs": ("ppo", "checkpoints/*/envs-0.safetensors", _READ),
     "ppo/episode state": ("ppo", "checkpoints/*/episodes-0.safetensors", _READ),
-    "dqn/config": ("dqn", "config.json", ("load", "evaluate", "report", "watch", "reproduce", "resume")),
+    "dqn/config": ("dqn", "config.json", ("load", "evaluate", "watch", "reproduce", "resume")),
     "dqn/manifest": ("dqn", "checkpoints/*/manifest.json", ("load", "reproduce", "resume")),
     "dqn/target": ("dqn", "checkpoints/*/target.safetensors", _READ),
     "dqn/replay state": ("dqn", "checkpoints/*/replay-0.safetensors", _READ),
     "dqn/segment": ("dqn", "replay/*/rows-*.safetensors", _READ),
-    "atari/config": ("atari", "config.json", ("load", "report", "watch", "resume")),
+    "atari/config": ("atari", "config.json", ("load", "watch", "resume")),
     "atari/episodes": ("atari", "episodes.jsonl", ("watch",)),
     "atari/actions": ("atari", "actions.bin", ("watch",)),
     "atari/starts": ("atari", "starts.safetensors", ("starts",)),

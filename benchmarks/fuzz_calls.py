@@ -2,8 +2,8 @@
 
     python benchmarks/fuzz_calls.py DEADLINE_S MEMORY_GB
 
-An answer is ["loaded", note] (as it was stored), ["older", note], ["refused", sentence] or ["defect", what]. A call that
-takes six times its deadline is one that hangs: the process writes its stack to stderr and ends.
+An answer is ["loaded", note] (as it was stored), ["older", note], ["refused", sentence] or ["defect", what]. A call
+that takes six times its deadline is one that hangs: the process writes its stack to stderr and ends.
 """
 
 from __future__ import annotations
