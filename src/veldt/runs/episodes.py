@@ -23,7 +23,7 @@ from veldt.runs.own_names import ACTIONS, EPISODES
 
 _BUFFERED_BYTES = 1 << 20
 _COUNTS = ("env", "episode", "seed", "step", "length", "prefix")
-_TOO_MANY = 1 << 63
+_TOO_MANY = 1 << 64  # of seeds, which are the largest
 _MOST_AXES = 8
 _STORED = frozenset(
     (
