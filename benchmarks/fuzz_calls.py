@@ -33,13 +33,16 @@ from veldt.envs.env import make_step_env
 from veldt.errors import VeldtError
 from veldt.evaluation import rendered_env
 from veldt.report import write_report
+from veldt.report.data import RunData
+from veldt.report.facts import events_section, reproduction_section, settings_section
+from veldt.report.overview import heading
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import ActionsFile, read_episodes
 from veldt.systems.run import Run
 
 _PATIENCE = 6  # neighbours may take most of the processor
-_LONGEST = 2_000  # letters of a sentence
+_LONGEST = 2_100  # letters of a sentence
 Answer = tuple[str, str]
 
 
@@ -108,6 +111,16 @@ def report(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
     return "loaded", ""
 
 
+def read(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
+    """What `veldt report` reads, without the drawing of charts."""
+    data = RunData.load(run)
+    html = settings_section([data]) + events_section([data]) + reproduction_section([data]) + heading([data])
+    for axis in ("step", "seconds"):
+        for name in data.metric_names():
+            data.curve(axis, name)
+    return "loaded", f"{len(html)} {data.state.text} {data.stage_seconds()}"
+
+
 def replays(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
     """What `veldt watch --episode` reads: every episode's line and actions, and three of them played again."""
     episodes = read_episodes(run)
@@ -163,6 +176,7 @@ CALLS: dict[str, Callable[[Path, dict[str, Any], bool], Answer]] = {
     "load": load,
     "evaluate": evaluate,
     "starts": starts,
+    "read": read,
     "report": report,
     "watch": replays,
     "reproduce": reproduce,

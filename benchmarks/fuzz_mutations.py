@@ -153,7 +153,9 @@ def _change_bytes(path: Path, rng: random.Random) -> str:
         case "random":
             data[:] = rng.randbytes(len(data))
         case "appended":
-            data += rng.choice([rng.randbytes(50), bytes(4096), data, b"\n{}\n", b"\n[]\n0\n", *_LITERALS])
+            data += rng.choice(
+                [rng.randbytes(50), bytes(4096), bytes(data), b"\n{}\n", b"\n[]\n0\n", *_LITERALS]
+            )
     path.write_bytes(data)
     if kind == "sparse":
         os.truncate(path, _SPARSE)

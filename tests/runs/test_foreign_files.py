@@ -30,7 +30,9 @@ def make_sparse(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", [DEEP, '{"a":' * 500 + "0" + "}" * 500, str(10**400), "NaN", b'"\xff"', b"\0"])
+@pytest.mark.parametrize(
+    "text", [DEEP, '{"a":' * 500 + "0" + "}" * 500, str(10**400), "NaN", b'"\xff"', b"\0"]
+)
 def test_text_beyond_the_limits_is_no_json(text: str | bytes) -> None:
     with pytest.raises(ValueError):
         strict_json.loads(text)
@@ -89,7 +91,10 @@ def test_values_that_veldt_does_not_store_are_no_error_of_veldts(tmp_path: Path)
     store = CheckpointStore(tmp_path)
     store.save(1, WEIGHTS, {})
     checkpoint = store.newest(lambda _: None)
-    with pytest.raises(CheckpointError, match="step-000000000001 does not hold .*KeyError"), restoring(checkpoint):
+    with (
+        pytest.raises(CheckpointError, match=r"step-000000000001 does not hold .*KeyError"),
+        restoring(checkpoint),
+    ):
         checkpoint.meta["learners"]
     with pytest.raises(KeyError), restoring(None):
         checkpoint.meta["learners"]
