@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veldt.errors import did_you_mean
+from veldt.errors import UsageError, did_you_mean
 
 NAMES = ["CartPole-v0", "CartPole-v1", "phys2d/CartPole-v1", "ALE/Pong-v5", "Ant-v5", "Hopper-v5", "Taxi-v4"]
 FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
@@ -31,3 +31,9 @@ FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
 )
 def test_the_closest_name(name: str, known: list[str], meant: str | None) -> None:
     assert did_you_mean(name, known) == (f" (did you mean '{meant}'?)" if meant else "")
+
+
+def test_a_long_value_leaves_the_beginning_and_the_end_of_a_message() -> None:
+    text = str(UsageError(f"--env is {'x' * 100_000}: it must be a name"))
+    assert text.startswith("--env is xxx") and text.endswith("xxx: it must be a name")
+    assert " letters left out]" in text and len(text) < 2_100

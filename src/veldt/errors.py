@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 _SHORT = 4  # letters
+_LONGEST = 2_000  # letters of a message: a value in it, from a file, may have any length
 _ALIKE = 0.65  # minimum similarity (of 1) of two names for one to be suggested for the other
 
 
@@ -20,6 +21,9 @@ class VeldtError(Exception):
     """Something failed while running (exit code 1)."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shortened(message))
 
 
 class UsageError(VeldtError):
@@ -115,6 +119,14 @@ def as_error(kind: type[EnvError] | type[NetworkError] | type[PluginError], what
     except BaseException as error:
         details = "".join(traceback.format_exception(error))
         raise kind(f"{what}: {described(error)}", details=details) from error
+
+
+def _shortened(message: str) -> str:
+    """Returns a message with its beginning and its end, where cause and mend are, if it is too long."""
+    if len(message) <= _LONGEST:
+        return message
+    part = _LONGEST // 2
+    return f"{message[:part]} [{len(message) - 2 * part:,} letters left out] {message[-part:]}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ _DESCRIBED = {
     str: "a string",
     type(None): "None",
 }
+_TOO_LARGE = 1 << 63  # for the sizes and counters of torch and numpy
 PATH = str | os.PathLike[str]  # what a path may be given as
 
 
@@ -141,6 +142,9 @@ def check_values(config: Any) -> None:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         check_type(flag(field.name), value, hints[field.name])
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int) and abs(number) >= _TOO_LARGE:
+                raise UsageError(f"{flag(field.name)} is {value}: it must be less than 2^63")
         if isinstance(value, int | float):
             ranges.get(field.name, ANY).check(field.name, value)
 

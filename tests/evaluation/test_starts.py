@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource, resolve
 from veldt.errors import EnvError, UsageError
+from veldt.evaluation import starts_file
 from veldt.evaluation.starts import Starts, digest_of, draw_points, make_starts, read_starts
 
 ATARI = AtariConfig(no_ops=7, sticky_actions=0.25)
@@ -278,7 +280,6 @@ def test_an_empty_file_and_one_of_a_newer_format_are_refused(
     with safe_open(path, framework="numpy") as file:
         manifest = file.metadata()["veldt-starts"]
     assert json.loads(manifest)["env"] == "CartPole-v1" and "digests" in manifest
-    from veldt.evaluation import starts_file
 
     none = {name: np.zeros(0, np.int64) for name in ("seed", "length", "actions")}
     known = {name: json.loads(manifest)[name] for name in ("env", "env_kwargs", "atari", "made", "versions")}
@@ -293,3 +294,54 @@ def test_an_empty_file_and_one_of_a_newer_format_are_refused(
     monkeypatch.undo()
     with pytest.raises(UsageError, match=r"newer veldt \(format 2, this one reads up to 1\): upgrade veldt"):
         read_starts(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": 7},
+        {"env_kwargs": []},
+        {"atari": {"frame_skip": 4}},
+        {"digests": 3},
+        {"made": None},
+    ],
+)
+def test_starts_that_are_signed_but_not_as_veldt_writes_them(change: dict[str, Any], tmp_path: Path) -> None:
+    path = write_signed(tmp_path, {}, change)
+    with pytest.raises(UsageError, match="is no file of starts"):
+        read_starts(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": np.array([-1])},
+        {"seed": np.array([np.inf])},
+        {"length": np.array([-3])},
+        {"length": np.array([2**62])},
+        {"actions": np.array(3)},
+    ],
+)
+def test_starts_with_numbers_that_are_none(change: dict[str, np.ndarray], tmp_path: Path) -> None:
+    path = write_signed(tmp_path, change, {})
+    with pytest.raises(UsageError, match="is no file of starts"):
+        read_starts(path)
+
+
+def test_starts_without_end_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "starts"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(UsageError, match="cannot be read: it is larger than"):
+        read_starts(path)
+
+
+def write_signed(directory: Path, arrays: dict[str, np.ndarray], manifest: dict[str, Any]) -> Path:
+    """Writes a file of one start with changes, under a checksum of them."""
+    path = directory / "starts"
+    right = {"seed": np.array([1]), "length": np.array([3]), "actions": np.array([0, 1, 0])}
+    described: dict[str, Any] = {key: {} for key in ("env_kwargs", "atari", "made", "versions")}
+    starts_file.write_starts_file(
+        path, right | arrays, described | {"env": "CartPole-v1", "digests": ["x"]} | manifest
+    )
+    return path

@@ -150,3 +150,12 @@ def test_a_registered_class_without_render_mode_is_refused() -> None:
 def test_a_factory_that_renders(factory: Any) -> None:
     env = resolve(factory).make(render=True)
     assert env.render_mode == "rgb_array"
+
+
+def test_actions_that_the_environment_does_not_take(tmp_path: Path) -> None:
+    env = {"env": "CartPole-v1"}
+    run = veldt.train("ppo", run_dir=tmp_path / "run", **env, **QUICK)
+    path = run.path / "actions.bin"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    with pytest.raises(veldt.VeldtError, match="episode 0 has actions that CartPole-v1 does not take"):
+        record(run.path, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -316,3 +317,17 @@ def test_spikes_are_clipped_and_the_chart_notes_it() -> None:
     assert clipped([spiky]) == 1e5
     assert clipped([calm]) is None
     assert line_chart([calm], "agent steps", 300, 200, "a").startswith("<svg")
+
+
+@pytest.mark.parametrize("section", ["given", "command", "versions", "hardware"])
+def test_a_section_that_veldt_did_not_write_is_refused(section: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path, "a", rows=1)
+    path = run.path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {section: "x"}))
+    with pytest.raises(UsageError, match=f"has a section {section} that is not as veldt wrote it"):
+        report(tmp_path, run)
+
+
+def test_letters_without_a_place_in_utf_8_are_replaced(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "a", rows=1, env="\ud800-v1")
+    assert "?-v1" in report(tmp_path, run).text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -172,3 +173,13 @@ def test_tensorboard_shows_the_settings(tmp_path: Path) -> None:
     events.Reload()
     (shown,) = events.Tensors("config")
     assert shown.tensor_proto.string_val[0].decode() == '    {\n      "env": "mine"\n    }'
+
+
+@pytest.mark.parametrize("step", ["x", [], {}, None])
+def test_rows_without_a_step_are_no_obstacle_to_a_resume(step: object, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(
+        "".join(json.dumps({"step": each}) + "\n" for each in (1, step, 3))
+    )
+    with contextlib.closing(MetricsFile(tmp_path)) as file:
+        file.rewind(2)
+    assert read_metrics(tmp_path) == [{"step": 1}]

@@ -23,6 +23,7 @@ from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.learning.learner import load_weights
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
+from veldt.runs.checkpoint_files import restoring
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.devices import choose_device
@@ -84,7 +85,8 @@ def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -
     check_recipe(checkpoint, config)
     spec = probe_spec(source, config.atari)
     policy = make_network(config, spec, chosen.own)
-    load_weights(apply_precision(policy, config.run.precision, target), checkpoint.groups["weights"])
+    with restoring(checkpoint):
+        load_weights(apply_precision(policy, config.run.precision, target), checkpoint.groups["weights"])
     return Agent(config, source, spec, policy, path=directory.path, step=checkpoint.step, device=target)
 
 

@@ -18,6 +18,7 @@ from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
 from veldt.errors import EnvError, UsageError, VeldtError
 from veldt.evaluation.rendered_env import RenderedEnv
+from veldt.evaluation.starts import is_action_of
 from veldt.evaluation.video_file import check_new_video, write_video
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeRecord, read_episodes
@@ -128,11 +129,17 @@ def _not_drawn(name: str, error: Exception) -> str:
 def _replay(
     agent: Agent, env: StepEnv, record: EpisodeRecord, episode: int, scores: list[float]
 ) -> Iterator[np.ndarray]:
-    actions = record.actions()
+    spec = agent.spec.action
+    with np.errstate(invalid="ignore"):
+        actions = record.actions().astype(spec.dtype)
+    if not is_action_of(spec, actions):
+        raise VeldtError(
+            f"episode {episode} has actions that {agent.source.name} does not take: it is damaged"
+        )
     rows = [np.zeros((1, *field.shape), field.dtype) for field in agent.spec.observation.values()]
     env.reset(record.seed, rows, 0)
     yield env.render()
-    for action in actions.tolist() if agent.spec.action.kind == "discrete" else actions:
+    for action in actions.tolist() if spec.kind == "discrete" else actions:
         reward, _, _, _ = env.step(action, rows, 0)
         scores.append(float(np.float32(reward)))  # rows hold rewards as float32, and training sums those
         yield env.render()

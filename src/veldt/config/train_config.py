@@ -344,7 +344,11 @@ def from_dict(values: dict[str, Any]) -> TrainConfig:
         raise CheckpointError(
             f"the run's configuration names the algorithm '{algorithm}', which is not registered here"
         )
-    values["learn"] = _build(ALGORITHMS[algorithm].settings, values.get("learn", {}))
+    if "learn" not in values:
+        raise CheckpointError(
+            "the run's configuration lacks the section 'learn': config.json is not as veldt wrote it"
+        )
+    values["learn"] = _build(ALGORITHMS[algorithm].settings, values["learn"])
     system = str(values.get("system"))
     if system not in SYSTEMS:
         raise CheckpointError(

@@ -109,7 +109,7 @@ class Starts:
                 f"--starts {self.path} has a start {longest:,} steps into an episode, and the run's episodes end after "
                 f"{atari.max_episode_steps:,} (--max-episode-steps): record shorter ones"
             )
-        if any(not _is_action_of(action, start.actions) for start in self.each):
+        if any(not is_action_of(action, start.actions) for start in self.each):
             raise UsageError(
                 f"--starts {self.path} has actions that {self.env} does not take: the environment has changed; record "
                 "new starts"
@@ -130,9 +130,12 @@ def read_starts(path: Path) -> Starts:
         )
         if lengths.sum() != len(actions):
             raise ValueError("the lengths of its starts are not those of its actions")
+        if any(start.seed < 0 for start in each):
+            raise ValueError("one of its seeds is negative")
         names = ("env", "env_kwargs", "atari", "made", "versions")
         starts = Starts(path=path, each=each, **{name: manifest[name] for name in names})
-    except (KeyError, TypeError, ValueError) as error:
+        _check_types(starts)
+    except (AttributeError, IndexError, KeyError, MemoryError, OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"--starts {path} is no file of starts: {error}; record new ones") from error
     if not starts.each:
         raise UsageError(f"--starts {path} has no starts: record some with `veldt record-starts`")
@@ -237,7 +240,16 @@ def _digest_after(env: StepEnv, seed: int, actions: np.ndarray, record: Record) 
     return digest_of(env.save(), [row[0] for row in rows], score)
 
 
-def _is_action_of(spec: ActionSpec, actions: np.ndarray) -> bool:
+def _check_types(starts: Starts) -> None:
+    """Raises ValueError if the values that describe the starts are not of the types that `write` gives them."""
+    described = (starts.env_kwargs, starts.atari, starts.made, starts.versions)
+    if not isinstance(starts.env, str) or not all(isinstance(value, dict) for value in described):
+        raise ValueError("its env, or what describes how it was made, is not as veldt writes it")
+    if starts.atari and not {*_DECISIVE, "no_ops"} <= starts.atari.keys():
+        raise ValueError("it lacks settings of the emulator")
+
+
+def is_action_of(spec: ActionSpec, actions: np.ndarray) -> bool:
     """Whether stored actions [length, ...] belong to the action space."""
     if actions.shape[1:] != spec.shape or actions.dtype != spec.dtype:
         return False

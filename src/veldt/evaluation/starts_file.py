@@ -13,11 +13,12 @@ import numpy as np
 
 from veldt.errors import UsageError
 from veldt.runs import strict_json
-from veldt.runs.files import refuse_missing_directory, write_atomically
+from veldt.runs.files import read_file, refuse_missing_directory, write_atomically
 
 FORMAT = 1
 STARTS_NAME = "starts.safetensors"  # the default name
 _KEY = "veldt-starts"
+_LONGEST = 1 << 30  # bytes; an action of an Atari game takes one
 _RECORD = "`veldt record-starts RUN` makes one"
 
 
@@ -50,15 +51,15 @@ def read_starts_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     if not path.is_file():
         raise UsageError(f"--starts {path} is no file: name the file of starts; {_RECORD}")
     try:
-        data = path.read_bytes()
+        data = read_file(path, _LONGEST)
     except OSError as error:
         raise UsageError(f"--starts {path} cannot be read: {error.strerror or error}") from error
     if not data:
         raise UsageError(f"--starts {path} is empty: {_RECORD}")
     try:
         arrays = load(data)
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        manifest = json.loads(header["__metadata__"][_KEY])
+        header = strict_json.loads_plain(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        manifest = strict_json.loads_plain(header["__metadata__"][_KEY])
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"--starts {path} is no file of starts, or it is damaged: {_RECORD}") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):

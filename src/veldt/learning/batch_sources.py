@@ -206,8 +206,8 @@ class ReplaySource:
         }
 
     def load(self, counters: Mapping[str, Any]) -> None:
-        self.updates, self._updates_before = counters["updates"], counters["updates_before"]
-        self._starts_at, self._num_outside = counters["starts_at"], counters["outside"]
+        self.updates, self._updates_before = int(counters["updates"]), int(counters["updates_before"])
+        self._starts_at, self._num_outside = int(counters["starts_at"]), int(counters["outside"])
 
     def _due(self, steps: int) -> int:
         used = (steps - self._starts_at) * self._algorithm.intensity

@@ -184,7 +184,7 @@ def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: 
                     shapes = f"{tuple(stored.shape)}, expected {tuple(part.shape)}"
                     raise RuntimeError(f"{key}/{name} has shape {shapes}")
                 part.copy_(stored)
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError, TypeError) as error:
         raise CheckpointError(
             f"the checkpoint's optimiser state does not fit this network: {error}"
         ) from None
@@ -194,7 +194,7 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
     """Copies a checkpoint's weights into a network's parameters."""
     try:
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
-    except (KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError, TypeError) as error:
         raise CheckpointError(f"the checkpoint's weights do not fit this network: {error}") from None
 
 

@@ -78,8 +78,8 @@ class Snapshot:
         """Restores all state. Returns messages about what could not be continued."""
         groups, meta = checkpoint.groups, checkpoint.meta
         self.learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
-        self.learner.updates = meta["updates"]
-        self.sampler.phase = meta["phase"]
+        self.learner.updates = int(meta["updates"])
+        self.sampler.phase = int(meta["phase"])
         self.episodes.load(groups["episodes"], meta["episodes"])
         self.experience.load(meta["experience"])
         return [*self._restore_replay(checkpoint), *self._restore_envs(groups["envs"])]
@@ -107,7 +107,7 @@ class Snapshot:
                 getattr(slot, name)[0] = saved[name]
             if self.sampler.initial_state_BM.numel():
                 self.sampler.initial_state_BM.copy_(torch.from_numpy(saved["initial_recurrent_state"]))
-        except (KeyError, ValueError) as error:
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint's envs are not this run's: {error}") from None
         unfinished = {}
         for b in range(slot.width):

@@ -91,7 +91,7 @@ class TargetNetworks:
                     },
                     None if len(self._names[name]) == len(own.names) else self._names[name],
                 )
-        except (KeyError, RuntimeError) as error:
+        except (KeyError, RuntimeError, TypeError) as error:
             raise CheckpointError(
                 f"the checkpoint's target networks do not fit this algorithm: {error}"
             ) from None

@@ -118,8 +118,11 @@ class FlatParameters:
     def load(self, tensors: Mapping[str, Tensor], names: Collection[str] | None = None) -> None:
         """Copies values by name: of these `names` and the buffers, or of all.
 
-        Raises KeyError or RuntimeError if names or shapes differ.
+        Raises KeyError or RuntimeError if names or shapes differ. Values that belong to nothing here are an error where
+        all are copied: they are of another network, which happens to contain this one's names.
         """
+        if names is None and (more := sorted(tensors.keys() - self.tensors().keys())):
+            raise RuntimeError(f"{more[0]} is no parameter of it")
         for name, parameter in self.tensors().items():
             if names is not None and name not in names and name not in self._buffers:
                 continue

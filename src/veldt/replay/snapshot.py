@@ -44,8 +44,12 @@ def restore_rows(buffer: ReplayBuffer, first_B: np.ndarray, name: str, array: np
     ring = buffer.ring
     number, field, *rest = name.split("/", 2)
     b = int(number)
+    if not 0 <= b < len(first_B):
+        raise ValueError(f"it has rows of env {b}")
     first = int(first_B[b])
     if not rest:
+        if field not in FIELDS:
+            raise ValueError(f"it has rows of {field}")
         _put(getattr(ring, field)[b], first, array)
         return
     store = ring.observation[rest[0]]
@@ -116,8 +120,10 @@ def _unpack(store: CompressedRows, b: int, rows: int, first: int, array: np.ndar
 
 def _put(array_R: np.ndarray, first: int, source: np.ndarray) -> None:
     """Writes rows into a ring, from row `first` on."""
-    if source.shape[1:] != array_R.shape[1:] or len(source) > len(array_R):
-        raise ValueError(f"rows have the shape {source.shape}, and the buffer's {array_R.shape}")
+    if source.shape[1:] != array_R.shape[1:] or len(source) > len(array_R) or source.dtype != array_R.dtype:
+        raise ValueError(
+            f"rows are {source.dtype} {source.shape}, and the buffer's {array_R.dtype} {array_R.shape}"
+        )
     begin = first % len(array_R)
     room = len(array_R) - begin
     array_R[begin : begin + len(source)] = source[:room]

@@ -28,7 +28,8 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     out = Path(out)
     _refuse_foreign(out)
     html = render([RunData.load(Path(run)) for run in runs])
-    write_atomically(out, html.encode(), "the report")
+    # A setting may hold letters that have no place in UTF-8: parts of a path that is in no encoding, for example.
+    write_atomically(out, html.encode(errors="replace"), "the report")
     return out
 
 

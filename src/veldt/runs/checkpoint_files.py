@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from veldt.runs.own_names import GROUP, MANIFEST
 from veldt.runs.tensor_file import write_tensors
 
 FORMAT = 1
+_SHOWN = 200  # letters of a message about somebody else's value
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,29 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     return Checkpoint(manifest["step"], directory, meta, groups, manifest["score"])
 
 
+@contextlib.contextmanager
+def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """Converts the errors of a block that restores a run's state, where a value is not what veldt stores there.
+
+    A checksum only proves that a checkpoint is as somebody wrote it.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if checkpoint is None:
+            raise
+        raise CheckpointError(
+            f"{checkpoint.path} does not hold what this run's checkpoints hold ({type(error).__name__}: "
+            f"{str(error)[:_SHOWN]}): it was not written by veldt, or by another version; remove it, and resume from "
+            "an older one"
+        ) from error
+
+
 def read_manifest(directory: Path) -> dict[str, Any]:
     """Reads and verifies the manifest of the checkpoint in `directory`; CheckpointError if there is no valid one."""
     path = directory / MANIFEST
     try:
-        manifest = json.loads(read_file(path))
+        manifest = strict_json.loads_plain(read_file(path))
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read ({error.strerror}): this is no whole checkpoint"
@@ -161,5 +181,5 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
     try:
         return dict(load_file(path))
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, OSError) as error:
         raise CheckpointError(f"{path} is not a safetensors file that can be read: {error}") from error

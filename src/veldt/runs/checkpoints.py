@@ -134,11 +134,14 @@ class CheckpointStore:
         raise CheckpointError(f"there is no checkpoint to load: {found}")
 
     def _newest_first(self) -> list[Path]:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             names = [match for path in self.path.iterdir() if (match := STEP.fullmatch(path.name))]
-            names.sort(key=lambda match: (int(match[1]), match[2] is None), reverse=True)
-            return [self.path / match[0] for match in names]
-        return []
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:  # a link to itself, for example
+            raise CheckpointError(f"{self.path} cannot be read: {error.strerror}") from error
+        names.sort(key=lambda match: (int(match[1]), match[2] is None), reverse=True)
+        return [self.path / match[0] for match in names]
 
     def _prune(self) -> None:
         paths = self._newest_first()

@@ -25,6 +25,15 @@ _held: set[IO[str]] = set()
 os.register_at_fork(after_in_child=lambda: [file.close() for file in _held])
 
 
+# Sections of config.json besides the resolved settings, which older runs may lack.
+_SECTIONS: Mapping[str, type[dict[str, Any]] | type[list[Any]]] = {
+    "given": dict,
+    "command": list,
+    "versions": dict,
+    "hardware": dict,
+}
+
+
 class RunDirectory:
     """The directory of one run.
 
@@ -103,6 +112,9 @@ class RunDirectory:
             raise UsageError(f"{self.path} has no {CONFIG}: it is not a veldt run")
         if not isinstance(config.get("resolved"), dict):
             raise UsageError(f"{self.path / CONFIG} has no resolved settings: it is not as veldt wrote it")
+        for name, kind in _SECTIONS.items():
+            if not isinstance(config.get(name, kind()), kind):
+                raise UsageError(f"{self.path / CONFIG} has a section {name} that is not as veldt wrote it")
         return config
 
     def read_given(self) -> dict[str, Any]:
@@ -117,7 +129,8 @@ class RunDirectory:
             return
         config = self.read_config()
         for whole in (config.setdefault("given", {}), config["resolved"]):
-            whole[section] = {**whole.get(section, {}), **settings}
+            before = whole.get(section)
+            whole[section] = {**(before if isinstance(before, dict) else {}), **settings}
         self._write_json(CONFIG, config, "the settings")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:

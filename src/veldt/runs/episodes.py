@@ -7,6 +7,7 @@ actions.bin      the actions of all episodes, raw and little-endian, one episode
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,24 @@ from veldt.runs.files import AppendFile, open_to_read, read_json_lines
 from veldt.runs.own_names import ACTIONS, EPISODES
 
 _BUFFERED_BYTES = 1 << 20
+_COUNTS = ("env", "episode", "seed", "step", "length", "prefix")
+_TOO_MANY = 1 << 64  # of seeds, which are the largest
+_MOST_AXES = 8
+_STORED = frozenset(
+    (
+        "float16",
+        "float32",
+        "float64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+    )
+)
 
 
 class EpisodeLog:
@@ -159,28 +178,50 @@ class ActionsFile:
         try:
             if self._file is None:
                 self._file = open_to_read(self._path)
-            self._file.seek(record._offset)
-            data = self._file.read(wanted)
+            # Compared first: a wrong shape must not allocate memory for what is not there.
+            is_there = record._offset + wanted <= os.fstat(self._file.fileno()).st_size
+            self._file.seek(record._offset if is_there else 0)
+            data = self._file.read(wanted if is_there else 0)
         except OSError as error:
             raise VeldtError(
                 f"the actions of {name} cannot be read from {self._path}: {error.strerror}"
             ) from error
-        if len(data) < wanted:
+        if not is_there or len(data) < wanted:
             raise VeldtError(f"{self._path} is truncated: it ends before the actions of {name}")
         return np.frombuffer(data, dtype).reshape(record._shape).astype(record._dtype)
 
 
 def read_episodes(directory: Path) -> list[EpisodeRecord]:
-    """Returns the finished episodes of the run in `directory`, in the order of their ends; skips a torn last line."""
+    """Returns the finished episodes of the run in `directory`, in the order of their ends.
+
+    Skips lines that veldt did not write as they are: the last one is torn if its writer was killed.
+    """
     actions = directory / ACTIONS  # made once: a path for each of many episodes takes longer than its line
-    return [_record(actions, row) for row in read_json_lines(directory / EPISODES)]
+    records = (_record(actions, row) for row in read_json_lines(directory / EPISODES))
+    return [record for record in records if record is not None]
 
 
-def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord:
-    kept = row["offset"] is not None
-    where = (row["offset"], row["dtype"], tuple(row["shape"])) if kept else (0, "uint8", (0,))
-    fields = {key: row[key] for key in ("env", "episode", "seed", "step", "length", "score", "prefix")}
-    return EpisodeRecord(**fields, kept=kept, _path=path, _offset=where[0], _dtype=where[1], _shape=where[2])
+def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord | None:
+    counts = {key: row.get(key) for key in _COUNTS}
+    score, offset, dtype, shape = (row.get(key, "") for key in ("score", "offset", "dtype", "shape"))
+    if not (all(map(_is_count, counts.values())) and isinstance(score, int | float)):
+        return None
+    kept = offset is not None
+    if kept and not (_is_count(offset) and isinstance(dtype, str) and dtype in _STORED and _is_shape(shape)):
+        return None
+    where: tuple[int, str, tuple[int, ...]] = (offset, dtype, tuple(shape)) if kept else (0, "uint8", (0,))
+    fields: dict[str, Any] = counts
+    return EpisodeRecord(
+        **fields, score=score, kept=kept, _path=path, _offset=where[0], _dtype=where[1], _shape=where[2]
+    )
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and 1 <= len(value) <= _MOST_AXES and all(map(_is_count, value))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _TOO_MANY
 
 
 def smallest(actions: np.ndarray) -> np.ndarray:

@@ -20,6 +20,10 @@ from veldt.errors import UsageError, VeldtError
 from veldt.runs import strict_json
 from veldt.runs.own_files import open_in_place, open_new, refuse_other
 
+# A file that is larger was not written by veldt; reading it would only fill the memory.
+_LONGEST_FILE = 64 << 20  # of one that is read as a whole
+_LONGEST_LINES = 4 << 30  # of JSON lines together
+_LONGEST_LINE = 16 << 20
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 
 
@@ -123,9 +127,17 @@ class AppendFile:
             self.size = size
 
     def drop_torn_line(self) -> None:
-        """Removes what follows the last newline, so that the next line is not appended to a torn one."""
+        """Removes what follows the last newline, so that the next line is not appended to a torn one.
+
+        UsageError if that is longer than any line: the file is damaged, and its content may be of use to somebody.
+        """
         end = self.size
         while end > 0:
+            if self.size - end > _LONGEST_LINE:
+                raise UsageError(
+                    f"{self.path} is damaged: its last {formatting.size(_LONGEST_LINE)} have no end of a line; move it "
+                    "elsewhere"
+                )
             start = max(0, end - 65536)
             newline = os.pread(self._descriptor, end - start, start).rfind(b"\n")
             if newline >= 0:
@@ -158,9 +170,11 @@ def open_to_read(path: Path) -> BufferedReader:
     return file
 
 
-def read_file(path: Path) -> bytes:
-    """Returns the content of a regular file; OSError as for `open_to_read`."""
+def read_file(path: Path, longest: int = _LONGEST_FILE) -> bytes:
+    """Returns the content of a regular file of at most `longest` bytes; OSError as for `open_to_read`."""
     with open_to_read(path) as file:
+        if os.fstat(file.fileno()).st_size > longest:
+            raise OSError(errno.EFBIG, f"it is larger than {formatting.size(longest)}", str(path))
         return file.read()
 
 
@@ -170,16 +184,18 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     Skips lines that are not a JSON object: the last line is torn if its writer was killed, and a power cut can leave a
     block of zeros.
     """
+    rows = []
     try:
-        data = read_file(path)
+        with open_to_read(path) as file:
+            if os.fstat(file.fileno()).st_size > _LONGEST_LINES:
+                raise OSError(errno.EFBIG, f"it is larger than {formatting.size(_LONGEST_LINES)}", str(path))
+            while line := file.readline(_LONGEST_LINE):
+                with contextlib.suppress(ValueError):
+                    row = strict_json.loads(line)
+                    if isinstance(row, dict):
+                        rows.append(row)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    rows = []
-    for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError):
-            row = strict_json.loads(line)
-            if isinstance(row, dict):
-                rows.append(row)
     return rows

@@ -65,7 +65,7 @@ class SegmentStore:
             read = read_tensors(path, on_read)
         except FileNotFoundError:
             raise CheckpointError(f"{path} is missing") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}") from None
         if read != (record["sha256"], record["size"]):
             raise CheckpointError(f"{path} was altered: its checksum is not as it was written")

@@ -1,5 +1,8 @@
 """JSON that every reader accepts: non-finite floats are written as the strings "NaN", "Infinity" and "-Infinity".
 
+What is read may come from somebody else: text that nests deeper, or has larger numbers, than any that veldt writes is
+refused as no JSON, so that no reader of the value fails at them.
+
 Python's own `json` would write a bare `NaN`, which is not JSON and which most other readers reject. Null is not used
 for it: null means "not measured", and a reader must be able to see that a loss became NaN.
 """
@@ -16,6 +19,9 @@ from typing import Any
 
 import numpy as np
 
+_DEEPEST = 100  # levels of lists and objects; veldt itself writes fewer than 20
+_LARGEST_BITS = 1023  # a larger integer cannot be converted to a float
+_TOO_DEEP = f"it nests deeper than {_DEEPEST} levels"
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -29,8 +35,15 @@ def dumps(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> 
 
 
 def loads(text: str | bytes) -> Any:
-    """Returns the value of JSON text written by `dumps`; ValueError if it is not JSON."""
-    return restored(json.loads(text))
+    """Returns the value of JSON text written by `dumps`; ValueError if it is not JSON, or beyond the limits."""
+    return restored(_parsed(text))
+
+
+def loads_plain(text: str | bytes) -> Any:
+    """Returns what `loads` returns, with the strings for non-finite floats as they are: for a checksum."""
+    value = _parsed(text)
+    restored(value)
+    return value
 
 
 def plain(value: Any) -> Any:
@@ -60,12 +73,30 @@ def plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON: {value!r}")
 
 
-def restored(value: Any) -> Any:
-    """Converts the three strings for non-finite floats in `value` back to floats."""
+def restored(value: Any, level: int = 0) -> Any:
+    """Converts the three strings for non-finite floats in `value` back to floats; ValueError if beyond the limits."""
     if isinstance(value, str):
         return _NOT_FINITE.get(value, value)
+    if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
+        raise ValueError("it has an integer that is too large")
+    if level > _DEEPEST:
+        raise ValueError(_TOO_DEEP)
     if isinstance(value, dict):
-        return {key: restored(item) for key, item in value.items()}
+        return {key: restored(item, level + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [restored(item) for item in value]
+        return [restored(item, level + 1) for item in value]
     return value
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return _DECODER.decode(text if isinstance(text, str) else text.decode())
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"it has {name}, which is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from veldt.runs.files import write_all
+from veldt.runs import strict_json
+from veldt.runs.files import open_to_read, write_all
 
 _NAMES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "complex64": "C64", "bool": "BOOL",
@@ -24,6 +27,8 @@ _NAMES = {
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
 }  # fmt: skip
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _NAMES.items()}
+
+_MOST_AXES = 16
 
 # One array, in consecutive parts.
 Pieces = Sequence[np.ndarray]
@@ -51,7 +56,7 @@ def write_tensors(path: Path, arrays: Mapping[str, np.ndarray | Pieces]) -> tupl
 
 def header_digest(path: Path) -> str:
     """Returns the SHA-256 in hex of the file's header. OSError as the operating system raises it."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         length = file.read(8)
         size = min(int.from_bytes(length, "little"), path.stat().st_size)
         return hashlib.sha256(length + file.read(size)).hexdigest()
@@ -64,13 +69,15 @@ def read_tensors(path: Path, on_read: Callable[[str, np.ndarray], None]) -> tupl
     it is not in this format, OSError as the operating system raises it.
     """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
+        size = os.fstat(file.fileno()).st_size
         length = file.read(8)
+        if int.from_bytes(length, "little") > size:
+            raise ValueError("its header ends after the file")
         text = file.read(int.from_bytes(length, "little"))
         digest.update(length + text)
-        header = json.loads(text)
-        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            array = np.empty(entry["shape"], _DTYPES[entry["dtype"]])
+        for name, shape, dtype in _layout(strict_json.loads_plain(text), size - len(text) - 8):
+            array = np.empty(shape, dtype)
             view = array.reshape(-1).view(np.uint8).data
             if file.readinto(view) != array.nbytes:
                 raise ValueError(f"it ends inside the array {name}")
@@ -79,6 +86,33 @@ def read_tensors(path: Path, on_read: Callable[[str, np.ndarray], None]) -> tupl
         if rest := file.read(1):
             digest.update(rest)
         return digest.hexdigest(), file.tell()
+
+
+def _layout(header: Any, size: int) -> list[tuple[str, list[int], np.dtype[Any]]]:
+    """Returns (name, shape, dtype) of the arrays in the order of the file, before memory is allocated for them.
+
+    ValueError unless the header describes arrays that follow each other without a gap in `size` bytes.
+    """
+    if not isinstance(header, dict):
+        raise ValueError("its header is no JSON object")
+    found = []
+    for name, entry in header.items():
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        if not (_is_counts(shape) and len(shape) <= _MOST_AXES and _is_counts(offsets) and len(offsets) == 2):
+            raise ValueError(f"the array {name} has no shape, or no place in the file")
+        dtype = _DTYPES[entry["dtype"]]
+        if offsets[1] - offsets[0] != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"the array {name} has not as many bytes as its shape says")
+        found.append((offsets, name, shape, dtype))
+    found.sort(key=lambda array: array[:2])
+    ends = [0, *(offsets[1] for offsets, *_ in found)]
+    if [offsets[0] for offsets, *_ in found] != ends[:-1] or ends[-1] > size:
+        raise ValueError("its arrays do not follow each other")
+    return [(name, shape, dtype) for _, name, shape, dtype in found]
+
+
+def _is_counts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(number) is int and 0 <= number < 1 << 62 for number in value)
 
 
 def _chunks(arrays: Mapping[str, np.ndarray | Pieces]) -> Iterator[bytes | memoryview]:

@@ -125,7 +125,9 @@ class EpisodeTracker:
 
     def load(self, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
         self._score[:] = arrays["score"]
-        self._prefix = list(values["prefix"])
+        self._prefix[:] = map(int, values["prefix"])
+        if len(self._prefix) != len(self._actions):
+            raise ValueError(f"it has {len(self._prefix)} envs, and this run {len(self._actions)}")
         for b in range(len(self._actions)):
             self._actions[b] = [arrays[f"actions/{b}"]] if f"actions/{b}" in arrays else []
 

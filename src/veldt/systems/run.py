@@ -18,7 +18,7 @@ from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.run_code import own_names, remember_code, remember_functions
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig, to_dict
-from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 from veldt.runs.new_run import new_run, run_name
@@ -179,7 +179,8 @@ def _drive(
     roles = run_plan.config.roles
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
-        return TrainingRun(run_plan, directory, recording, checkpoint, start_roles, lost)
+        with restoring(checkpoint):
+            return TrainingRun(run_plan, directory, recording, checkpoint, start_roles, lost)
 
     try:
         with training_in(str(directory.path)):

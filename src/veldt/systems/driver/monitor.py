@@ -45,11 +45,12 @@ class Monitor:
         self._seconds_before = float(counters.get("seconds", 0.0))
         self._reset_steps = int(counters.get("reset_steps", 0))
         self._restarts = int(counters.get("env_restarts", 0))
-        self.solved_at_seconds: float | None = counters.get("solved_at_seconds")
-        clock.seconds.update(counters.get("stages", {}))
+        solved = counters.get("solved_at_seconds")
+        self.solved_at_seconds = None if solved is None else float(solved)
+        clock.seconds.update({stage: float(value) for stage, value in counters.get("stages", {}).items()})
         if counters:
             self._loggers.rewind(self.steps)
-        position = tuple(counters["episode_log"]) if counters else None
+        position = _position(counters["episode_log"]) if counters else None
         self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
@@ -310,3 +311,11 @@ class Monitor:
 
     def _eta(self, sps: float) -> float | None:
         return (self._config.run.steps - self.steps) / sps if sps > 0 else None
+
+
+def _position(stored: Sequence[int]) -> tuple[int, int]:
+    """Returns an episode log's position in a checkpoint; ValueError if it is none."""
+    index, actions = map(int, stored)
+    if min(index, actions) < 0:
+        raise ValueError(f"its episodes end at {stored}")
+    return index, actions

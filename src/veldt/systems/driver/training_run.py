@@ -138,11 +138,11 @@ class TrainingRun:
     def _restore(self, checkpoint: Checkpoint) -> None:
         meta, rate_limiter = checkpoint.meta, self._rate_limiter
         counts = meta["rate_limiter"]
-        self._scores.num_episodes = meta["scores"]["num_episodes"]
-        self._scores.recent.extend(meta["scores"]["recent"])
+        self._scores.num_episodes = int(meta["scores"]["num_episodes"])
+        self._scores.recent.extend(map(float, meta["scores"]["recent"]))
         rate_limiter.steps_A[:], rate_limiter.updates_L[:] = counts["steps"], counts["updates"]
         rate_limiter.waived_L[:], rate_limiter.starts = counts["waived"], counts["starts"]
-        self._metrics.role_restarts = meta["role_restarts"]
+        self._metrics.role_restarts = int(meta["role_restarts"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
         if (
             self._config.replay is not None

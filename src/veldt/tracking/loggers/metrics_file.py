@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from veldt.formatting import as_float
 from veldt.runs import strict_json
 from veldt.runs.files import AppendFile, read_json_lines, write_atomically
 from veldt.runs.own_names import METRICS
@@ -29,7 +30,7 @@ class MetricsFile(Logger):
     def rewind(self, step: int) -> None:
         """Removes the rows after `step`: they come from a process that was killed after its last checkpoint."""
         rows = read_json_lines(self._path)
-        remaining = [row for row in rows if row.get("step", 0) <= step]
+        remaining = [row for row in rows if as_float(row.get("step", 0)) <= step]
         if len(remaining) == len(rows):
             return
         self._file.close()
