@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -51,6 +53,12 @@ def kill_child(name: str) -> None:
     (child,) = (child for child in multiprocessing.active_children() if child.name == name)
     child.kill()
     child.join(10)
+
+
+def stop_child(name: str) -> None:
+    """Stops the process of this name, as a debugger or a user does."""
+    (child,) = (child for child in multiprocessing.active_children() if child.name == name)
+    os.kill(child.pid or 0, signal.SIGSTOP)
 
 
 def hashing_policy(action: ActionSpec) -> Policy:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from slots import RUN_SEED, hashing_policy, kill_child, make, phases, settings_for
+from slots import RUN_SEED, hashing_policy, kill_child, make, phases, settings_for, stop_child
 
 from faulty_envs import Failing, Slow, UnmakeableAfter
 from veldt.envs.arrangement import time_step
@@ -15,6 +15,7 @@ from veldt.envs.seeding import episode_seed
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.errors import EnvError
+from veldt.runtime import process_state
 
 # In these ways an environment fails by itself; in the others only a process around it can notice.
 RAISES = {
@@ -138,6 +139,28 @@ def test_a_process_that_dies_between_steps() -> None:
         kill_child("env process 1")
         with pytest.raises(EnvError, match=r"env 1 .*killed by SIGKILL"):
             envs.save()
+    finally:
+        envs.close()
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("call", ["save", "step"])
+def test_a_process_that_is_stopped_is_not_waited_for_until_the_timeout(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_state, "STOPPED_S", 0.3)
+    settings = settings_for(functools.partial(Slow, 0.0), num_envs=2, env_timeout=1000.0)
+    envs = make(settings, 4, processes=2)
+    try:
+        envs.start()
+        stop_child("env process 1")
+        with pytest.raises(
+            EnvError, match=r"env 1 .*did not answer: its process was stopped for 0.3 s \(SIGSTOP"
+        ):
+            if call == "save":
+                envs.save()
+            else:
+                next(phases(envs, hashing_policy(envs.trajectory.spec.action), 1))
     finally:
         envs.close()
 

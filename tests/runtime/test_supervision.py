@@ -20,6 +20,7 @@ class Played:
 
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
+        self.is_stopped = False
 
     def received(self) -> list[bytes]:
         says, self.says = self.says, []
@@ -129,6 +130,21 @@ def test_a_pause_of_all_processes_does_not_count_as_hang(monkeypatch: pytest.Mon
         now[0] += 1.0
         messages += plays.poll(0.0)
     assert [type(one.message) for one in messages] == [Restarted], "that one is hung"
+
+
+def test_a_role_that_is_stopped_alone_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was stopped with this process (Ctrl-Z) and is continued with it is not."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    plays = Plays([plan("learner", deadline_s=120.0)], [Played()])
+    plays.lives[0].is_stopped = True
+    now[0] += 300.0
+    assert plays.poll(0.0) == []
+    plays.lives[0].is_stopped = False
+    assert plays.poll(0.0) == []
+    plays.lives[0].is_stopped = True
+    (lost,) = [one.message for _ in range(10) for one in (now.append(now.pop() + 1.0), plays.poll(0.0))[1]]
+    assert isinstance(lost, Restarted) and lost.why.startswith("was stopped for 8 s (SIGSTOP")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from veldt.errors import RoleError
+from veldt.runtime import process_state
 from veldt.runtime.processes import forkserver
 from veldt.runtime.role_messages import Received, Restarted, RoleMessage, Started
 from veldt.runtime.roles import Control
@@ -211,6 +212,17 @@ def test_a_hung_role_is_killed_and_restarted(stopped: bool) -> None:
         assert lost.message.why == "sent no heartbeat for 1 s"
         if not stopped:
             assert "hangs_at_first" in lost.message.details
+        assert hear(Working)[0].message.attempt.tolist() == [1]
+
+
+def test_a_stopped_role_is_restarted_long_before_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_state, "STOPPED_S", 0.3)
+    with supervised(plan(works, "a", max_restarts=1, deadline_s=1000.0)) as (_, hear):
+        pid = hear(Started)[0].message.pid
+        hear(Working)
+        os.kill(pid, signal.SIGSTOP)
+        (lost,) = hear(Restarted)
+        assert lost.message.why == "was stopped for 0.3 s (SIGSTOP, by hand or by another program)"
         assert hear(Working)[0].message.attempt.tolist() == [1]
 
 

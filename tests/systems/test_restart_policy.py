@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,13 @@ import pytest
 from veldt.errors import RoleError
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.systems.driver import restart_policy
+from veldt.systems.driver.restart_policy import RestartLimit
 
 
 class Failing:
     """A run that fails `times` times, each time with the checkpoint of the same step."""
 
-    is_asked_to_stop, role_restarts = False, 0
+    role_restarts = 0
 
     def __init__(self, times: int, details: str) -> None:
         self.left, self.details, self.begun = times, details, 0
@@ -24,7 +27,7 @@ class Failing:
         self.begun += 1
         return self
 
-    def run(self) -> Any:
+    def run(self, stop: threading.Event) -> Any:
         self.left -= 1
         if self.left >= 0:
             raise RoleError("the learner 1 is lost", details=self.details, is_final=False)
@@ -40,20 +43,66 @@ def checkpoint(monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
 
 def test_learners_that_are_killed_again_and_again_are_restarted(checkpoint: Checkpoint) -> None:
     run = Failing(50, details="")
-    assert restart_policy.run_restarting(run.begin, checkpoint, Path("run"), 1000) == "outcome"  # type: ignore[comparison-overlap]
+    assert (
+        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(1000, True))
+        == "outcome"
+    )  # type: ignore[comparison-overlap]
     assert run.begun == 51
 
 
 def test_the_same_error_three_times_ends_the_run_and_says_why(checkpoint: Checkpoint) -> None:
     run = Failing(50, details="Traceback ...")
     with pytest.raises(RoleError) as caught:
-        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), 1000)
+        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(100, False))
     assert run.begun == 3
-    assert any("whatever --max-restarts: 3 restarts in a row" in note for note in caught.value.__notes__)
+    (note,) = caught.value.__notes__
+    assert "3 errors in a row came before a new checkpoint. --max-restarts, where you give it" in note
+
+
+def test_max_restarts_that_are_given_are_the_only_limit(checkpoint: Checkpoint) -> None:
+    run = Failing(50, details="Traceback ...")
+    given = RestartLimit(1000, True)
+    assert restart_policy.run_restarting(run.begin, checkpoint, Path("run"), given) == "outcome"  # type: ignore[comparison-overlap]
+    assert run.begun == 51
 
 
 def test_max_restarts_is_the_limit(checkpoint: Checkpoint) -> None:
     run = Failing(50, details="")
-    with pytest.raises(RoleError):
-        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), 5)
+    with pytest.raises(RoleError) as caught:
+        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(5, False))
     assert run.begun == 6
+    assert "after 5 restarts: --max-restarts is 5, and a larger one" in caught.value.__notes__[0]
+
+
+def test_a_signal_between_two_runs_is_not_lost(checkpoint: Checkpoint) -> None:
+    run = Failing(1, details="")
+    seen = []
+
+    def begin(checkpoint: Checkpoint | None, history: Any = None) -> Any:
+        if history is not None:
+            signal.raise_signal(signal.SIGTERM)
+        return run.begin(checkpoint)
+
+    def ends(stop: threading.Event) -> str:
+        seen.append(stop.is_set())
+        if len(seen) == 1:
+            raise RoleError("the learner 1 is lost", is_final=False)
+        return "interrupted"
+
+    run.run = ends  # type: ignore[method-assign]
+    limit = RestartLimit(5, False)
+    assert restart_policy.run_restarting(begin, checkpoint, Path("run"), limit) == "interrupted"  # type: ignore[comparison-overlap]
+    assert seen == [False, True]
+
+
+def test_the_newest_checkpoint_is_named_where_a_signal_came_before_the_loss(checkpoint: Checkpoint) -> None:
+    run = Failing(1, details="")
+
+    def fails(stop: threading.Event) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        raise RoleError("the learner 1 is lost", is_final=False)
+
+    run.run = fails  # type: ignore[method-assign]
+    with pytest.raises(RoleError) as caught:
+        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(5, False))
+    assert run.begun == 1 and "newest checkpoint is of step 100" in caught.value.__notes__[0]

@@ -125,4 +125,48 @@ def test_the_run_ends_when_joint_learners_use_up_their_restarts(in_tmp: Path) ->
         _, errors = process.communicate(timeout=START_S)
         assert process.returncode == 1
         assert "veldt: the learner 0 was killed by SIGKILL" in errors
+        assert "after 0 restarts: --max-restarts is 0, and a larger one allows more" in errors
         wait_until(lambda: not alive(family), END_S, "all processes gone")
+
+
+def test_a_request_to_stop_continues_a_stopped_learner(in_tmp: Path) -> None:
+    """The last checkpoint has its part, and the run need not wait until it counts as lost."""
+    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000"
+    run = in_tmp / "run"
+    with child(CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+        roles(process.pid)["learner 1"].suspend()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=10)
+        assert process.returncode == 0, errors
+    assert "was interrupted and saved" in output
+    assert newest(run).step > 4000 and events(run, "restart") == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_request_to_stop_during_a_joint_restart_is_not_lost(in_tmp: Path) -> None:
+    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000"
+    run = in_tmp / "run"
+    with child(CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+        roles(process.pid)["learner 1"].kill()
+        wait_until(lambda: not roles(process.pid), START_S, "the learners gone")
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=10)
+        assert process.returncode == 0, errors
+    assert "was interrupted and saved" in output
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_learner_that_stays_stopped_is_replaced(in_tmp: Path) -> None:
+    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000"
+    code = "from veldt.runtime import process_state\nprocess_state.STOPPED_S = 2.0\n" + CODE
+    run = in_tmp / "run"
+    with child(code.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+        roles(process.pid)["learner 1"].suspend()
+        wait_until(lambda: len(events(run, "restart")) > 0, 15, "the restart")
+    (text,) = events(run, "restart")
+    assert text.startswith("the learner 1 was stopped for 2 s (SIGSTOP")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_resumed_run_has_the_scores_of_its_checkpoint(
     monkeypatch.setattr(RunPlan, "graph", lambda self, *resumed: graph)
     run = TrainingRun(run_plan, directory, recording, checkpoint, supervise_nothing)
     assert run.role_restarts == 2
-    outcome = run.run()
+    outcome = run.run(threading.Event())
     loggers.close()
     assert outcome.reason == "steps"
     assert outcome.summary["episodes"] == 345

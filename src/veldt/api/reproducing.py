@@ -80,7 +80,7 @@ def reproduce(
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
     code = admit_to_train(directory, config, choice, "reproduce(run, {})")
-    request = RunRequest(code.config, code.source, code.own, _given(stored))
+    request = RunRequest(code.config, code.source, code.own, directory.read_given())
     CheckpointStore(directory.checkpoints).newest(
         lambda _: None
     )  # else the comparison would fail after training
@@ -101,14 +101,6 @@ def _finished(directory: RunDirectory) -> dict[str, Any]:
             "without the pause if its system is synchronous"
         )
     return summary
-
-
-def _given(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings, by name, that the user of the first run gave."""
-    sections = stored.get("given", {})
-    return {
-        name: value for part in sections.values() if isinstance(part, dict) for name, value in part.items()
-    }
 
 
 def _cause(stored: Mapping[str, Any], summary: Mapping[str, Any], config: TrainConfig) -> str | None:

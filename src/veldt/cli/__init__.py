@@ -21,9 +21,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         from veldt.cli.entry import run
 
         run(argv)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         import sys
 
         if sys.stderr is not None:
-            print("veldt: interrupted", file=sys.stderr)
+            print("veldt: interrupted", *getattr(interrupt, "__notes__", ()), sep="\n", file=sys.stderr)
         raise SystemExit(130) from None

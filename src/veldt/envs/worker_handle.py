@@ -80,8 +80,8 @@ class WorkerHandle:
 
     @property
     def was_killed(self) -> bool:
-        """Whether a signal from outside ended the process."""
-        return not self.alive and self._child.was_killed()
+        """Whether a signal from outside ended or stopped the process."""
+        return self._child.was_killed()
 
     @property
     def reported(self) -> bool:
@@ -97,9 +97,11 @@ class WorkerHandle:
         self._go.release()
 
     def is_finished(self, group: int) -> bool:
-        """Waits for a group's command. Returns False if it failed, or if the process died or hangs."""
+        """Waits for a group's command. Returns False if it failed, or if the process died, hangs or was stopped."""
         done = self._done[group]
-        if not done.acquire(False) and not self._awaited(lambda s: acquire(done, s, alive=self._child.alive)):
+        if not done.acquire(False) and not self._awaited(
+            lambda s: acquire(done, s, alive=lambda: not self._child.is_lost)
+        ):
             return False
         return not self.reported
 
@@ -132,11 +134,10 @@ class WorkerHandle:
         command, row = self.pending.get(self._group_of(b), (CALL, 0))
         if command == STEP and not self._slot.is_last[row, b]:
             episode = int(self._slot.episode[row, b])
-        if self.alive:
+        if self.alive and not self._child.is_stopped:
             return hung(self._settings, b, episode, self._child.stack(self._trace))
-        return named(
-            self._settings, b, episode, f"took its process with it, which {self._child.cause_of_death()}"
-        )
+        what = "did not answer: its process" if self.alive else "took its process with it, which"
+        return named(self._settings, b, episode, f"{what} {self._child.cause_of_death()}")
 
     def stop(self) -> None:
         """Asks the process to end; `end` waits for it."""
@@ -152,7 +153,7 @@ class WorkerHandle:
         while not (result := attempt(self._settings.envs.env_timeout)):
             # The timeout is for one env: a process that still moves on through its envs is slow, not hung.
             now = self._progress.copy()
-            if not self.alive or np.array_equal(now, before):
+            if self._child.is_lost or np.array_equal(now, before):
                 break
             before = now
         return result

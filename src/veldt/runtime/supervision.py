@@ -1,9 +1,9 @@
 """The decisions of a supervisor, wherever roles run: which roles are restarted, and when a run must end.
 
-A role that dies, or sends no heartbeat within its deadline (then it is killed), is restarted with the same number and
-arguments after a pause that doubles each time, up to `max_restarts` times. After that the run ends with the role's
-traceback. It also ends if the same error would occur again: if veldt itself explains it, or it came three times in a
-row, each time soon after the start.
+A role that dies, is stopped by a signal for too long, or sends no heartbeat within its deadline (then it is killed) is
+restarted with the same number and arguments after a pause that doubles each time, up to `max_restarts` times. After
+that the run ends with the role's traceback. It also ends if the same error would occur again: if veldt itself explains
+it, or it came three times in a row, each time soon after the start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from veldt.errors import RoleError, VeldtError
-from veldt.runtime.role_messages import Ended, Failed, Received, Restarted, RoleMessage, Started
+from veldt.runtime.process_state import StopClock, stopped_too_long
+from veldt.runtime.role_messages import Ended, Failed, Note, Received, Restarted, RoleMessage, Started
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is restarted
 _MAX_STARTUP_FAILURES = 3  # consecutive start-up failures after which a role is not restarted
@@ -100,6 +101,10 @@ class ProcessHandle(Protocol):
 
     def alive(self) -> bool: ...
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it; False where that is not known."""
+
     def cause_of_death(self) -> str:
         """Describes the cause, as the end of a sentence."""
 
@@ -123,6 +128,7 @@ class SupervisedRole:
         self.began = self.due = 0.0
         self.pause = _FIRST_PAUSE
         self.heartbeats, self.heartbeat_at, self.has_sent_heartbeat = -1, 0.0, False
+        self.stop_clock = StopClock()
         self.startup_failures = 0
         self.same_errors, self.last_error = 0, ""
         self.has_ended = False
@@ -150,6 +156,10 @@ class Supervision(ABC):
         """Whether there is room for its next incarnation."""
         return True
 
+    def lost_servers(self) -> list[str]:
+        """Returns a sentence for each fork server that was lost since the last call."""
+        return []
+
     @abstractmethod
     def wait(self, patience_s: float) -> None:
         """Sleeps until a role may have sent a message, or for `patience_s` seconds."""
@@ -169,6 +179,7 @@ class Supervision(ABC):
         now = time.monotonic()
         stalled = max(0.0, now - self._polled_at - patience_s - _STALLED)
         self._polled_at = now
+        messages += [Received(0, Note(text, "restart")) for text in self.lost_servers()]
         try:
             for role in self.roles:
                 role.heartbeat_at += stalled
@@ -231,6 +242,7 @@ class Supervision(ABC):
         role.failure, role.trace, role.died_at = None, -1, math.inf
         role.began = role.heartbeat_at = time.monotonic()
         role.heartbeats, role.has_sent_heartbeat = role.process.heartbeats, False
+        role.stop_clock = StopClock()
 
     def _receive(self, role: SupervisedRole) -> list[Received]:
         messages = []
@@ -269,6 +281,8 @@ class Supervision(ABC):
             if role.has_ended or (self._only_misses_another(role) and now - role.died_at < _ECHO_S):
                 return messages
             return messages + self._lost(role, now, process.cause_of_death())
+        if role.stop_clock.is_over(process.is_stopped):
+            return self._lost(role, now, stopped_too_long())
         heartbeats, patience_s = process.heartbeats, role.plan.patience_s(role.has_sent_heartbeat)
         if heartbeats != role.heartbeats or process.waits:
             role.has_sent_heartbeat |= heartbeats != role.heartbeats
@@ -279,7 +293,7 @@ class Supervision(ABC):
         return []
 
     def _lost(self, role: SupervisedRole, now: float, cause: str, stack: str = "") -> list[Received]:
-        """Handles a dead or hung role: restarts it, or raises RoleError."""
+        """Handles a dead, stopped or hung role: restarts it, or raises RoleError."""
         messages = []
         for other in self._group(role):
             messages += self._receive(other)

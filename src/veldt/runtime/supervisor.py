@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 
-from veldt.runtime import activity
+from veldt.runtime import activity, fork_server
 from veldt.runtime.messages import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.role_messages import Failed
@@ -37,6 +37,9 @@ class Supervisor(Supervision):
         if pipes:
             wait(pipes, patience_s)
 
+    def lost_servers(self) -> list[str]:
+        return fork_server.lost_servers()
+
     def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         self._board.requested_snapshot[0] = snapshot
         self._board.stopping[0] = stopping
@@ -62,6 +65,10 @@ class LocalProcessHandle:
 
     def alive(self) -> bool:
         return self.child.alive()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.child.is_stopped
 
     def cause_of_death(self) -> str:
         return self.child.cause_of_death()

@@ -30,8 +30,8 @@ from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import flush_denormals
 from veldt.systems.driver.local_runtime import start_inline, start_local
-from veldt.systems.driver.outcome import Outcome
-from veldt.systems.driver.restart_policy import run_restarting
+from veldt.systems.driver.outcome import Outcome, stop_on_signals
+from veldt.systems.driver.restart_policy import RestartLimit, run_restarting
 from veldt.systems.driver.training_run import RestartHistory, StartRoles, TrainingRun
 from veldt.systems.planning.checks import check_plan, check_request
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
@@ -182,9 +182,14 @@ def _drive(
     try:
         with training_in(str(directory.path)):
             if roles.resumes_as_a_whole:
-                return run_restarting(begin, checkpoint, directory.path, roles.max_restarts)
-            return begin(checkpoint).run()
-    except VeldtError as error:
+                limit = RestartLimit(roles.max_restarts, "max_restarts" in directory.read_given())
+                return run_restarting(begin, checkpoint, directory.path, limit)
+            run = begin(checkpoint)
+            with stop_on_signals() as stop:
+                return run.run(stop)
+    except (VeldtError, KeyboardInterrupt) as error:
         if note := how_to_go_on(directory.path):
             error.add_note(note)
+        elif isinstance(error, KeyboardInterrupt):
+            error.add_note("there was no checkpoint yet, so there is nothing to go on from")
         raise

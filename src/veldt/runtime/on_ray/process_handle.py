@@ -125,6 +125,10 @@ class RayProcessHandle:
     def alive(self) -> bool:
         return not self._died and not self._report.has_ended
 
+    @property
+    def is_stopped(self) -> bool:
+        return False  # it misses its deadline, then
+
     def cause_of_death(self) -> str:
         return self._died or "ended without a report"
 

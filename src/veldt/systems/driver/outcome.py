@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veldt.config.train_config import RunConfig
+from veldt.runtime.process_state import continue_descendants
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
 
@@ -44,7 +45,10 @@ def reason_to_stop(
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yields an event that Ctrl-C, SIGTERM or a closed terminal sets; another signal after a second stops at once."""
+    """Yields an event that Ctrl-C, SIGTERM or a closed terminal sets; another signal after a second stops at once.
+
+    The first one also continues processes of the run that were stopped: their part of the last checkpoint is needed.
+    """
     event, previous, requested_at = threading.Event(), {}, 0.0
 
     def request(number: int, frame: Any) -> None:
@@ -60,6 +64,8 @@ def stop_on_signals() -> Iterator[threading.Event]:
         # Not `print`: this handler may have interrupted one. The terminal may be closed.
         with contextlib.suppress(OSError):
             os.write(2, b"\nstopping after this batch, with a checkpoint (once more: at once, without)\n")
+        # A thread, because this handler may have interrupted an import.
+        threading.Thread(target=continue_descendants, daemon=True, name="continue").start()
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -5,50 +5,81 @@ They continue as a resumed run does, bit for bit on the CPU, without the user.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from veldt.errors import RoleError
+from veldt.formatting import counted
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import newest_checkpoint
-from veldt.systems.driver.outcome import Outcome
+from veldt.systems.driver.outcome import Outcome, stop_on_signals
 from veldt.systems.driver.training_run import RestartHistory, TrainingRun
 
-# Errors in a row without a new checkpoint, after which a further restart would fail, too. Processes that were killed do
-# not count: nothing in the run is wrong.
+# Errors in a row without a new checkpoint, after which a further restart would probably fail, too. Processes that were
+# killed do not count: nothing in the run is wrong.
 _MAX_FAILURES = 3
 
 Begin = Callable[[Checkpoint | None, RestartHistory | None], TrainingRun]
 
 
-def run_restarting(begin: Begin, checkpoint: Checkpoint | None, directory: Path, restarts: int) -> Outcome:
-    """Runs what `begin` makes to its end, and restarts it up to `restarts` times when a learner is lost.
+@dataclass(frozen=True)
+class RestartLimit:
+    """The maximum number of restarts, and whether the user gave it: then no other limit of this file holds."""
+
+    restarts: int
+    is_given: bool
+
+
+def run_restarting(
+    begin: Begin, checkpoint: Checkpoint | None, directory: Path, limit: RestartLimit
+) -> Outcome:
+    """Runs what `begin` makes to its end, and restarts it up to the limit when a learner is lost.
 
     Raises:
-        RoleError: a learner cannot be restarted, or was lost too often.
+        RoleError: a learner cannot be restarted, or was lost too often; a note says which limit has ended the run.
     """
     history: RestartHistory | None = None
     times = failures = 0
-    while True:
+    with contextlib.ExitStack() as signals:
         run = begin(checkpoint, history)
-        try:
-            return run.run()
-        except RoleError as error:
-            if run.is_asked_to_stop:
-                raise
-            newest, before = newest_checkpoint(directory), checkpoint.step if checkpoint else None
-            if newest is None or error.is_final or times == restarts:
-                raise
-            if newest.step != before:
-                failures = 0
-            elif error.details:
-                failures += 1
-            if failures == _MAX_FAILURES:
-                error.add_note(
-                    f"It is not restarted again, whatever --max-restarts: {failures} restarts in a row have ended so "
-                    "before a new checkpoint"
-                )
-                raise
-            checkpoint, times = newest, times + 1
-            text = f"{error}; all learners go on from the checkpoint of step {newest.step:,}"
-            history = RestartHistory(text, run.role_restarts + 1)
+        # Until the end: a request between two runs ends the next one before it begins.
+        stop = signals.enter_context(stop_on_signals())
+        while True:
+            try:
+                return run.run(stop)
+            except RoleError as error:
+                newest, before = newest_checkpoint(directory), checkpoint.step if checkpoint else None
+                if stop.is_set() and newest is not None:
+                    error.add_note(
+                        f"The run was asked to stop; its newest checkpoint is of step {newest.step:,}"
+                    )
+                if stop.is_set() or newest is None or error.is_final:
+                    raise
+                if newest.step != before:
+                    failures = 0
+                elif error.details:
+                    failures += 1
+                if note := _limit_reached(limit, times, failures):
+                    error.add_note(note)
+                    raise
+                checkpoint, times = newest, times + 1
+                text = f"{error}; all learners go on from the checkpoint of step {newest.step:,}"
+                history = RestartHistory(text, run.role_restarts + 1)
+            run = begin(checkpoint, history)
+
+
+def _limit_reached(limit: RestartLimit, times: int, failures: int) -> str | None:
+    """Returns a sentence on the limit that forbids another restart, and how to raise it; None if there is none."""
+    if times == limit.restarts:
+        return (
+            f"It is not restarted again after {counted(times, 'restart', 'restarts')}: --max-restarts is {times}, and "
+            "a larger one allows more"
+        )
+    if failures == _MAX_FAILURES and not limit.is_given:
+        return (
+            f"It is not restarted again: {failures} errors in a row came before a new checkpoint. --max-restarts, "
+            f"where you give it, is the only limit (here it is {limit.restarts}, by default)"
+        )
+    return None

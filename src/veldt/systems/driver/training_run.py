@@ -30,7 +30,7 @@ from veldt.systems.driver.checkpointing import Checkpointing, Parts, RunState
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.driver.monitor import Monitor
-from veldt.systems.driver.outcome import Outcome, reason_to_stop, stop_on_signals
+from veldt.systems.driver.outcome import Outcome, reason_to_stop
 from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.tracking.recording import Recording
@@ -131,11 +131,6 @@ class TrainingRun:
             raise
 
     @property
-    def is_asked_to_stop(self) -> bool:
-        """Whether a signal has asked to stop the run."""
-        return self._stop.is_set()
-
-    @property
     def role_restarts(self) -> int:
         """Restarts of roles in the whole run."""
         return self._metrics.role_restarts
@@ -165,11 +160,11 @@ class TrainingRun:
                 kind="resume",
             )
 
-    def run(self) -> Outcome:
-        """Runs until the steps are done, the target return is reached, or a signal asks to stop."""
+    def run(self, stop: threading.Event) -> Outcome:
+        """Runs until the steps are done, the target return is reached, or `stop` is set (see `stop_on_signals`)."""
+        self._stop = stop
         try:
-            with stop_on_signals() as self._stop:
-                reason = self._train()
+            reason = self._train()
             return Outcome(reason, self._monitor.summary(reason))
         except (RoleError, EnvError) as error:
             self._save_after_failure(error)

@@ -1,0 +1,242 @@
+"""The server from which this process forks its children, and its replacement when it dies or is stopped.
+
+Children outlive it (see `processes.Child`): they only need it for their start, and for the exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import forkserver as forkserver_module
+from multiprocessing import resource_tracker, util
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
+
+from veldt.errors import VeldtError
+from veldt.runtime.endings import how_it_ended
+from veldt.runtime.process_state import ProcessState, StopClock, stopped_too_long
+from veldt.runtime.safe_path import safe_path
+from veldt.runtime.server_folder import folder_known
+
+# Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_EXIT_S = 5.0  # seconds within which a server that must end does so
+_DEATH_S = 1.0  # seconds until a server whose pipe has closed is known to have ended
+_LOOK_S = 0.25  # seconds between looks at a server
+_MAX_SERVERS = 3  # servers that may die in a row before they have started one process
+
+_server: Any = forkserver_module._forkserver
+_tracker: Any = resource_tracker._resource_tracker
+
+
+class _Watch:
+    """What this process knows of its servers besides `multiprocessing`."""
+
+    def __init__(self) -> None:
+        self.state: ProcessState | None = None  # of the present server
+        self.clock = StopClock()
+        self.stopped = False  # whether this process has killed it because it was stopped
+        self.losses: list[str] = []  # not reported yet
+        self.looked_at = 0.0
+
+
+_watch = _Watch()
+
+
+def forkserver(preload: list[str]) -> ForkServerContext:
+    """Returns the context whose fork server has imported `preload` (starts a process in about 10 ms)."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*preload, "veldt.runtime.server_exit"])
+    _ensure_servers()
+    return context
+
+
+def start(process: ForkServerProcess) -> ProcessState:
+    """Starts `process`, from a new server where one dies or is stopped meanwhile. Returns its state.
+
+    Raises:
+        VeldtError: no server could start it.
+    """
+    for left in reversed(range(_MAX_SERVERS)):
+        _ensure_servers()
+        try:
+            with _main_module_hidden(), _only_our_servers(), _killed_if_stopped():
+                process.start()
+            assert process.pid is not None
+            return ProcessState(process.pid)
+        except (EOFError, OSError) as error:
+            how = _collect(_DEATH_S)
+            if how is None:  # the server lives: something else has failed
+                raise
+            if left == 0 or how.startswith("exited"):  # as it would again
+                again = "" if left else f", as {_MAX_SERVERS - 1} others before it"
+                raise VeldtError(
+                    f"the fork server, which starts the processes of this run, {how} before it had started the "
+                    f"{process.name}{again}: nothing else in the run has failed, so start or resume it again"
+                ) from error
+    raise AssertionError("the last attempt raises")
+
+
+def lost_servers() -> list[str]:
+    """Looks at the fork server; one that has been stopped for too long is killed. Returns a sentence for each server
+    that was lost since the last call. The next process is started from a new one."""
+    now = time.monotonic()
+    if now - _watch.looked_at >= _LOOK_S:
+        _watch.looked_at = now
+        _kill_if_stopped()
+        _collect(0.0)
+    losses, _watch.losses = _watch.losses, []
+    return losses
+
+
+def server_pid() -> int | None:
+    """Returns the process id of this process's fork server; None if none is running."""
+    _collect(0.0)
+    return _pid()
+
+
+def wake_server() -> None:
+    """Continues the fork server if it is stopped, so that it reports how its processes have ended."""
+    if _watch.state is not None and _watch.state.is_stopped and _pid() == _watch.state.pid:
+        os.kill(_watch.state.pid, signal.SIGCONT)
+
+
+def end_servers() -> None:
+    """Ends the fork server and the resource tracker that this process has started, and waits until they are gone.
+
+    For the end of a command, when multiprocessing has removed what it has named: without this the two would find out
+    by themselves, a server that still imports only seconds later. Does nothing in a process that has not started them.
+    """
+    if _server._forkserver_pid is not None and _is_child(_server._forkserver_pid):
+        os.close(_server._forkserver_alive_fd)
+        os.kill(_server._forkserver_pid, signal.SIGKILL)  # it has nothing to clean up
+        _await_end(_server._forkserver_pid)
+        _server._forkserver_pid = _server._forkserver_alive_fd = _server._forkserver_address = None
+    if _tracker._pid is not None and _is_child(_tracker._pid):
+        os.close(_tracker._fd)  # its signal to end
+        _await_end(_tracker._pid)
+        _tracker._pid = _tracker._fd = None
+
+
+def _pid() -> int | None:
+    pid: int | None = _server._forkserver_pid
+    return pid
+
+
+def _ensure_servers() -> None:
+    """Starts the servers that are not running."""
+    _collect(0.0)
+    for begin in (resource_tracker.ensure_running, forkserver_module.ensure_running):
+        # The servers inherit the mask: signals to end are for this process, which needs the servers for its last
+        # checkpoint.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        try:
+            with safe_path(), folder_known(util.get_temp_dir()):
+                begin()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    pid = _pid()
+    if pid is not None and (_watch.state is None or _watch.state.pid != pid):
+        _watch.state, _watch.clock, _watch.stopped = ProcessState(pid), StopClock(), False
+
+
+def _collect(patience_s: float) -> str | None:
+    """Returns how the fork server has ended, as the end of a sentence, and records its loss; None while it runs."""
+    end = time.monotonic() + patience_s
+    with _server._lock:
+        pid = _pid()
+        if pid is None:
+            return None
+        while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() >= end:
+                return None
+            time.sleep(0.002)
+        os.close(_server._forkserver_alive_fd)
+        _server._forkserver_pid = _server._forkserver_alive_fd = _server._forkserver_address = None
+    how = stopped_too_long() if _watch.stopped else how_it_ended(os.waitstatus_to_exitcode(ended[1]))
+    _watch.losses.append(
+        f"the fork server, which starts the processes of this run, {how}: the run goes on, and a new server starts "
+        "the next process"
+    )
+    return how
+
+
+def _kill_if_stopped() -> None:
+    state = _watch.state
+    if state is None or state.pid != _pid() or not _watch.clock.is_over(state.is_stopped):
+        return
+    _watch.stopped = True
+    os.kill(
+        state.pid, signal.SIGKILL
+    )  # no process id of another: this process has not collected its child yet
+
+
+@contextlib.contextmanager
+def _killed_if_stopped() -> Iterator[None]:
+    """Looks at the server while this thread waits for it."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(_LOOK_S):
+            _kill_if_stopped()
+
+    thread = threading.Thread(target=look, daemon=True, name="fork server watch")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _only_our_servers() -> Iterator[None]:
+    """Makes `multiprocessing`, which replaces a dead server on its own, do so as `_ensure_servers` does."""
+    _server.ensure_running = _ensure_servers
+    try:
+        yield
+    finally:
+        del _server.ensure_running
+
+
+@contextlib.contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Starts children without running the user's script again in each of them.
+
+    `multiprocessing` imports the parent's main module into every child, so that a script without an
+    `if __name__ == "__main__"` guard would start itself endlessly. Instead, veldt's children receive what they need
+    from the user's script by cloudpickle.
+    """
+    main = sys.modules["__main__"]
+    saved: dict[str, Any] = {}
+    for name in ("__spec__", "__file__"):
+        if name in main.__dict__:
+            saved[name] = main.__dict__.pop(name)
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        del main.__spec__
+        main.__dict__.update(saved)
+
+
+def _is_child(pid: int) -> bool:
+    """Whether this process has a child `pid` that is still running; one that has ended is collected."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+    except ChildProcessError:
+        return False
+
+
+def _await_end(pid: int) -> None:
+    """Waits for the end of a child; not longer than `_EXIT_S`, since a process that is stopped or waits for a disk may
+    hold it up."""
+    deadline = time.monotonic() + _EXIT_S
+    while _is_child(pid) and time.monotonic() < deadline:
+        time.sleep(0.002)

@@ -1,0 +1,56 @@
+"""A fork server that is killed or stopped is named and replaced, and the processes that it started go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+KILLED = "was killed by SIGKILL (by hand, or by the system for lack of memory)"
+STOPPED = "was stopped for 0.5 s (SIGSTOP, by hand or by another program)"
+LOST = "the fork server, which starts the processes of this run, {}: the run goes on, and a new server starts the next "
+HOW = [pytest.param(signal.SIGKILL, KILLED, id="killed"), pytest.param(signal.SIGSTOP, STOPPED, id="stopped")]
+
+
+def said(cwd: Path, *arguments: str) -> list[str]:
+    paths = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run(
+        [sys.executable, str(HERE / "servers.py"), *arguments],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(("number", "how"), HOW)
+def test_processes_outlive_their_server(number: signal.Signals, how: str, tmp_path: Path) -> None:
+    sentence, first, second = said(tmp_path, "at work", str(int(number)))
+    assert sentence == f"{LOST.format(how)}process"
+    assert first == "ended, how is not known, because its fork server has ended, too"
+    assert second == KILLED
+
+
+@pytest.mark.parametrize(("number", "how"), HOW)
+def test_a_server_lost_before_it_has_started_a_process_is_replaced(
+    number: signal.Signals, how: str, tmp_path: Path
+) -> None:
+    assert said(tmp_path, "at import", str(int(number))) == [f"{LOST.format(how)}process"]
+
+
+def test_servers_that_are_killed_again_and_again_end_the_run_with_a_sentence(tmp_path: Path) -> None:
+    (sentence,) = said(tmp_path, "always", str(int(signal.SIGKILL)))
+    assert sentence.startswith(
+        f"the fork server, which starts the processes of this run, {KILLED} before it had started the learner 0, as 2 "
+        "others before it: "
+    )
