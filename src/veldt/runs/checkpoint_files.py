@@ -181,5 +181,5 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
     try:
         return dict(load_file(path))
-    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, OSError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, OSError, MemoryError) as error:
         raise CheckpointError(f"{path} is not a safetensors file that can be read: {error}") from error
