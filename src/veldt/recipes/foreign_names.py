@@ -16,6 +16,11 @@ class Here:
     setting: str
     says: str = ""
 
+    @property
+    def says_of_veldt(self) -> str:
+        """The same about a recipe that lacks `setting`: the value to give in another recipe is not the foreign one."""
+        return self.says.replace(" here", " in veldt", 1)
+
 
 # Names of the same meaning.
 _CALLED = {
