@@ -21,6 +21,9 @@ from veldt.runs.directory import RunDirectory
 from veldt.setting_metadata import flag
 from veldt.tracking.recording import named_functions
 
+# The end of the sentence about any other setting.
+FIXED = f"cannot change when a run is resumed: only {', '.join(map(flag, RESUMABLE))} can; start a new run instead"
+
 
 @dataclass(frozen=True)
 class StoredRun:
@@ -34,10 +37,7 @@ class StoredRun:
 def refuse_fixed(settings: Mapping[str, Any]) -> None:
     """Raises UsageError for a setting that cannot change when a run is resumed."""
     if fixed := sorted(set(settings) - set(RESUMABLE)):
-        raise UsageError(
-            f"{flag(fixed[0])} cannot change when a run is resumed: only {', '.join(map(flag, RESUMABLE))} can; "
-            "start a new run instead"
-        )
+        raise UsageError(f"{flag(fixed[0])} {FIXED}")
 
 
 def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[str, Any]) -> StoredRun:
