@@ -27,7 +27,7 @@ FIXED = f"cannot change when a run is resumed: only {', '.join(map(flag, RESUMAB
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run goes on with; `notes` are sentences about checkpoints that could not be read."""
+    """What a run continues with; `notes` are sentences about checkpoints that could not be read."""
 
     request: RunRequest
     checkpoint: Checkpoint

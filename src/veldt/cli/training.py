@@ -231,7 +231,9 @@ def _outcome(run: Run) -> str:
     because = {
         "until": "reached its score",
         "steps": steps,
-        "callback": f"was stopped by a callback; `veldt resume {run.path}` goes on",
-        "interrupted": f"was interrupted and saved; `veldt resume {run.path}` goes on",
+        "callback": "was stopped by a callback",
+        "interrupted": "was interrupted",
     }[run.reason]
-    return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}"
+    unfinished = run.reason in ("callback", "interrupted")
+    how = f"; its checkpoint is saved, continue with `veldt resume {run.path}`" if unfinished else ""
+    return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}{how}"

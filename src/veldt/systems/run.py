@@ -24,7 +24,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 from veldt.runs.new_run import new_run, run_name
-from veldt.runs.resume_hint import how_to_go_on
+from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import flush_denormals
@@ -89,7 +89,7 @@ def run_system(
     Args:
         open_directory: yields the run's directory, locked. It is entered when the runtime is there, and nothing is
             written before.
-        notes: sentences to show before a resumed run goes on. A new run shows its decisions; both show warnings.
+        notes: sentences to show before a resumed run continues. A new run shows its decisions; both show warnings.
 
     Raises:
         UsageError: the run is not possible as asked; nothing was written.
@@ -189,6 +189,6 @@ def _drive(
                 return run_restarting(begin, checkpoint, directory.path, roles.max_restarts)
             return begin(checkpoint).run()
     except Exception as error:
-        if note := how_to_go_on(directory.path):
+        if note := how_to_resume(directory.path):
             error.add_note(note)
         raise
