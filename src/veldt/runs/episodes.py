@@ -178,9 +178,20 @@ def read_episodes(directory: Path) -> list[EpisodeRecord]:
 
 def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord:
     kept = row["offset"] is not None
-    where = (row["offset"], row["dtype"], tuple(row["shape"])) if kept else (0, "uint8", (0,))
-    fields = {key: row[key] for key in ("env", "episode", "seed", "step", "length", "score", "prefix")}
-    return EpisodeRecord(**fields, kept=kept, _path=path, _offset=where[0], _dtype=where[1], _shape=where[2])
+    return EpisodeRecord(
+        env=row["env"],
+        episode=row["episode"],
+        seed=row["seed"],
+        step=row["step"],
+        length=row["length"],
+        score=row["score"],
+        prefix=row["prefix"],
+        kept=kept,
+        _path=path,
+        _offset=row["offset"] if kept else 0,
+        _dtype=row["dtype"] if kept else "uint8",
+        _shape=tuple(row["shape"]) if kept else (0,),
+    )
 
 
 def smallest(actions: np.ndarray) -> np.ndarray:

@@ -178,8 +178,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     rows = []
     for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError):
+        try:
             row = strict_json.loads(line)
-            if isinstance(row, dict):
-                rows.append(row)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
     return rows
