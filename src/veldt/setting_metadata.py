@@ -136,11 +136,15 @@ def _parts_of(hint: Any) -> list[Any]:
 
 def check_values(config: Any) -> None:
     """Raises UsageError if a field holds a value that its declaration does not allow: of another type, an unknown name,
-    NaN, a number out of its range."""
+    NaN, a number out of its range. A list in the place of a tuple becomes one."""
     hints, ranges = typing.get_type_hints(type(config)), ranges_of(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         check_type(flag(field.name), value, hints[field.name])
+        if isinstance(value, list):
+            object.__setattr__(
+                config, field.name, tuple(value)
+            )  # it is frozen, and this is a part of its making
         if isinstance(value, int | float):
             ranges.get(field.name, ANY).check(field.name, value)
 
