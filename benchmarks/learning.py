@@ -26,7 +26,7 @@ HERE = Path(__file__).parent.resolve()
 
 
 def run(trial: Trial, root: Path) -> Path:
-    """Trains, unless the run is there already; one that was interrupted goes on."""
+    """Trains, unless the run is there already; one that was interrupted continues."""
     path = root / trial.name
     if not _is_whole(path):
         command = [sys.executable, "-m", "veldt"]

@@ -4,7 +4,7 @@
     cd benchmarks && veldt train dqn --env minatar_env:breakout --network small
 
 MinAtar is under the GPL and no dependency of veldt. The games are as in its paper: all six actions, sticky actions
-with probability 0.1, and Asterix gets harder as it goes on. They end by themselves only; nothing cuts them short.
+with probability 0.1, and Asterix gets harder with time. They end by themselves only; nothing cuts them short.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MinAtar(gymnasium.Env[np.ndarray, int]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._game.seed(seed)
-        # MinAtar goes on with the last action of the game before, by which a seed would not say everything.
+        # MinAtar continues with the last action of the game before, by which a seed would not say everything.
         self._game.last_action = 0
         self._game.reset()
         return self._observation(), {}

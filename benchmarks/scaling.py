@@ -186,7 +186,7 @@ def check_table(found: dict[str, Any], seconds: float) -> Iterator[str]:
         roles = {
             "impala": {"actor": chains[0], "learner": chains[1]},
             "apex-dqn": {"actor": chains[0], "replay": chains[1], "learner": chains[2]},
-            "ga3c": {"agents": chains[0], "model": [*chains[1], *chains[2]]},
+            "ga3c": {"agent": chains[0], "model": [*chains[1], *chains[2]]},
         }
         model, processes = roles[recipe], settings.get("actors") or settings["agent_processes"]
         name = f"{recipe}, {env}, {processes} x {settings['num_envs'] // processes}"

@@ -126,7 +126,7 @@ def gorila(
 
 
 def ga3c(c: Costs, actors: float, width: int = 16, horizon: int = 5, rows: int = 80) -> list[Chain]:
-    """Hosts of agents, and one model: Python's part of it takes turns, the device's goes on beside it.
+    """Hosts of agents, and one model: Python's part of it takes turns, the device's continues beside it.
 
     An update asks for the values of its rows first.
     """

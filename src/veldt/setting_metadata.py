@@ -137,11 +137,14 @@ def _parts_of(hint: Any) -> list[Any]:
 
 def check_values(config: Any) -> None:
     """Raises UsageError if a field holds a value that its declaration does not allow: of another type, an unknown name,
-    NaN, a number out of its range."""
+    NaN, a number out of its range. A list in the place of a tuple becomes one."""
     hints, ranges = typing.get_type_hints(type(config)), ranges_of(type(config))
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         check_type(flag(field.name), value, hints[field.name])
+        if isinstance(value, list):
+            value = tuple(value)
+            object.__setattr__(config, field.name, value)  # it is frozen, and this is a part of its making
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, int) and abs(number) >= _TOO_LARGE:
                 raise UsageError(f"{flag(field.name)} is {value}: it must be less than 2^63")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from veldt import cli
-from veldt.cli import entry
+from veldt.cli import entry, foreign_flags, inspecting, starts
 
 SEE = "(see `veldt train ppo --help`)"
 
@@ -103,6 +104,26 @@ WORDS = {
     "resume run --learning-rate 1e-3": "--learning-rate cannot change when a run is resumed: only --steps, --until,",
     "resume run --no-double": "--double cannot change when a run is resumed",
     "resume run --algorithm c51": "--algorithm cannot change when a run is resumed",
+    "resume run --total-timesteps 5": "--total-timesteps is called --steps here (see `veldt resume --help`)",
+    "resume run --env-id mine:make": "--env-id is called --env here (see",
+    "resume run --eval-freq 5": "--eval-freq is --evaluate-every here, in steps of all envs together (see",
+    "resume run --lr 5": "--lr is called --learning-rate in veldt, which cannot change when a run is resumed: only",
+    "resume run --progress-bar": "--progress-bar is no setting: the command always shows its progress",
+    "reproduce run --total-timesteps 5": "--total-timesteps is called --steps in veldt, which cannot change when a run "
+    "is reproduced, with the plan that it had; start a new run instead (see `veldt reproduce --help`)",
+    "reproduce run --seed 5": "--seed cannot change when a run is reproduced, with the plan",
+    "reproduce run --gym-id mine:make": "--gym-id is called --env here (see",
+    "reproduce run --run-di x": "no flag --run-di (did you mean '--run-dir'?)",
+    "evaluate run --total-timesteps 5": "--total-timesteps is no flag here: --episodes whole episodes are played, or",
+    "evaluate run --n-eval-episodes 5": "--n-eval-episodes is --episodes here, the number of episodes to play (see",
+    "evaluate run --deterministic": "--deterministic is called --greedy here (see `veldt evaluate --help`)",
+    "evaluate run --render": "--render is no flag here: `veldt watch RUN` makes a video of an episode (see",
+    "evaluate --model-path run": "--model-path is the argument RUN here, without a flag: the directory of the run (see",
+    "evaluate run --episode 5": "no flag --episode (did you mean '--episodes'?)",
+    "watch run --deterministic": "--deterministic is called --greedy here (see `veldt watch --help`)",
+    "watch run --render": "--render is no flag here: the video is always made, and --out names its file (see",
+    "watch run --no-stochastic": "--stochastic is what happens without --greedy here (see",
+    "record-starts run --n-episodes 5": "--n-episodes is --starts here, one in each episode (see",
     "resume run --stepz 5": "no flag --stepz (did you mean '--steps'?)",
     "train ppo --env CartPol-v1": "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)",
     "train ppo --env ALE/Brekout-v5": "(did you mean 'ALE/Breakout-v5'?)",
@@ -142,6 +163,16 @@ WORDS = {
 def test_wrong_arguments_are_one_sentence(arguments: str, refused: Any, in_tmp: Path) -> None:
     assert WORDS[arguments] in refused(*arguments.split())
     assert not (in_tmp / "runs").exists()
+
+
+def test_a_foreign_name_is_about_a_setting_of_the_resumed_run(run: Path, refused: Any) -> None:
+    said = refused("resume", str(run), "--n-steps", "5")
+    assert said.startswith(
+        "--n-steps is about --batch-size in veldt, which cannot change when a run is resumed"
+    )
+    assert refused("resume", "--polyak", "1", str(run)).startswith(
+        "--polyak is no setting: on-policy recipes have no"
+    )
 
 
 def test_a_missing_extra(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +236,16 @@ def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) ->
         assert stopped.code in (0, None)
     shown = capsys.readouterr()
     assert "veldt" in shown.out and shown.err == ""
+
+
+def test_no_flag_is_answered_as_a_foreign_one() -> None:
+    verbs = {
+        inspecting.Evaluate: foreign_flags.OF_EVALUATE,
+        inspecting.Watch: foreign_flags.OF_WATCH,
+        starts.RecordStarts: foreign_flags.OF_RECORD_STARTS,
+    }
+    for verb, table in verbs.items():
+        assert not {field.name for field in dataclasses.fields(verb)} & table.keys()
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "record-starts", "watch", "report", "doctor", "bench"])

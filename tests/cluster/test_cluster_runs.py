@@ -168,7 +168,7 @@ def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left:
         os.killpg(process.pid, how)  # what a terminal or a scheduler does to all processes of the run
         output, errors = process.communicate(timeout=60)
         if how == signal.SIGTERM:
-            assert process.returncode == 0 and "was interrupted and saved" in output, errors
+            assert process.returncode == 0 and "its checkpoint is saved" in output, errors
         else:
             end = time.monotonic() + 15
             while found := left(nothing_left):

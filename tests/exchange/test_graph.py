@@ -31,8 +31,8 @@ from veldt.recipes.overrides import with_settings
         (
             "ga3c",
             {"agent_processes": 2, "num_envs": 4, "evaluate_every": 1000},
-            {"model": 1, "agents": 2, "evaluator": 1},
-            [("agents -> model", 1), ("model -> agents", 1), ("model -> evaluator", 1)],
+            {"model": 1, "agent": 2, "evaluator": 1},
+            [("agent -> model", 1), ("model -> agent", 1), ("model -> evaluator", 1)],
         ),
     ],
 )

@@ -35,7 +35,7 @@ def test_arguments_are_passed_on(monkeypatch: pytest.MonkeyPatch, compiler: Call
     assert forward(x).tolist() == [1.0, 1.0]
     assert forward(x, noise).tolist() == [3.0, 3.0]
     assert forward(x, noise=noise).tolist() == [3.0, 3.0]
-    expected = ["torch.compile failed (no compiler here): going on without it"]
+    expected = ["torch.compile failed (no compiler here): continuing without it"]
     assert said == (expected if compiler is failing else [])
     assert CompiledForward(Weighted(), said.append)(x, noise=noise).tolist() == [3.0, 3.0]
 

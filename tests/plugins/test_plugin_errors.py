@@ -162,7 +162,7 @@ def test_a_class_without_a_method_names_the_algorithm(tmp_path: Path) -> None:
         train(tmp_path / "run")
 
 
-def test_a_failed_run_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_failed_run_says_how_to_resume(tmp_path: Path) -> None:
     register()
     with pytest.raises(PluginError, match=ALGORITHM) as failed:
         train(tmp_path / "run", fails="warn_about")

@@ -107,6 +107,34 @@ def test_the_answer_depends_on_what_the_recipe_has(recipe: str, name: str, answe
     assert why_no_setting(find(recipe).draft("CartPole-v1"), name) == answer
 
 
+@pytest.mark.parametrize(
+    ("recipe", "name", "answer"),
+    [
+        (
+            "a2c",
+            "minibatch_size",
+            "--minibatch-size is --minibatches in veldt, the number of minibatches in a pass: --batch-size divided by "
+            "their size; --minibatches is none of a2c's settings: take a recipe that has it (ppo,",
+        ),
+        (
+            "ppo",
+            "prioritized_replay",
+            "--prioritized-replay is --replay prioritised in veldt; --replay is about a replay buffer, and ppo learns",
+        ),
+        (
+            "dqn",
+            "entropy_coeff",
+            "--entropy-coeff is called --ent-coef in veldt, and --ent-coef is none of dqn's settings: take a recipe",
+        ),
+    ],
+)
+def test_the_value_to_give_is_also_said_where_the_recipe_lacks_the_setting(
+    recipe: str, name: str, answer: str
+) -> None:
+    said = why_no_setting(find(recipe).draft("CartPole-v1"), name)
+    assert said is not None and said.startswith(answer)
+
+
 def test_the_intensity_is_explained() -> None:
     with pytest.raises(
         UsageError, match=r"^--train-freq is --training-intensity here, how often each step is used"

@@ -13,6 +13,9 @@ import pytest
 import veldt
 from environments import Scripted, image_rows_columns_channels
 from veldt.cli import main
+from veldt.config.plan_digest import plan_digest
+from veldt.recipes import find
+from veldt.recipes.overrides import build_config, with_settings
 from veldt.report.data import RunData
 
 QUICK = {"steps": 64, "num_envs": 4, "batch_size": 64, "minibatches": 2, "env_backend": "in-process"}
@@ -39,6 +42,14 @@ def test_only_given_settings_are_recorded_as_given(in_tmp: Path) -> None:
     # The report colours these and no others.
     coloured = RunData.load(Path("flags")).given()
     assert "run.seed" in coloured and "run.device" not in coloured and "learn.clip" not in coloured
+
+
+def test_a_list_in_the_place_of_a_tuple_makes_the_same_run() -> None:
+    draft = find("ppo").draft("CartPole-v1")
+    config, of_list = (build_config(draft, {"hidden": hidden}) for hidden in ((64, 32), [64, 32]))
+    assert of_list == config and of_list.network.hidden == (64, 32)
+    assert with_settings(config, {"hidden": [64, 32]}) == config
+    assert plan_digest(of_list) == plan_digest(config)
 
 
 def test_a_given_network_is_used(tmp_path: Path) -> None:

@@ -213,5 +213,5 @@ def test_an_interrupted_run_writes_a_checkpoint_and_ends(in_tmp: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=START_S)
         assert process.returncode == 0, errors
-        assert "was interrupted and saved" in output and "Traceback" not in errors
+        assert "its checkpoint is saved" in output and "Traceback" not in errors
         wait_until(lambda: not alive(family), END_S, "all processes gone")

@@ -17,16 +17,16 @@ main(["train", "ga3c", "--env", "CartPole-v1", "--run-dir", "run", "--seed", "1"
       "--agent-processes", "2", "--steps", "3000000", "--checkpoint-every", "1000", "--log-every", "0.2",
       "--evaluate-every", "1000", "--evaluate-steps", "1000"])
 """
-ROLES = {"model", "agents 0", "agents 1", "evaluator"}
+ROLES = {"model", "agent 0", "agent 1", "evaluator"}
 
 
 @pytest.mark.timeout(480)
 @pytest.mark.parametrize(
     "victims",
     [
-        ("agents 0", "model"),
+        ("agent 0", "model"),
         pytest.param(
-            ("agents 0", "model", "agents 1", "evaluator", "model", "agents 0"), marks=pytest.mark.long
+            ("agent 0", "model", "agent 1", "evaluator", "model", "agent 0"), marks=pytest.mark.long
         ),
     ],
     ids=["two", "all, some of them twice"],
@@ -51,7 +51,7 @@ def test_training_continues_after_any_process_is_killed(victims: tuple[str, ...]
         output, errors = process.communicate(timeout=START_S)
         assert process.returncode == 0, errors
         wait_until(lambda: not alive(family), END_S, "all processes gone")
-    assert "was interrupted and saved" in output
+    assert "its checkpoint is saved" in output
     texts = events(run, "restart")
     for name in set(victims):
         of_it = [text for text in texts if text.startswith(f"the {name} was killed by SIGKILL")]

@@ -107,7 +107,11 @@ def test_after_a_signal(number: signal.Signals, everyone: bool, in_tmp: Path) ->
         output, errors = process.communicate(timeout=START_S)
         assert process.returncode == 0, errors
         check_gone(family, before)
-    assert "was interrupted and saved" in output and "Traceback" not in errors
+    assert (
+        "was interrupted: " in output
+        and "its checkpoint is saved, continue with `veldt resume " in output
+        and "Traceback" not in errors
+    )
     check_resumable(in_tmp)
 
 

@@ -21,10 +21,13 @@ from veldt.runs.directory import RunDirectory
 from veldt.setting_metadata import flag
 from veldt.tracking.recording import named_functions
 
+# The end of the sentence about any other setting.
+FIXED = f"cannot change when a run is resumed: only {', '.join(map(flag, RESUMABLE))} can; start a new run instead"
+
 
 @dataclass(frozen=True)
 class StoredRun:
-    """What a run goes on with; `notes` are sentences about checkpoints that could not be read."""
+    """What a run continues with; `notes` are sentences about checkpoints that could not be read."""
 
     request: RunRequest
     checkpoint: Checkpoint
@@ -34,10 +37,7 @@ class StoredRun:
 def refuse_fixed(settings: Mapping[str, Any]) -> None:
     """Raises UsageError for a setting that cannot change when a run is resumed."""
     if fixed := sorted(set(settings) - set(RESUMABLE)):
-        raise UsageError(
-            f"{flag(fixed[0])} cannot change when a run is resumed: only {', '.join(map(flag, RESUMABLE))} can; "
-            "start a new run instead"
-        )
+        raise UsageError(f"{flag(fixed[0])} {FIXED}")
 
 
 def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[str, Any]) -> StoredRun:

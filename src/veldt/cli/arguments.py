@@ -284,9 +284,11 @@ class CommandLine:
         return " ".join([*words, "[flags]"])
 
 
-def parse(cls: Any, arguments: list[str], verb: str) -> Any:
-    """Parses the arguments of a verb into the dataclass `cls` that describes them."""
-    line = CommandLine(verb, inspect.getdoc(cls) or "")
+def parse(
+    cls: Any, arguments: list[str], verb: str, why_none: Callable[[str], str | None] = lambda name: None
+) -> Any:
+    """Parses the arguments of a verb into the dataclass `cls` that describes them; `why_none` as for `CommandLine`."""
+    line = CommandLine(verb, inspect.getdoc(cls) or "", why_none)
     line.add(cls)
     return cls(**line.parse(arguments))
 

@@ -6,7 +6,7 @@ import mmap
 import signal
 from pathlib import Path
 
-from veldt.runs.resume_hint import how_to_go_on
+from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime import activity
 from veldt.runtime.endings import how_it_ended
 
@@ -33,9 +33,9 @@ def what_happened(memory: mmap.mmap, code: int, arguments: list[str]) -> list[st
         hints.append("--debug shows where")
     # The other verbs have no such flags.
     if doing and doing.can_be_apart and "train" in arguments[:2]:
-        hints.append("--env-backend workers --on-env-error restart goes on past it")
+        hints.append("--env-backend workers --on-env-error restart continues after it")
     lines = [f"veldt: {'; '.join([what, ', and '.join(hints)] if hints else [what])}"]
     run = activity.run_of(memory)
-    if run and (note := how_to_go_on(Path(run))):
+    if run and (note := how_to_resume(Path(run))):
         lines.append(note)
     return lines

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from veldt.cli.arguments import CommandLine, Positional, parse
+from veldt.cli.foreign_flags import OF_EVALUATE, OF_WATCH, answer
 from veldt.cli.run_code import RunCode
 from veldt.cli.training import ATARI, add_settings, peek
 from veldt.errors import UsageError
@@ -129,7 +130,7 @@ class Bench:
 
 
 def evaluate(arguments: list[str]) -> str:
-    asked = parse(Evaluate, arguments, "evaluate")
+    asked = parse(Evaluate, arguments, "evaluate", partial(answer, OF_EVALUATE))
     import json
 
     import numpy as np
@@ -175,7 +176,7 @@ def evaluate(arguments: list[str]) -> str:
 
 
 def watch(arguments: list[str]) -> str:
-    asked = parse(Watch, arguments, "watch")
+    asked = parse(Watch, arguments, "watch", partial(answer, OF_WATCH))
     from veldt.cli import watch
 
     return watch.record(

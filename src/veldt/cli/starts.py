@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from veldt.cli.arguments import Positional, parse
+from veldt.cli.foreign_flags import OF_RECORD_STARTS, answer
 from veldt.cli.run_code import RunCode
 from veldt.errors import UsageError
 
@@ -35,7 +37,7 @@ class RecordStarts(RunCode):
 
 
 def record_starts(arguments: list[str]) -> str:
-    asked = parse(RecordStarts, arguments, "record-starts")
+    asked = parse(RecordStarts, arguments, "record-starts", partial(answer, OF_RECORD_STARTS))
     _check(asked)
     import numpy as np
 

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from veldt.cli.arguments import CommandLine, Positional
 from veldt.cli.run_code import RunCode
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
+from veldt.setting_metadata import flag
 
 if TYPE_CHECKING:
     from veldt.api import Run
@@ -104,9 +105,11 @@ def train(arguments: list[str]) -> str:
 
 
 def resume(arguments: list[str]) -> str:
+    from veldt.api.stored_run import FIXED
     from veldt.config.train_config import RESUMABLE, RunConfig
 
-    line = CommandLine("resume", Resume.__doc__ or "", _why_fixed)
+    allowed = {*RESUMABLE, *(field.name for field in dataclasses.fields(Resume))}
+    line = CommandLine("resume", Resume.__doc__ or "", partial(_why_fixed, FIXED, allowed, arguments))
     line.add(Resume)
     line.add(RunConfig, only=RESUMABLE, defaults=False)
     given = line.parse(arguments)
@@ -116,11 +119,12 @@ def resume(arguments: list[str]) -> str:
 
 
 def reproduce(arguments: list[str]) -> str:
-    line = CommandLine("reproduce", Reproduce.__doc__ or "")
+    why = "cannot change when a run is reproduced, with the plan that it had; start a new run instead"
+    allowed = {field.name for field in dataclasses.fields(Reproduce)}
+    line = CommandLine("reproduce", Reproduce.__doc__ or "", partial(_why_fixed, why, allowed, arguments))
     line.add(Reproduce)
     given = line.parse(arguments)
     from veldt import api
-    from veldt.errors import VeldtError
 
     result = api.reproduce(given.pop("run"), **given)
     new, run = result.run.path, result.original
@@ -149,18 +153,40 @@ def _has_roles(draft: Draft, given: Mapping[str, Any]) -> bool:
     return False
 
 
-def _why_fixed(name: str) -> str | None:
-    """Returns why a setting of some recipe cannot be given to a run that is resumed; None for any other name."""
-    from veldt.api.stored_run import refuse_fixed
+def _why_fixed(why: str, allowed: Collection[str], arguments: list[str], name: str) -> str | None:
+    """Explains why a verb that trains a stored run lacks a flag that other recipes or libraries have; None for an
+    unknown name.
+
+    Args:
+        why: the end of the sentence about a setting that keeps its value.
+        allowed: the names of the verb's flags.
+        arguments: those of the verb; the recipe of the run in them decides what a foreign name is here.
+    """
     from veldt.recipes import RECIPES
+    from veldt.recipes.foreign_names import ABSENT, FOREIGN
+    from veldt.recipes.overrides import in_place_of
 
     of_launch = {field.name for field in dataclasses.fields(Launch)}
-    if name not in of_launch.union(*(recipe.setting_names() for recipe in RECIPES.values())):
-        return None
-    try:
-        refuse_fixed({name: None})
-    except UsageError as error:
-        return str(error)
+    if name in of_launch.union(*(recipe.setting_names() for recipe in RECIPES.values())):
+        return f"{flag(name)} {why}"
+    if name not in FOREIGN:
+        return f"{flag(name)} is {ABSENT[name]}" if name in ABSENT else None
+    draft = _stored_draft(arguments)
+    here = (in_place_of(draft, name) if draft else None) or FOREIGN[name][0]
+    if here.setting in allowed or here.is_no_setting:
+        return f"{flag(name)} is {here.says or f'called {flag(here.setting)} here'}"
+    return f"{flag(name)} is {'about' if here.says else 'called'} {flag(here.setting)} in veldt, which {why}"
+
+
+def _stored_draft(arguments: list[str]) -> Draft | None:
+    """Returns the recipe's draft of the run among the arguments; None if there is no such run, or no such recipe."""
+    from veldt.recipes import find
+    from veldt.runs.directory import RunDirectory
+
+    for word in arguments:
+        with contextlib.suppress(VeldtError, KeyError):
+            stored = RunDirectory.open(word).read_config()["resolved"]
+            return find(stored["recipe"]).draft(stored["env"], stored["algorithm"])
     return None
 
 
@@ -205,7 +231,9 @@ def _outcome(run: Run) -> str:
     because = {
         "until": "reached its score",
         "steps": steps,
-        "callback": f"was stopped by a callback; `veldt resume {run.path}` goes on",
-        "interrupted": f"was interrupted and saved; `veldt resume {run.path}` goes on",
+        "callback": "was stopped by a callback",
+        "interrupted": "was interrupted",
     }[run.reason]
-    return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}"
+    unfinished = run.reason in ("callback", "interrupted")
+    how = f"; its checkpoint is saved, continue with `veldt resume {run.path}`" if unfinished else ""
+    return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}{how}"

@@ -196,7 +196,7 @@ class WorkerEnvs:
         self._recover(index, failure)
 
     def _recover(self, index: int, failure: EnvError) -> None:
-        """Starts a new process in place of a dead one, puts its envs (not the culprits) back to their rows, goes on."""
+        """Starts a new process in place of a dead one, and puts its envs (not the culprits) back to their rows."""
         dead, slot, culprit = self._workers[index], self.trajectory, failure.env
         dead.end(deadline_s=0.0)
         self._workers[index] = worker = self._start_worker(index, dead.parts)

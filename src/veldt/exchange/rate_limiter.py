@@ -27,7 +27,7 @@ class RateLimiterSpec:
         starts: steps before the first update.
         batch_size: samples of an update of one learner; 0 where it varies.
         slack: samples that may be due and not done.
-        acts_on: whether actors go on until the run's last checkpoint is complete: learners that wait for each other
+        acts_on: whether actors continue until the run's last checkpoint is complete: learners that wait for each other
             need batches to the end.
         together: whether all learners make each update together; else a learner that is free makes the next.
     """

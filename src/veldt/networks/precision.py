@@ -44,7 +44,7 @@ class CompiledForward:
             if forward is self._network:
                 raise
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            self._on_fallback(f"torch.compile failed ({first[:200]}): going on without it")
+            self._on_fallback(f"torch.compile failed ({first[:200]}): continuing without it")
             self._forward = self._network
             result = self._network(*args, **kwargs)
         return result

@@ -16,6 +16,16 @@ class Here:
     setting: str
     says: str = ""
 
+    @property
+    def is_no_setting(self) -> bool:
+        """Whether the recipe has nothing in the place of the foreign name."""
+        return self.says.startswith("no setting")
+
+    @property
+    def says_of_veldt(self) -> str:
+        """The same about a recipe that lacks `setting`: the value to give in another recipe is not the foreign one."""
+        return self.says.replace(" here", " in veldt", 1)
+
 
 # Names of the same meaning.
 _CALLED = {

@@ -11,7 +11,7 @@ from veldt.config.system_settings import ApexConfig, ImpalaConfig
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.recipes.draft import NOTHING, Draft, names_of
-from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN
+from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN, Here
 from veldt.recipes.recipe import RECIPES
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import flag
@@ -92,14 +92,22 @@ def _as_foreign(draft: Draft, name: str, *, is_known: bool) -> str | None:
     Args:
         is_known: whether a recipe has a setting of this name; then only what the draft has in its place is an answer.
     """
-    choices = FOREIGN.get(name, ())
-    for here in choices:
-        if here.setting == ENV or draft.section_of(here.setting):
-            return here.says or f"called {flag(here.setting)} here"
+    if (here := in_place_of(draft, name)) is not None:
+        return here.says or f"called {flag(here.setting)} here"
     if is_known:
         return None
-    if choices:
-        called = choices[0].setting
-        verb = "" if choices[0].says else "called "
-        return f"{verb}{flag(called)} in veldt, and {why_no_setting(draft, called)}"
+    if name in FOREIGN:
+        first = FOREIGN[name][0]
+        why = why_no_setting(draft, first.setting)
+        return (
+            f"{first.says_of_veldt}; {why}"
+            if first.says
+            else f"called {flag(first.setting)} in veldt, and {why}"
+        )
     return ABSENT.get(name)
+
+
+def in_place_of(draft: Draft, name: str) -> Here | None:
+    """Returns what the draft has for a name that other libraries use; None if it has nothing, or for another name."""
+    choices = FOREIGN.get(name, ())
+    return next((here for here in choices if here.setting == ENV or draft.section_of(here.setting)), None)

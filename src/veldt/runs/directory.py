@@ -210,7 +210,7 @@ def _acquire(file: IO[str] | BinaryIO) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        # Some cluster file systems have no locks. The lock only guards against mistakes: training goes on
+        # Some cluster file systems have no locks. The lock only guards against mistakes: training continues
         # without it.
         return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
     return True

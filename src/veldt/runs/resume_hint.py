@@ -8,7 +8,7 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 
 
-def how_to_go_on(path: Path) -> str:
+def how_to_resume(path: Path) -> str:
     """Returns a sentence on how to resume the run in `path`; "" if it has no checkpoint."""
     if not CheckpointStore(RunDirectory(path).checkpoints).has_any():
         return ""

@@ -39,7 +39,7 @@ def report_hang_to(report: Callable[[str, str, bool], None]) -> None:
 class Watchdog:
     """While `watching` is set, the thread that made this must change `progress` every `deadline_s` seconds.
 
-    Else TimeoutError is raised in that thread, whether it sleeps or loops. If the code still goes on (it caught the
+    Else TimeoutError is raised in that thread, whether it sleeps or loops. If the code still continues (it caught the
     error, or is deep in a native library), the watchdog ends the process with `describe_hang` and a traceback; it also
     does so for every hang in a thread other than the main one, which no signal reaches. Native code that holds the
     interpreter's lock cannot be detected from inside this process: this needs worker processes.

@@ -22,7 +22,7 @@ from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 from veldt.runs.new_run import new_run, run_name
-from veldt.runs.resume_hint import how_to_go_on
+from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import accelerator_name, flush_denormals
@@ -87,7 +87,7 @@ def run_system(
     Args:
         open_directory: yields the run's directory, locked. It is entered when the runtime is there, and nothing is
             written before.
-        notes: sentences to show before a resumed run goes on. A new run shows its decisions; both show warnings.
+        notes: sentences to show before a resumed run continues. A new run shows its decisions; both show warnings.
 
     Raises:
         UsageError: the run is not possible as asked; nothing was written.
@@ -191,7 +191,7 @@ def _drive(
             with stop_on_signals() as stop:
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
-        if note := how_to_go_on(directory.path):
+        if note := how_to_resume(directory.path):
             error.add_note(note)
         elif isinstance(error, KeyboardInterrupt):
             error.add_note("there was no checkpoint yet, so there is nothing to continue from")

@@ -175,7 +175,7 @@ class RaySupervisor(Supervision):
         role.process, role.due = None, now
 
     def _refused(self, handle: RayProcessHandle) -> Received:
-        """Handles an optional role that cannot work where it was placed: training goes on without it for a while."""
+        """Handles an optional role that cannot work where it was placed: training continues without it for a while."""
         role = self.roles[handle.number]
         self._withdraw(role, time.monotonic() + _REFUSED_S)
         note = Note(f"the {role.plan.name} does not join: {handle.refused}", "cluster")

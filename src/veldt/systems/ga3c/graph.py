@@ -35,6 +35,7 @@ from veldt.systems.roles.graph_parts import (
     weights_edge,
 )
 
+_AGENT = "agent"  # the name of the role: each of its processes has several agents
 _NICENESS = 10  # of agent processes: the model has priority, since agents wait for it anyway
 _PUBLISH_EVERY = 16  # updates: only the evaluator reads published weights
 
@@ -66,7 +67,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
     evaluator_roles = evaluators(run_plan, checkpoint)
     edges = {
         "inference": Edge(
-            "agents",
+            _AGENT,
             "model",
             f"requests of {agents} agents one by one, answered by up to {settings.prediction_batch} at once",
             InferenceSpec(
@@ -77,14 +78,14 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             ),
         ),
         "rollouts": Edge(
-            "agents",
+            _AGENT,
             "model",
             f"rollouts of {steps} steps with the policy's outputs, {depth} for each agent process, full ones block",
             SlotsSpec(slot, settings.agent_processes, depth),
         ),
         "rate_limiter": Edge(
             "model",
-            "agents",
+            _AGENT,
             "counts of steps and updates",
             RateLimiterSpec.free(settings.agent_processes, 1, 0),
         ),
@@ -114,8 +115,8 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         gpus=int(run_plan.device.type != "cpu"),
     )
     agent_role = Role(
-        "agents",
-        f"{width} agents, each in an env of its own" if width > 1 else "an agent in an env of its own",
+        _AGENT,
+        f"{counted(width, 'agent', 'agents')} in one process, each with an env of its own",
         run_agent_process,
         [
             AgentsPlan(
@@ -129,7 +130,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
                 actor_outputs=actor_outputs,
                 noise_width=noise,
                 recurrent=recurrent_size,
-                incarnations=incarnations.get(role_name("agents", process, settings.agent_processes), 0),
+                incarnations=incarnations.get(role_name(_AGENT, process, settings.agent_processes), 0),
             )
             for process in range(settings.agent_processes)
         ],

@@ -1,4 +1,4 @@
-"""The evaluator as a role: plays with the newest weights while training goes on, as `veldt evaluate` would.
+"""The evaluator as a role: plays with the newest weights while training continues, as `veldt evaluate` would.
 
 weights ==> evaluator ==episodes, evaluations==> the run's records
 """

@@ -77,7 +77,7 @@ class BackgroundLogger(Logger):
             package = (error.name or self._name).partition(".")[0]
             self.problem = f"{package} is not installed: the metrics are in metrics.jsonl only"
         except BaseException as error:
-            # A full disk, a server that cannot be reached, sys.exit: training goes on without this logger.
+            # A full disk, a server that cannot be reached, sys.exit: training continues without this logger.
             self.problem = f"{self._name} failed: {error}; later metrics are in metrics.jsonl only"
         while not self._ended:
             self._next()  # keeps the queue from filling up with calls that nothing will handle

@@ -14,7 +14,7 @@ class TrackioLogger(Logger):
 
     Args:
         directory: of the run; its name is the beginning of the run's name.
-        run_id: the rest of the name: after a resume the same run goes on.
+        run_id: the rest of the name: after a resume the same run continues.
     """
 
     def __init__(self, directory: Path, run_id: str) -> None:

@@ -15,7 +15,7 @@ class WandbLogger(Logger):
 
     Args:
         directory: of the run; its name is the run's name.
-        run_id: identifies the run: after a resume the same one goes on. Rows that are logged again after a resume are
+        run_id: identifies the run: after a resume the same one continues. Rows that are logged again after a resume are
             there twice; the x axis of all metrics is `step`.
     """
 

@@ -1,0 +1,71 @@
+"""Flags of other libraries (Stable-Baselines3, CleanRL, RLlib) for a trained policy, and what veldt has for each.
+
+The names that `veldt train` answers are in `recipes/foreign_names.py`; here nothing imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from veldt.setting_metadata import flag
+
+_ENV = "called --env here"
+_RUN = "the argument RUN here, without a flag: the directory of the run"
+_CHECKPOINT = "no flag here: the newest checkpoint is used, and with --best the best"
+_EPISODES = "--episodes here, the number of episodes to play"
+_WHOLE_EPISODES = "no flag here: --episodes whole episodes are played, or 125,000 steps with --protocol atari"
+_ONE_EPISODE = "no flag here: the video shows one episode"
+_VIDEO = "no flag here: `veldt watch RUN` makes a video of an episode"
+_OUT = "--out here, the file of the video"
+_MADE_HERE = "no flag here: the video is always made, and --out names its file"
+_CPU = "no flag here: the policy acts on the CPU; in Python veldt.load takes device="
+
+# Each answer is the end of "--name is ...".
+_OF_A_POLICY: Mapping[str, str] = {
+    **dict.fromkeys(("env_id", "env_name", "gym_id"), _ENV),
+    **dict.fromkeys(("exp_name", "folder", "load_path", "log_dir", "model_path", "run_dir"), _RUN),
+    **dict.fromkeys(("checkpoint", "load_checkpoint", "load_last_checkpoint"), _CHECKPOINT),
+    **dict.fromkeys(("best_model", "load_best"), "called --best here"),
+    **dict.fromkeys(("cuda", "device", "num_gpus"), _CPU),
+    "algo": "no flag here: the run has its algorithm",
+    "deterministic": "called --greedy here",
+    "explore": "what happens without --greedy here",
+    "stochastic": "what happens without --greedy here",
+}
+OF_EVALUATE: Mapping[str, str] = {
+    **_OF_A_POLICY,
+    **dict.fromkeys(
+        (
+            "eval_episodes",
+            "evaluation_duration",
+            "evaluation_num_episodes",
+            "n_episodes",
+            "n_eval_episodes",
+            "num_episodes",
+            "num_eval_episodes",
+        ),
+        _EPISODES,
+    ),
+    **dict.fromkeys(
+        ("evaluate_steps", "n_timesteps", "steps", "timesteps", "total_timesteps"), _WHOLE_EPISODES
+    ),
+    **dict.fromkeys(("capture_video", "record_video", "render", "render_mode", "video"), _VIDEO),
+}
+OF_WATCH: Mapping[str, str] = {
+    **_OF_A_POLICY,
+    **dict.fromkeys(("episodes", "n_episodes", "n_eval_episodes", "num_episodes"), _ONE_EPISODE),
+    **dict.fromkeys(("n_timesteps", "steps", "timesteps", "total_timesteps", "video_length"), _ONE_EPISODE),
+    **dict.fromkeys(("output_folder", "video_dir", "video_folder", "video_path"), _OUT),
+    **dict.fromkeys(("capture_video", "record_video", "render", "render_mode", "video"), _MADE_HERE),
+}
+OF_RECORD_STARTS: Mapping[str, str] = {
+    **_OF_A_POLICY,
+    **dict.fromkeys(
+        ("episodes", "n_episodes", "n_eval_episodes", "num_episodes"), "--starts here, one in each episode"
+    ),
+}
+
+
+def answer(table: Mapping[str, str], name: str) -> str | None:
+    """Returns what one of the tables says about a flag's name, as a sentence; None for another name."""
+    return f"{flag(name)} is {table[name]}" if name in table else None
