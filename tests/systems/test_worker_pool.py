@@ -35,7 +35,7 @@ def test_as_many_threads_work_as_are_active() -> None:
     pool.start()
     try:
         for working in (1, 3, 2, 4):
-            pool.num_active = working
+            pool.activate(working)
             expected = {f"hand {number}" for number in range(working)}
             time.sleep(0.01)  # for turns that had begun
             turns.clear()

@@ -23,7 +23,7 @@ from veldt.replay.settings import NStep
 
 # Makes the part of a network that processes observations, in the form an algorithm needs; see `build_torso`.
 BuildTorso = Callable[..., nn.Module]
-# Makes a recurrent core for a number of features; see `networks.recurrent.Core`.
+# Makes a recurrent core for a number of features; see `networks.recurrent.RecurrentActorCritic`.
 MakeCore = Callable[[int], nn.Module]
 
 

@@ -12,7 +12,7 @@ an env that needs this can include them in its observations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,22 +75,13 @@ class RecurrentNetwork(nn.Module):
     recurrent_size: int
 
 
-class Core(Protocol):
-    """What is recurrent in a network: `units` outputs, and `size` values of state for each env.
-
-    It is called as `LSTM.forward`.
-    """
-
-    units: int
-    size: int
-
-
 class RecurrentActorCritic(RecurrentNetwork):
     """π and V on a recurrent core, on one torso. Core and heads compute in fp32 in any precision setting.
 
     Args:
         build_torso: builds the torso.
-        make_core: makes the core (`Core`) for a number of features.
+        make_core: makes the core for a number of features: a module called as `LSTM.forward`, with its attributes
+            `units` (outputs) and `size` (values of state for each env).
     """
 
     def __init__(

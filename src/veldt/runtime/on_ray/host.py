@@ -51,7 +51,7 @@ class RoleStart:
     who: RoleIdentity
     role: Callable[..., None]
     arguments: tuple[Any, ...]
-    edges: Mapping[str, Any]  # each an `EdgeMaker`, or a list of them
+    edges: Mapping[str, EdgeMaker | list[EdgeMaker]]
     counters: Mapping[str, Any]  # by parameter of each `CounterSync`: its first value
 
 

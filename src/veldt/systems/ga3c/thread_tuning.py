@@ -102,7 +102,8 @@ class ThreadTuning:
         return _Counts(now, self._server.stats, self._intake.stats)
 
     def _set(self, setting: Setting) -> None:
-        self._predictors.num_active, self._trainers.num_active = setting["predictors"], setting["trainers"]
+        self._predictors.activate(setting["predictors"])
+        self._trainers.activate(setting["trainers"])
         self._server.activate(setting["agents"])
 
 

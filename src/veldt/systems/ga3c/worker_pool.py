@@ -11,7 +11,7 @@ _POLL_S = 0.25  # seconds between a parked thread's checks whether to end
 
 
 class WorkerPool:
-    """`most` threads; the first `num_active` of them call `turn` again and again, and the others wait.
+    """`most` threads; those that are active call `turn` again and again, and the others wait.
 
     Each thread sets the number of torch's threads to that of the thread that makes the pool: otherwise torch would
     split the smallest operations over all cores, and wait for them.
@@ -35,12 +35,8 @@ class WorkerPool:
         for thread in self._threads:
             thread.start()
 
-    @property
-    def num_active(self) -> int:
-        return self._num_active
-
-    @num_active.setter
-    def num_active(self, count: int) -> None:
+    def activate(self, count: int) -> None:
+        """Lets the first `count` threads work, and the others wait."""
         with self._changed:
             self._num_active = count
             self._changed.notify_all()
