@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -24,6 +24,7 @@ def read(store: SegmentStore, record: dict[str, object]) -> dict[str, np.ndarray
     return found
 
 
+@settings(deadline=None)
 @given(
     arrays=st.lists(ARRAYS, min_size=1, max_size=4), cuts=st.lists(st.integers(0, 4), min_size=4, max_size=4)
 )

@@ -140,7 +140,7 @@ def test_a_request_to_stop_continues_a_stopped_learner(in_tmp: Path) -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=10)
         assert process.returncode == 0, errors
-    assert "was interrupted and saved" in output
+    assert "its checkpoint is saved" in output
     assert newest(run).step > 4000 and events(run, "restart") == []
 
 
@@ -156,7 +156,7 @@ def test_a_request_to_stop_during_a_joint_restart_is_not_lost(in_tmp: Path) -> N
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=10)
         assert process.returncode == 0, errors
-    assert "was interrupted and saved" in output
+    assert "its checkpoint is saved" in output
 
 
 @pytest.mark.long
