@@ -81,7 +81,7 @@ def _load(run: Path, known: dict[str, Any]) -> tuple[Agent, Answer]:
         raise Unlike(f"the weights of step {agent.step} are not those that were stored")
     if agent.step == known["newest"]:
         return agent, ("loaded", "")
-    if not said.getvalue():
+    if not said.getvalue() and (run / "checkpoints" / f"step-{known['newest']:012d}").exists():
         raise Unlike(f"the checkpoint of step {agent.step} is older, and nothing was said")
     return agent, ("older", said.getvalue())
 

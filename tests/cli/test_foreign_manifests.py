@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from run_files import newest, oldest, tree, with_manifest
 
+import veldt
 from veldt.cli import main
 
 
@@ -95,3 +96,15 @@ def test_a_step_that_is_a_path_is_refused(run: Path, user_files: Path, refused: 
     before = tree(user_files)
     assert "its step, score, meta or files are not of the types" in refused("watch", str(run), code=1)
     assert tree(user_files) == before
+
+
+@pytest.mark.parametrize("segments", [7, {"learner-0": [7]}, {"learner-0": 7}, {"learner-0": [{}]}])
+def test_segments_of_other_types_are_refused_or_need_no_file(segments: Any, run: Path, refused: Any) -> None:
+    def put(manifest: dict[str, Any]) -> None:
+        manifest["meta"]["segments"] = segments
+
+    with_manifest(oldest(run), put)
+    veldt.resume(run, steps=160, quiet=True)
+    with_manifest(newest(run), put)
+    said = refused("resume", str(run), "--steps", "200", code=1)
+    assert f"{newest(run)} was not written by veldt" in said

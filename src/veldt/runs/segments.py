@@ -82,7 +82,7 @@ class SegmentStore:
 
 def segment_name(record: Mapping[str, Any]) -> str:
     """Returns the file name in a segment's record; CheckpointError if it is not a name that veldt gives."""
-    name = record["file"]
+    name = record.get("file")
     if not isinstance(name, str) or not SEGMENT.fullmatch(name):
         raise CheckpointError(
             f"it names a segment of the replay buffer {name!r}, and veldt calls them rows-000001.safetensors and so on"
