@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import imitation
@@ -22,3 +23,4 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     torch.set_num_threads(1)
     yield imitation.register()
     torch.set_num_threads(threads)
+    gc.collect()

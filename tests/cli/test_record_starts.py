@@ -56,14 +56,10 @@ def test_a_file_that_may_not_be_read(run: Path, refused: Any, monkeypatch: pytes
     starts = run / "starts.safetensors"
     starts.touch()
 
-    read_bytes = Path.read_bytes
+    def denied(path: Path, longest: int) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
 
-    def denied(path: Path) -> bytes:
-        if path == starts:
-            raise PermissionError(13, "Permission denied")
-        return read_bytes(path)
-
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr("veldt.evaluation.starts_file.read_file", denied)
     assert refused("evaluate", str(run), "--starts", str(starts)) == (
         f"--starts {starts} cannot be read: Permission denied"
     )
