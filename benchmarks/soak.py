@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import re
@@ -37,6 +36,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+
+from veldt.runs.files import read_json_lines
 
 START_S = 120.0  # for a run to begin training
 TRAINS_ON_S = 60.0  # after a fault, until the run has done further steps
@@ -113,11 +114,11 @@ class SoakedRun:
 
     def steps(self) -> int:
         """Returns the steps of the newest row of metrics."""
-        rows = _rows(self.run / "metrics.jsonl")
+        rows = read_json_lines(self.run / "metrics.jsonl")
         return int(rows[-1]["step"]) if rows else 0
 
     def events(self) -> list[str]:
-        return [row["text"] for row in _rows(self.run / "events.jsonl") if row["kind"] == "restart"]
+        return [row["text"] for row in read_json_lines(self.run / "events.jsonl") if row["kind"] == "restart"]
 
     def processes(self) -> dict[str, psutil.Process]:
         """Returns the processes of roles and env workers by their names."""
@@ -236,18 +237,6 @@ def _resume(run: SoakedRun, tally: Tally) -> None:
     if left := run.left_over(family):
         tally.left_over += 1
         tally.failures.append(f"{run.recipe}: after a resumed run there is {', '.join(left)}")
-
-
-def _rows(path: Path) -> list[dict]:
-    try:
-        lines = path.read_text().splitlines()
-    except FileNotFoundError:
-        return []
-    rows = []
-    for line in lines:
-        with contextlib.suppress(json.JSONDecodeError):  # the last line may be half written
-            rows.append(json.loads(line))
-    return rows
 
 
 def _shared_memory() -> set[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -27,6 +30,15 @@ main(["train", "{recipe}", "--env", "{env}", "--run-dir", "run", "--seed", "1", 
 
 def begun(process: object, run: Path) -> bool:
     return any(row["step"] > 4000 for row in metrics(run))
+
+
+@contextmanager
+def two_learners(in_tmp: Path, more: str = "", code: str = CODE) -> Iterator[subprocess.Popen[str]]:
+    """A run of A2C by two synchronised learners, which has begun to train."""
+    more = f"--learners 2 --num-envs 4 --hidden 16 --steps 3000000 {more}"
+    with child(code.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
+        wait_until(lambda: process.poll() is not None or begun(process, in_tmp / "run"), START_S, "training")
+        yield process
 
 
 @pytest.mark.long
@@ -117,10 +129,7 @@ def test_joint_learners_restart_from_the_newest_checkpoint(sign: int, why: str, 
 
 
 def test_the_run_ends_when_joint_learners_use_up_their_restarts(in_tmp: Path) -> None:
-    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000 --max-restarts 0"
-    run = in_tmp / "run"
-    with child(CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
-        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+    with two_learners(in_tmp, "--max-restarts 0") as process:
         family = descendants(process.pid)
         roles(process.pid)["learner 0"].kill()
         _, errors = process.communicate(timeout=START_S)
@@ -132,25 +141,19 @@ def test_the_run_ends_when_joint_learners_use_up_their_restarts(in_tmp: Path) ->
 
 def test_a_request_to_stop_continues_a_stopped_learner(in_tmp: Path) -> None:
     """The last checkpoint has its part, and the run need not wait until it counts as lost."""
-    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000"
-    run = in_tmp / "run"
-    with child(CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
-        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+    with two_learners(in_tmp) as process:
         roles(process.pid)["learner 1"].suspend()
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=10)
         assert process.returncode == 0, errors
     assert "its checkpoint is saved" in output
-    assert newest(run).step > 4000 and events(run, "restart") == []
+    assert newest(in_tmp / "run").step > 4000 and events(in_tmp / "run", "restart") == []
 
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_request_to_stop_during_a_joint_restart_is_not_lost(in_tmp: Path) -> None:
-    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000"
-    run = in_tmp / "run"
-    with child(CODE.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
-        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+    with two_learners(in_tmp) as process:
         roles(process.pid)["learner 1"].kill()
         wait_until(lambda: not roles(process.pid), START_S, "the learners gone")
         process.send_signal(signal.SIGTERM)
@@ -162,12 +165,9 @@ def test_a_request_to_stop_during_a_joint_restart_is_not_lost(in_tmp: Path) -> N
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_learner_that_stays_stopped_is_replaced(in_tmp: Path) -> None:
-    more = "--learners 2 --num-envs 4 --hidden 16 --steps 3000000"
     code = "from veldt.runtime import process_state\nprocess_state.STOPPED_S = 2.0\n" + CODE
-    run = in_tmp / "run"
-    with child(code.format(recipe="a2c", env="CartPole-v1", more=more, update_s=60.0), in_tmp) as process:
-        wait_until(lambda: process.poll() is not None or begun(process, run), START_S, "training")
+    with two_learners(in_tmp, code=code) as process:
         roles(process.pid)["learner 1"].suspend()
-        wait_until(lambda: len(events(run, "restart")) > 0, 15, "the restart")
-    (text,) = events(run, "restart")
+        wait_until(lambda: len(events(in_tmp / "run", "restart")) > 0, 15, "the restart")
+    (text,) = events(in_tmp / "run", "restart")
     assert text.startswith("the learner 1 was stopped for 2 s (SIGSTOP")

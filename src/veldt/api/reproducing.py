@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veldt.api.stored_run import admit_to_train
+from veldt.api.stored_run import admit_to_train, given_in
 from veldt.api.training import directory_of_new
 from veldt.config.plan_digest import plan_digest
 from veldt.config.plugins import read_run_config
@@ -82,7 +82,7 @@ def reproduce(
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
     code = admit_to_train(directory, config, choice, "reproduce(run, {})")
-    request = RunRequest(code.config, code.source, code.own, directory.read_given())
+    request = RunRequest(code.config, code.source, code.own, given_in(stored))
     CheckpointStore(directory.checkpoints).newest(
         lambda _: None
     )  # else the comparison would fail after training

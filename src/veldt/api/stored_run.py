@@ -51,7 +51,8 @@ def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[s
             than are done.
         CheckpointError: no checkpoint is complete, or the newest one belongs to another run.
     """
-    previous = read_run_config(directory.path, directory.read_config()["resolved"], choice.trust)
+    stored = directory.read_config()
+    previous = read_run_config(directory.path, stored["resolved"], choice.trust)
     config = with_settings(previous, settings)
     notes: list[str] = []
     checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
@@ -62,8 +63,14 @@ def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[s
             f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
         )
     code = admit_to_train(directory, config, choice, "resume(run, {})", settings)
-    request = RunRequest(code.config, code.source, code.own, settings, directory.read_given())
+    request = RunRequest(code.config, code.source, code.own, settings, given_in(stored))
     return StoredRun(request, checkpoint, notes)
+
+
+def given_in(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings, by name, that the user gave to the run of this config.json."""
+    parts = stored.get("given", {}).values()
+    return {name: value for part in parts if isinstance(part, dict) for name, value in part.items()}
 
 
 def admit_to_train(

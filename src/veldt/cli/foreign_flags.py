@@ -20,6 +20,10 @@ _OUT = "--out here, the file of the video"
 _MADE_HERE = "no flag here: the video is always made, and --out names its file"
 _CPU = "no flag here: the policy acts on the CPU; in Python veldt.load takes device="
 
+_EPISODE_COUNTS = ("episodes", "n_episodes", "n_eval_episodes", "num_episodes")
+_STEP_COUNTS = ("n_timesteps", "steps", "timesteps", "total_timesteps")
+_VIDEO_FLAGS = ("capture_video", "record_video", "render", "render_mode", "video")
+
 # Each answer is the end of "--name is ...".
 _OF_A_POLICY: Mapping[str, str] = {
     **dict.fromkeys(("env_id", "env_name", "gym_id"), _ENV),
@@ -34,35 +38,21 @@ _OF_A_POLICY: Mapping[str, str] = {
 }
 OF_EVALUATE: Mapping[str, str] = {
     **_OF_A_POLICY,
-    **dict.fromkeys(
-        (
-            "eval_episodes",
-            "evaluation_duration",
-            "evaluation_num_episodes",
-            "n_episodes",
-            "n_eval_episodes",
-            "num_episodes",
-            "num_eval_episodes",
-        ),
-        _EPISODES,
-    ),
-    **dict.fromkeys(
-        ("evaluate_steps", "n_timesteps", "steps", "timesteps", "total_timesteps"), _WHOLE_EPISODES
-    ),
-    **dict.fromkeys(("capture_video", "record_video", "render", "render_mode", "video"), _VIDEO),
+    **dict.fromkeys(_EPISODE_COUNTS[1:], _EPISODES),  # the first is a flag here
+    **dict.fromkeys(("eval_episodes", "evaluation_duration", "evaluation_num_episodes"), _EPISODES),
+    "num_eval_episodes": _EPISODES,
+    **dict.fromkeys(("evaluate_steps", *_STEP_COUNTS), _WHOLE_EPISODES),
+    **dict.fromkeys(_VIDEO_FLAGS, _VIDEO),
 }
 OF_WATCH: Mapping[str, str] = {
     **_OF_A_POLICY,
-    **dict.fromkeys(("episodes", "n_episodes", "n_eval_episodes", "num_episodes"), _ONE_EPISODE),
-    **dict.fromkeys(("n_timesteps", "steps", "timesteps", "total_timesteps", "video_length"), _ONE_EPISODE),
+    **dict.fromkeys((*_EPISODE_COUNTS, *_STEP_COUNTS, "video_length"), _ONE_EPISODE),
     **dict.fromkeys(("output_folder", "video_dir", "video_folder", "video_path"), _OUT),
-    **dict.fromkeys(("capture_video", "record_video", "render", "render_mode", "video"), _MADE_HERE),
+    **dict.fromkeys(_VIDEO_FLAGS, _MADE_HERE),
 }
 OF_RECORD_STARTS: Mapping[str, str] = {
     **_OF_A_POLICY,
-    **dict.fromkeys(
-        ("episodes", "n_episodes", "n_eval_episodes", "num_episodes"), "--starts here, one in each episode"
-    ),
+    **dict.fromkeys(_EPISODE_COUNTS, "--starts here, one in each episode"),
 }
 
 

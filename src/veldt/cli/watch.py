@@ -18,7 +18,6 @@ from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
 from veldt.errors import EnvError, UsageError, VeldtError
 from veldt.evaluation.rendered_env import RenderedEnv
-from veldt.evaluation.starts import is_action_of
 from veldt.evaluation.video_file import check_new_video, write_video
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeRecord, read_episodes
@@ -132,7 +131,7 @@ def _replay(
     spec = agent.spec.action
     with np.errstate(invalid="ignore"):
         actions = record.actions().astype(spec.dtype)
-    if not is_action_of(spec, actions):
+    if not spec.contains(actions):
         raise VeldtError(
             f"episode {episode} has actions that {agent.source.name} does not take: it is damaged"
         )

@@ -68,6 +68,12 @@ class ActionSpec:
         scaled = self._centre + self._half_range * np.asarray(action, np.float64)
         return np.clip(scaled, self._low, self._high).astype(self.env_dtype).reshape(self.env_shape)
 
+    def contains(self, actions: np.ndarray) -> bool:
+        """Whether stored actions [length, *shape] belong to the action space."""
+        if actions.shape[1:] != self.shape or actions.dtype != self.dtype:
+            return False
+        return self.kind == "box" or bool(((actions >= 0) & (actions < np.array(self.sizes))).all())
+
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Returns `count` uniformly random stored actions, [count, *shape]."""
         if self.kind == "box":

@@ -109,7 +109,7 @@ class Starts:
                 f"--starts {self.path} has a start {longest:,} steps into an episode, and the run's episodes end after "
                 f"{atari.max_episode_steps:,} (--max-episode-steps): record shorter ones"
             )
-        if any(not is_action_of(action, start.actions) for start in self.each):
+        if any(not action.contains(start.actions) for start in self.each):
             raise UsageError(
                 f"--starts {self.path} has actions that {self.env} does not take: the environment has changed; record "
                 "new starts"
@@ -247,10 +247,3 @@ def _check_types(starts: Starts) -> None:
         raise ValueError("its env, or what describes how it was made, is not as veldt writes it")
     if starts.atari and not {*_DECISIVE, "no_ops"} <= starts.atari.keys():
         raise ValueError("it lacks settings of the emulator")
-
-
-def is_action_of(spec: ActionSpec, actions: np.ndarray) -> bool:
-    """Whether stored actions [length, ...] belong to the action space."""
-    if actions.shape[1:] != spec.shape or actions.dtype != spec.dtype:
-        return False
-    return spec.kind == "box" or bool(((actions >= 0) & (actions < np.array(spec.sizes))).all())

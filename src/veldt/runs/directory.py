@@ -117,12 +117,6 @@ class RunDirectory:
                 raise UsageError(f"{self.path / CONFIG} has a section {name} that is not as veldt wrote it")
         return config
 
-    def read_given(self) -> dict[str, Any]:
-        """Returns the settings in config.json, by name, that the user gave."""
-        sections = self.read_config().get("given", {})
-        parts = sections.values() if isinstance(sections, dict) else ()
-        return {name: value for part in parts if isinstance(part, dict) for name, value in part.items()}
-
     def change_config(self, section: str, settings: Mapping[str, Any]) -> None:
         """Overwrites settings of a section in config.json, both as given and as resolved."""
         if not settings:

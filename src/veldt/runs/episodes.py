@@ -221,7 +221,7 @@ def _is_shape(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < _TOO_MANY
+    return strict_json.is_count(value, _TOO_MANY)
 
 
 def smallest(actions: np.ndarray) -> np.ndarray:

@@ -158,23 +158,28 @@ class AppendFile:
             self._descriptor = -1
 
 
-def open_to_read(path: Path) -> BufferedReader:
+def open_to_read(path: Path, longest: int | None = None) -> BufferedReader:
     """Opens a regular file, which may be reached through a link. OSError for anything else.
 
     A pipe would be waited for without end, and a device may have no end.
+
+    Args:
+        longest: bytes that the file may have; None: as many as it has.
     """
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if longest is not None and found.st_size > longest:
+        file.close()
+        raise OSError(errno.EFBIG, f"it is larger than {formatting.size(longest)}", str(path))
     return file
 
 
 def read_file(path: Path, longest: int = _LONGEST_FILE) -> bytes:
     """Returns the content of a regular file of at most `longest` bytes; OSError as for `open_to_read`."""
-    with open_to_read(path) as file:
-        if os.fstat(file.fileno()).st_size > longest:
-            raise OSError(errno.EFBIG, f"it is larger than {formatting.size(longest)}", str(path))
+    with open_to_read(path, longest) as file:
         return file.read()
 
 
@@ -186,9 +191,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """
     rows = []
     try:
-        with open_to_read(path) as file:
-            if os.fstat(file.fileno()).st_size > _LONGEST_LINES:
-                raise OSError(errno.EFBIG, f"it is larger than {formatting.size(_LONGEST_LINES)}", str(path))
+        with open_to_read(path, _LONGEST_LINES) as file:
             while line := file.readline(_LONGEST_LINE):
                 with contextlib.suppress(ValueError):
                     row = strict_json.loads(line)

@@ -46,6 +46,11 @@ def loads_plain(text: str | bytes) -> Any:
     return value
 
 
+def is_count(value: Any, below: int) -> bool:
+    """Whether a value of JSON is a whole number from 0 to `below` (exclusive)."""
+    return type(value) is int and 0 <= value < below
+
+
 def plain(value: Any) -> Any:
     """Converts `value` to the types of JSON: dict, list, str, int, finite float, bool, None."""
     if isinstance(value, enum.Enum):

@@ -27,8 +27,8 @@ _NAMES = {
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
 }  # fmt: skip
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _NAMES.items()}
-
 _MOST_AXES = 16
+_TOO_MANY = 1 << 62  # bytes, or entries along an axis
 
 # One array, in consecutive parts.
 Pieces = Sequence[np.ndarray]
@@ -112,7 +112,7 @@ def _layout(header: Any, size: int) -> list[tuple[str, list[int], np.dtype[Any]]
 
 
 def _is_counts(value: Any) -> bool:
-    return isinstance(value, list) and all(type(number) is int and 0 <= number < 1 << 62 for number in value)
+    return isinstance(value, list) and all(strict_json.is_count(number, _TOO_MANY) for number in value)
 
 
 def _chunks(arrays: Mapping[str, np.ndarray | Pieces]) -> Iterator[bytes | memoryview]:

@@ -121,10 +121,9 @@ def end_servers() -> None:
     by themselves, a server that still imports only seconds later. Does nothing in a process that has not started them.
     """
     if _server._forkserver_pid is not None and _is_child(_server._forkserver_pid):
-        os.close(_server._forkserver_alive_fd)
         os.kill(_server._forkserver_pid, signal.SIGKILL)  # it has nothing to clean up
         _await_end(_server._forkserver_pid)
-        _server._forkserver_pid = _server._forkserver_alive_fd = _server._forkserver_address = None
+        _forget()
     if _tracker._pid is not None and _is_child(_tracker._pid):
         os.close(_tracker._fd)  # its signal to end
         _await_end(_tracker._pid)
@@ -164,8 +163,7 @@ def _collect(patience_s: float) -> str | None:
             if time.monotonic() >= end:
                 return None
             time.sleep(0.002)
-        os.close(_server._forkserver_alive_fd)
-        _server._forkserver_pid = _server._forkserver_alive_fd = _server._forkserver_address = None
+        _forget()
     how = stopped_too_long() if _watch.stopped else how_it_ended(os.waitstatus_to_exitcode(ended[1]))
     _watch.losses.append(
         f"the fork server, which starts the processes of this run, {how}: the run goes on, and a new server starts "
@@ -174,14 +172,19 @@ def _collect(patience_s: float) -> str | None:
     return how
 
 
+def _forget() -> None:
+    """Lets `multiprocessing` know that its server has ended."""
+    os.close(_server._forkserver_alive_fd)
+    _server._forkserver_pid = _server._forkserver_alive_fd = _server._forkserver_address = None
+
+
 def _kill_if_stopped() -> None:
     state = _watch.state
     if state is None or state.pid != _pid() or not _watch.clock.is_over(state.is_stopped):
         return
     _watch.stopped = True
-    os.kill(
-        state.pid, signal.SIGKILL
-    )  # no process id of another: this process has not collected its child yet
+    # No process id of another: this process has not collected its child yet.
+    os.kill(state.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import time
 # that time from it: however long a step or a compilation is, its process is never in this state.
 STOPPED_S = 8.0
 _LONGEST_LOOK_S = 1.0  # what one look may add, since the process that looks may have been stopped itself
+_ENDED = ("", "Z", "X")  # letters of processes that have ended
 _HAS_PROC = os.path.exists("/proc/self/stat")
 
 
@@ -25,7 +26,7 @@ class ProcessState:
     @property
     def is_alive(self) -> bool:
         """Whether it has not ended; its parent may not know yet that it has."""
-        return self._letter not in ("", "Z", "X")
+        return self._letter not in _ENDED
 
     @property
     def is_stopped(self) -> bool:
@@ -46,7 +47,8 @@ def start_of(pid: int) -> int:
 
 def is_running(pid: int, start: int) -> bool:
     """Whether the process that has begun then, by `start_of`, has not ended."""
-    return ProcessState(pid).is_alive and start_of(pid) == start
+    now = _state_of(pid)
+    return now is not None and now[0] not in _ENDED and int(now[1]) == start
 
 
 class StopClock:

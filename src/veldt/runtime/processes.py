@@ -195,9 +195,8 @@ class Child:
         end = time.monotonic() + deadline_s
         while self.alive() and (remaining := end - time.monotonic()) > 0:
             self._process.join(min(remaining, _LIVENESS_INTERVAL))
-            if (
-                self._process.exitcode is not None and self.alive()
-            ):  # the fork server has ended, and reports nothing
+            # Its fork server has ended, and reports nothing: `join` returned at once.
+            if self._process.exitcode is not None and self.alive():
                 time.sleep(0.002)
 
     def _exit_code(self) -> int | None:

@@ -109,7 +109,9 @@ def run_system(
         for note in (*notes, *warnings, *_remember(run_plan)):
             progress.note(note)
         with recording_plan.opened(directory, progress) as recording:
-            outcome = _drive(run_plan, directory, recording, checkpoint, start_roles)
+            is_given = "max_restarts" in {**request.given_before, **request.given}
+            limit = RestartLimit(config.roles.max_restarts, is_given)
+            outcome = _drive(run_plan, directory, recording, checkpoint, start_roles, limit)
     return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
 
 
@@ -175,17 +177,15 @@ def _drive(
     recording: Recording,
     checkpoint: Checkpoint | None,
     start_roles: StartRoles,
+    limit: RestartLimit,
 ) -> Outcome:
-    roles = run_plan.config.roles
-
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
         with restoring(checkpoint):
             return TrainingRun(run_plan, directory, recording, checkpoint, start_roles, lost)
 
     try:
         with training_in(str(directory.path)):
-            if roles.resumes_as_a_whole:
-                limit = RestartLimit(roles.max_restarts, "max_restarts" in directory.read_given())
+            if run_plan.config.roles.resumes_as_a_whole:
                 return run_restarting(begin, checkpoint, directory.path, limit)
             run = begin(checkpoint)
             with stop_on_signals() as stop:

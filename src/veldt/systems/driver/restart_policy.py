@@ -5,7 +5,6 @@ They continue as a resumed run does, bit for bit on the CPU, without the user.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +41,9 @@ def run_restarting(
     """
     history: RestartHistory | None = None
     times = failures = 0
-    with contextlib.ExitStack() as signals:
-        run = begin(checkpoint, history)
-        # Until the end: a request between two runs ends the next one before it begins.
-        stop = signals.enter_context(stop_on_signals())
+    run = begin(checkpoint, history)
+    # Until the end: a request between two runs ends the next one before it begins.
+    with stop_on_signals() as stop:
         while True:
             try:
                 return run.run(stop)
