@@ -86,6 +86,10 @@ class Failing(Scripted):
                 return (np.full(3, np.nan, np.float32), *result[1:])
             case "nan reward":
                 return (result[0], float("nan"), *result[2:])
+            case "infinite observation":
+                return (np.array([0, -np.inf, 0], np.float32), *result[1:])
+            case "infinite reward":
+                return (result[0], float("inf"), *result[2:])
             case "shape":
                 return (np.zeros(4, np.float32), *result[1:])
             case "no number":

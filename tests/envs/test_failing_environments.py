@@ -23,6 +23,8 @@ RAISES = {
     "SystemExit": "failed .*: SystemExit: 0$",
     "nan observation": "the observation contains NaN",
     "nan reward": "the reward is NaN",
+    "infinite observation": "the observation contains an infinite number",
+    "infinite reward": "the reward is an infinite number",
     "shape": r"has shape \(4,\), but the observation space declares \(3,\)",
     "no number": "the reward is NaN",
     "array reward": r"the reward is array\(\[1\.\]\): it must be a number",

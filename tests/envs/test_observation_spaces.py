@@ -50,3 +50,26 @@ def test_a_scalar_is_an_array_of_one_number() -> None:
     assert codec.spec[""].shape == (1,) and rows[1].tolist() == [[0.25]]
     with pytest.raises(ValueError, match=r"has shape \(2,\), but the observation space declares \(\)"):
         codec.write([0.25, 0.5], rows[1:], 0)
+
+
+OUT_OF_RANGE: dict[str, tuple[spaces.Space[Any], Any]] = {
+    "below": (spaces.Discrete(5), -1),
+    "above": (spaces.Discrete(5), 5),
+    "below the start": (spaces.Discrete(5, start=2), 1),
+    "one of several": (spaces.MultiDiscrete([2, 3]), np.array([2, 0])),
+    "negative": (spaces.MultiDiscrete([2, 3]), np.array([0, -1])),
+    "no bit": (spaces.MultiBinary(2), np.array([0, 2], np.int8)),
+    "in a tuple": (spaces.Tuple([NUMBER, spaces.Discrete(2)]), (np.zeros(1, np.float32), -1)),
+    "in a dict": (spaces.Dict({"state": spaces.Discrete(2)}), {"state": -1}),
+    "too many": (spaces.Tuple([spaces.Discrete(2)]), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_a_discrete_observation_outside_its_space_is_refused(name: str) -> None:
+    """Gymnasium's encoding has no check: -1 would be the last state, and 3 of 2 the next number's first."""
+    space, observation = OUT_OF_RANGE[name]
+    codec = ObservationCodec(space)
+    rows = [np.zeros((1, *spec.shape), np.float32) for spec in codec.spec.values()]
+    with pytest.raises(ValueError, match="which is not in its space"):
+        codec.write(observation, rows, 0)

@@ -218,6 +218,7 @@ class ObservationCodec:
                 value = value[key]
             if not isinstance(leaf, spaces.Box):
                 try:
+                    _check_values(leaf, value)
                     value = spaces.flatten(leaf, value)
                 except (IndexError, KeyError, TypeError, ValueError, AssertionError):
                     raise ValueError(
@@ -229,6 +230,27 @@ class ObservationCodec:
                 row[index] = value
             except (TypeError, ValueError):
                 raise ValueError(_type_message("/".join(path), value, row)) from None
+
+
+def _check_values(space: spaces.Space[Any], value: Any) -> None:
+    """Raises ValueError or TypeError for discrete values out of range: Gymnasium would encode -1 as the last state."""
+    match space:
+        case spaces.Discrete():
+            if not 0 <= value - space.start < space.n:
+                raise ValueError("out of range")
+        case spaces.MultiDiscrete():
+            offset = np.asarray(value) - space.start
+            if (offset < 0).any() or (offset >= space.nvec).any():
+                raise ValueError("out of range")
+        case spaces.MultiBinary():
+            if not np.isin(value, (0, 1)).all():
+                raise ValueError("neither 0 nor 1")
+        case spaces.Tuple():
+            for child, part in zip(space.spaces, value, strict=True):
+                _check_values(child, part)
+        case spaces.Dict():
+            for key, child in space.spaces.items():
+                _check_values(child, value[key])
 
 
 def _type_message(name: str, got: Any, row: np.ndarray) -> str:

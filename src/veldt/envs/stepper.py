@@ -60,7 +60,11 @@ class Stepper:
         self._restarts_on_error = settings.envs.on_env_error == "restart"
         self._wait_reset = settings.envs.resets == "wait"
         self._discrete = slot.spec.action.kind == "discrete"
-        self._float_fields = [i for i, f in enumerate(slot.spec.observation.values()) if f.dtype == "float32"]
+        self._float_fields = {
+            index: name
+            for index, (name, field) in enumerate(slot.spec.observation.items())
+            if field.dtype == "float32"
+        }
         self._notes: list[str] = []
         self._envs: list[StepEnv] = []
         self._step_rows = [slot.step_rows(t, part) for t in range(slot.steps)]
@@ -120,8 +124,8 @@ class Stepper:
                 self._failed(index, t, error)
                 index += 1
         self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(envs)
-        # A sum of squares is NaN if and only if one of the numbers is NaN: the fastest check.
-        if any(math.isnan(flat.dot(flat)) for flat in (reward, *row.next_floats)):
+        # A sum of squares is finite only if all numbers are: the fastest check. (A sum beyond float32 is looked into.)
+        if not all(math.isfinite(flat.dot(flat)) for flat in (reward, *row.next_floats)):
             self._mend_numbers(t, rows)
         self._slot.stack(t + 1, self._part)
 
@@ -216,8 +220,8 @@ class Stepper:
             reward, terminated, truncated, _ = env.step(action, self._rows(0), index)
             self._check_observation(self._rows(0), index)
             score += float(np.float32(reward))  # float32, as in the rows
-            if np.isnan(score):
-                raise ValueError("the reward is NaN")
+            if not math.isfinite(score):
+                raise ValueError(_bad_reward(reward))
             if terminated or truncated:
                 begin, score = step + 1, 0.0
                 self._reset(index, self._rows(0), int(slot.episode[0, b]) + 1)
@@ -258,17 +262,19 @@ class Stepper:
         slot.is_last[t + 1, b] = terminated or truncated
 
     def _check_observation(self, rows: list[np.ndarray], index: int) -> None:
-        if any(np.isnan(rows[field][index]).any() for field in self._float_fields):
-            raise ValueError("the observation contains NaN")
+        for field, name in self._float_fields.items():
+            if not np.isfinite(rows[field][index]).all():
+                raise ValueError(_bad_observation(name, rows[field][index]))
 
     def _mend_numbers(self, t: int, rows: list[np.ndarray]) -> None:
         reward = self._slot.reward[t, self._part]
-        while np.isnan(reward).any():
-            self._bad_number(int(np.argmax(np.isnan(reward))), t, "the reward is NaN")
-        for field in self._float_fields:
-            while (bad := np.isnan(rows[field])).any():
-                bad_index = int(np.argmax(bad.reshape(len(bad), -1).any(1)))
-                self._bad_number(bad_index, t, "the observation contains NaN")
+        while not np.isfinite(reward).all():
+            index = int(np.argmin(np.isfinite(reward)))
+            self._bad_number(index, t, _bad_reward(reward[index]))
+        for field, name in self._float_fields.items():
+            while not (finite := np.isfinite(rows[field])).all():
+                index = int(np.argmin(finite.reshape(len(finite), -1).all(1)))
+                self._bad_number(index, t, _bad_observation(name, rows[field][index]))
 
     def _bad_number(self, index: int, t: int, what: str) -> None:
         b = self._first + index
@@ -358,3 +364,16 @@ class Stepper:
         details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
         what = f"{what}: {described(error)}"
         return named(self._settings, self._first + index, int(self._progress[1]), what, details)
+
+
+def _bad_reward(reward: Any) -> str:
+    return f"the reward is {_not_finite(np.asarray(reward, np.float32))}"
+
+
+def _bad_observation(name: str, observation: np.ndarray) -> str:
+    field = f" '{name}'" if name else ""
+    return f"the observation{field} contains {_not_finite(observation)}"
+
+
+def _not_finite(numbers: np.ndarray) -> str:
+    return "NaN" if np.isnan(numbers).any() else "an infinite number"
