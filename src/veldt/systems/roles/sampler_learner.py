@@ -32,7 +32,6 @@ from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.recurrent import recurrent_size_of
-from veldt.replay.archive import ReplayArchive
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
@@ -170,6 +169,8 @@ class SamplerLearner:
             self._experience = self._make_experience(forward, targets.forwards)
             self.archive = None
             if isinstance(self._experience, ReplaySource) and archive is not None:
+                from veldt.replay.archive import ReplayArchive
+
                 self.archive = ReplayArchive(archive, self._experience.buffer)
             self.snapshot = Snapshot(
                 self.learner, self._sampler, self.envs, self.episodes, self._experience, self.archive

@@ -8,12 +8,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from veldt.algorithms.base import Loss
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.snapshot import Groups
-from veldt.replay.archive import NewRows
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
@@ -32,6 +31,9 @@ from veldt.systems.roles.messages import (
 )
 from veldt.systems.roles.sampler_learner import GroupContext, SamplerLearner, WorkerRank
 from veldt.tracking.stage_clock import StageClock
+
+if TYPE_CHECKING:  # it loads numba
+    from veldt.replay.archive import NewRows
 
 _WAIT_S = 0.02  # seconds between checks whether there is something to do
 _POLL_S = 0.005  # seconds between checks whether a checkpoint is complete
