@@ -37,6 +37,7 @@ from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import Sampler
 from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.thread_choice import ThreadChoice
 from veldt.tracking.stage_clock import StageClock
 
 # Called after each update with its loss, the mean policy lag in updates, and the learning rate.
@@ -118,7 +119,10 @@ class SamplerLearner:
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
-        self._threads = run_plan.training_threads
+        self.threads: ThreadChoice | None = None
+        if run_plan.training_threads is not None:
+            measure = run_plan.time_threads if run_plan.may_change_threads else None
+            self.threads = ThreadChoice(run_plan.training_threads, measure, note)
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
         self._sharing = (
@@ -210,6 +214,8 @@ class SamplerLearner:
         """
         if checkpoint is not None:
             unrestored = self.snapshot.restore(checkpoint)
+            if self._run_plan.may_change_threads:
+                self._train_on(int(checkpoint.meta.get("threads", 0)))
             self.acts_by_newest()
             return unrestored
         self.episodes.begins(self.envs.start())
@@ -238,8 +244,9 @@ class SamplerLearner:
             self.envs.reset_ended()  # workers reset envs while this process learns
         new_steps = int(slot.valid.sum())
         rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
+        if self.threads is not None:
+            torch.set_num_threads(self.threads.threads)
+        trained_s, updates = self._clock.seconds["train"], self.learner.updates
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
         if isinstance(self._experience, ReplaySource) and self._sharing > 1:
@@ -255,11 +262,20 @@ class SamplerLearner:
             updated(loss, lag, rate)
         update_observation_statistics(self.network, slot, self._edge)
         self.acts_by_newest()
+        trained_s = self._clock.seconds["train"] - trained_s
+        if self.threads is not None and self.threads.add(trained_s, self.learner.updates - updates):
+            self._train_on(self.threads.threads)
         episodes = self.episodes.add(slot)
         self._sampler.start_next_rollout()
         if waits:
             self.envs.finish_resets()
         return PhaseCounts(new_steps, slot.valid.size - new_steps, episodes, rate)
+
+    def _train_on(self, threads: int) -> None:
+        """Trains on so many threads from now on, and acts on as many as fit to that; 0 changes nothing."""
+        if self.threads is not None and threads:
+            self.threads.threads = threads
+            self._sampler.threads = self._run_plan.inference_threads_beside(threads)
 
     def acts_by_newest(self) -> None:
         """Sets the sampler's version to the learner's, after the parameters have changed."""

@@ -247,13 +247,18 @@ class SamplerLearnerRole(ABC):
                 rank=self._rank,
                 updates=self._sampler_learner.learner.updates,
                 steps=int(self._steps_A[self._rank]),
-                state=content.meta | {"seed": self._worker_rank.seed, "steps": now.done},
+                state=content.meta | self._state_besides(now),
                 replay=None if content.rows is None else self._plan.group,
             )
         )
         if content.rows is not None:
             self._written_snapshot = now.snapshot
             self._writer.start(partial(self._write, content.rows))
+
+    def _state_besides(self, now: SyncState) -> dict[str, Any]:
+        threads = self._sampler_learner.threads
+        chosen = {} if threads is None else {"threads": threads.threads}
+        return {"seed": self._worker_rank.seed, "steps": now.done, **chosen}
 
     def _write(self, rows: NewRows) -> None:
         assert self._sampler_learner.archive is not None
