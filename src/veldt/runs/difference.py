@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 
-from veldt.runs.checkpoint_files import Checkpoint
+from veldt.errors import CheckpointError, VeldtError
+from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import ActionsFile, EpisodeRecord, read_episodes
+from veldt.runs.files import open_to_read
+from veldt.runs.own_names import EPISODES
 
 
 def first_difference(run: Path, other: Path) -> str | None:
@@ -36,6 +40,40 @@ def first_difference(run: Path, other: Path) -> str | None:
     return _difference_of_checkpoints(_newest(run), _newest(other))
 
 
+def check_comparable(run: Path, steps: int) -> None:
+    """Checks that all is there of a run's results that `first_difference` compares.
+
+    Args:
+        steps: at which the run ended.
+
+    Raises:
+        CheckpointError: the newest checkpoint is damaged, or not that of the run's end.
+        VeldtError: an episode, or its actions, cannot be read.
+    """
+
+    def refuse(problem: str) -> None:
+        raise CheckpointError(f"the weights at the end of {run} cannot be compared: {problem}")
+
+    newest = CheckpointStore(RunDirectory(run).checkpoints).newest(refuse)
+    if newest.step < steps:
+        refuse(f"the newest checkpoint is of step {newest.step:,}, and the run ended at step {steps:,}")
+    path, episodes = run / EPISODES, read_episodes(run)
+    size, lines = _extent(path)
+    with restoring(newest):
+        is_cut = size < newest.meta["monitor"]["episode_log"][0]
+    if is_cut or lines != len(episodes):
+        why = (
+            "its end is missing"
+            if is_cut
+            else f"{lines - len(episodes):,} of its lines are not as veldt writes them"
+        )
+        raise VeldtError(f"the episodes of {run} cannot be compared: {path} is damaged, {why}")
+    with ActionsFile(run) as actions:
+        for episode in episodes:
+            if episode.kept:
+                actions.read(episode)
+
+
 def _same_episode(
     one: EpisodeRecord, other: EpisodeRecord, actions: ActionsFile, other_actions: ActionsFile
 ) -> bool:
@@ -45,6 +83,15 @@ def _same_episode(
     ):
         return False
     return not one.kept or actions.read(one).tobytes() == other_actions.read(other).tobytes()
+
+
+def _extent(path: Path) -> tuple[int, int]:
+    """Returns the bytes and the lines of a file; none of either if it does not exist."""
+    try:
+        with open_to_read(path) as file:
+            return os.fstat(file.fileno()).st_size, sum(1 for _ in file)
+    except FileNotFoundError:
+        return 0, 0
 
 
 def _newest(run: Path) -> Checkpoint:
