@@ -92,7 +92,7 @@ def reproduce(
     check_comparable(directory.path, summary["steps"])
     cause = likely_cause(directory, stored, summary, config, code)
     notes = [] if cause is None else [f"the results may differ from those of {directory.path}: {cause}"]
-    request = RunRequest(code.config, code.source, code.own, given)
+    request = RunRequest(code.config, code.source, code.own, given, chosen=f"as in {directory.path}")
     new = run_system(request, RunOptions(quiet=quiet), directory_of_new(code.config, run_dir), notes=notes)
     if new.reason not in _FINISHED:
         cause = f"the new run was stopped at step {new.summary['steps']:,} ({new.reason})"
