@@ -190,6 +190,18 @@ def test_what_cannot_be_compared_is_refused_before_it_is_trained(
     assert not (tmp_path / "again").exists()
 
 
+@pytest.mark.parametrize(("steps", "until", "is_repeatable"), [(640, None, True), (20_000, 8.0, False)])
+def test_several_learners_are_repeatable_if_steps_end_them(
+    tmp_path: Path, steps: int, until: float | None, is_repeatable: bool
+) -> None:
+    settings: dict[str, Any] = {"steps": steps, "until": until, "learners": 2, "num_envs": 4, "quiet": True}
+    run = veldt.train("a2c", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    assert run.reason == ("steps" if until is None else "until")
+    result = veldt.reproduce(run.path, run_dir=tmp_path / "again", quiet=True)
+    assert result.is_repeatable is is_repeatable
+    assert result.difference is None or not is_repeatable
+
+
 def test_processes_that_race_are_said_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = veldt.train(
         "a3c", env="CartPole-v1", run_dir=tmp_path / "run", steps=2_000, learners=2, num_envs=4, quiet=True

@@ -36,7 +36,8 @@ class Reproduction:
     Args:
         run: the new run.
         original: the directory of the run that it repeats.
-        is_repeatable: whether its results depend on nothing but its plan: on the CPU, in a synchronous system.
+        is_repeatable: whether its results depend on nothing but its plan: on the CPU, in a synchronous system, and with
+            several learners only if the run ended with its steps.
         difference: where the two runs first differ, in words; None if episodes and weights are the same bit for bit.
         cause: what decides the results and is known to be other than it was (code, versions, the processor, settings
             that a resume has changed, the end of the new run), in words; None if nothing is.
@@ -96,7 +97,9 @@ def reproduce(
     new = run_system(request, RunOptions(quiet=quiet), directory_of_new(code.config, run_dir), notes=notes)
     if new.reason not in _FINISHED:
         cause = f"the new run was stopped at step {new.summary['steps']:,} ({new.reason})"
-    is_repeatable = config.roles.is_repeatable and config.run.device == "cpu"
+    # Learners in processes of their own go on until they hear that the target return was reached.
+    is_timed = summary["reason"] == "until" and not config.in_one_process
+    is_repeatable = config.roles.is_repeatable and config.run.device == "cpu" and not is_timed
     return Reproduction(new, directory.path, is_repeatable, first_difference(directory.path, new.path), cause)
 
 

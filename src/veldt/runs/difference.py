@@ -19,22 +19,27 @@ from veldt.runs.own_names import EPISODES
 def first_difference(run: Path, other: Path) -> str | None:
     """Returns in words where the results of two runs first differ; None if they are the same bit for bit.
 
-    Compared are the episodes with their actions, in the order of their ends, and the newest whole checkpoints: the
-    step, and every array (weights, the update rule's state, the rows of the envs). Times are not compared.
+    Compared are the episodes of each env with their actions, and the newest whole checkpoints: the step, and every
+    array (weights, the update rule's state, the rows of the envs). Times are not compared, nor the order in which
+    episodes of different envs are listed: several learners report theirs when they come to it.
 
     Raises:
         CheckpointError: a run has no whole checkpoint.
         VeldtError: actions of an episode cannot be read.
     """
-    ours, theirs = read_episodes(run), read_episodes(other)
+    ours, theirs = _by_env(read_episodes(run)), _by_env(read_episodes(other))
     with ActionsFile(run) as actions, ActionsFile(other) as other_actions:
-        for number, (one, another) in enumerate(zip(ours, theirs, strict=False)):
-            if not _same_episode(one, another, actions, other_actions):
+        for key, one in ours.items():
+            name = f"episode {one.episode:,} of env {one.env} (which ended at step {one.step:,})"
+            if (another := theirs.get(key)) is None:
+                return f"{name} is not in the other run"
+            if not _same_course(one, another):
                 return (
-                    f"episode {number:,} in the order of their ends (env {one.env}, step {one.step:,}) has return "
-                    f"{one.score:g} and length {one.length:,}, and in the other run {another.score:g} and "
-                    f"{another.length:,} (env {another.env}, step {another.step:,})"
+                    f"{name} has return {one.score:g} and length {one.length:,}, and in the other run "
+                    f"{another.score:g} and {another.length:,}"
                 )
+            if not _same_actions(one, another, actions, other_actions):
+                return f"{name} has other actions in the other run"
     if len(ours) != len(theirs):
         return f"{len(ours):,} episodes ended, and {len(theirs):,} in the other run"
     return _difference_of_checkpoints(_newest(run), _newest(other))
@@ -74,14 +79,20 @@ def check_comparable(run: Path, steps: int) -> None:
                 actions.read(episode)
 
 
-def _same_episode(
+def _by_env(episodes: list[EpisodeRecord]) -> dict[tuple[int, int], EpisodeRecord]:
+    """Returns the episodes by env and number, in the order of their ends."""
+    return {(episode.env, episode.episode): episode for episode in episodes}
+
+
+def _same_course(one: EpisodeRecord, other: EpisodeRecord) -> bool:
+    return one.score == other.score and all(
+        getattr(one, name) == getattr(other, name) for name in ("seed", "length", "prefix", "kept")
+    )
+
+
+def _same_actions(
     one: EpisodeRecord, other: EpisodeRecord, actions: ActionsFile, other_actions: ActionsFile
 ) -> bool:
-    if any(
-        getattr(one, name) != getattr(other, name)
-        for name in ("env", "episode", "seed", "step", "length", "score", "prefix", "kept")
-    ):
-        return False
     return not one.kept or actions.read(one).tobytes() == other_actions.read(other).tobytes()
 
 
