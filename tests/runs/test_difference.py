@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def without_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difference, "_difference_of_checkpoints", lambda one, other: None)
 
 
-def log_of(run: Path, actions: Sequence[int], envs: int = 1) -> Path:
+def log_of(run: Path, actions: Sequence[int], envs: int = 1, score: float = 1.0) -> Path:
     log = episodes.EpisodeLog(run)
     for number, action in enumerate(actions):
         log.append(
@@ -27,7 +28,7 @@ def log_of(run: Path, actions: Sequence[int], envs: int = 1) -> Path:
             seed=number,
             step=number,
             length=2,
-            score=1.0,
+            score=score,
             actions=np.array([action, 1]),
         )
     log.close()
@@ -59,6 +60,18 @@ def test_several_learners_may_report_their_episodes_in_any_order(
     lines = (other / "episodes.jsonl").read_text().splitlines(keepends=True)
     (other / "episodes.jsonl").write_text("".join(reversed(lines)).replace('"step": 1,', '"step": 3,'))
     assert first_difference(one, other) is None
+
+
+def test_a_return_that_is_no_number_is_the_same_as_another(tmp_path: Path, without_checkpoints: None) -> None:
+    one, other = (
+        log_of(tmp_path / "one", [0], score=math.nan),
+        log_of(tmp_path / "other", [0], score=math.nan),
+    )
+    assert first_difference(one, other) is None
+    number = log_of(tmp_path / "number", [0])
+    assert str(first_difference(one, number)).endswith(
+        "has return nan and length 2, and in the other run 1 and 2"
+    )
 
 
 def test_an_episode_that_only_one_run_has_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -85,7 +86,8 @@ def _by_env(episodes: list[EpisodeRecord]) -> dict[tuple[int, int], EpisodeRecor
 
 
 def _same_course(one: EpisodeRecord, other: EpisodeRecord) -> bool:
-    return one.score == other.score and all(
+    are_no_number = math.isnan(one.score) and math.isnan(other.score)
+    return (one.score == other.score or are_no_number) and all(
         getattr(one, name) == getattr(other, name) for name in ("seed", "length", "prefix", "kept")
     )
 
