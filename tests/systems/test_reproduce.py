@@ -142,6 +142,16 @@ def test_another_processor_is_the_cause(
     )
 
 
+def test_a_new_run_that_a_callback_stops_is_the_cause(original: Path, tmp_path: Path) -> None:
+    class Stop(veldt.Callback):
+        def on_rollout(self, context: veldt.CallbackContext) -> None:
+            context.stop("enough")
+
+    result = veldt.reproduce(original, run_dir=tmp_path / "again", quiet=True, callbacks=[Stop()])
+    assert result.difference is not None
+    assert result.cause is not None and result.cause.endswith(" (callback)")
+
+
 def change(path: Path, by: Callable[[dict[str, Any]], object]) -> None:
     """Changes a JSON file."""
     value = json.loads(path.read_text())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
 from veldt.runs.own_names import CONFIG, SUMMARY
 from veldt.systems.run import Run, RunOptions, run_system
+from veldt.tracking.callback import Callback
+from veldt.tracking.loggers.logger import Logger
 from veldt.user_code.attribution import naming_user_code
 
 _FINISHED = ("steps", "until")
@@ -63,6 +65,8 @@ def reproduce(
     model: Part | None = None,
     trust: bool = False,
     quiet: bool = False,
+    loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Reproduction:
     """Trains a finished run again from its start, with every setting as that run resolved it, and compares the two.
 
@@ -73,7 +77,7 @@ def reproduce(
         run: the run directory. The run has finished: its reason is "steps" or "until".
         run_dir: the directory of the new run; default as for `train`.
         env, network, core, actor, critic, model, trust: as for `load`.
-        quiet: shows no progress.
+        quiet, loggers, callbacks: as for `train`; they are those of the new run.
 
     Raises:
         UsageError: the run does not exist, was not finished, or is being trained; or as for `load`.
@@ -94,7 +98,8 @@ def reproduce(
     cause = likely_cause(directory, stored, summary, config, code)
     notes = [] if cause is None else [f"the results may differ from those of {directory.path}: {cause}"]
     request = RunRequest(code.config, code.source, code.own, given, chosen=f"as in {directory.path}")
-    new = run_system(request, RunOptions(quiet=quiet), directory_of_new(code.config, run_dir), notes=notes)
+    options = RunOptions(None, quiet, loggers, callbacks)
+    new = run_system(request, options, directory_of_new(code.config, run_dir), notes=notes)
     if new.reason not in _FINISHED:
         cause = f"the new run was stopped at step {new.summary['steps']:,} ({new.reason})"
     # Learners in processes of their own go on until they hear that the target return was reached.
