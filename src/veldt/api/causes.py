@@ -48,10 +48,11 @@ def _other_code(config: TrainConfig, code: Admitted) -> Iterator[str]:
 
 
 def _other_machine(stored: Mapping[str, Any]) -> Iterator[str]:
-    before, now = stored.get("versions", {}), versions()
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name):
-            yield _changed(name, before.get(name, "missing"), now.get(name, "missing"))
+    before = stored.get("versions", {})
+    now = versions(before)
+    for name in sorted(before):
+        if before[name] != now.get(name):
+            yield _changed(name, before[name], now.get(name, "missing"))
     processor = stored.get("hardware", {}).get("instruction_set", instruction_set())
     if processor != instruction_set():
         yield _changed("the processor's instruction set", processor, instruction_set())

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
-from veldt.runs.machine import versions
+from veldt.config.versions import versions_for_run
 from veldt.runtime.devices import instruction_set
 
 # These decide how long a run trains, and so how its schedules go; the other settings of RESUMABLE only record.
@@ -21,5 +21,5 @@ def plan_digest(config: TrainConfig) -> str:
     settings = to_dict(config)
     recording = set(RESUMABLE) - set(DECIDES)
     settings["run"] = {name: value for name, value in settings["run"].items() if name not in recording}
-    decides = [settings, versions(), instruction_set()]
+    decides = [settings, versions_for_run(config), instruction_set()]
     return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()

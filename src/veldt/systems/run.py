@@ -18,9 +18,9 @@ from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.run_code import own_names, remember_code, remember_functions
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig, to_dict
+from veldt.config.versions import versions_for_run
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
-from veldt.runs.machine import versions
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
@@ -136,7 +136,7 @@ def new_directory(
     if run_plan.device.type != "cpu":
         hardware["gpu"] = accelerator_name(run_plan.device)
     with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed, algorithm)) as directory:
-        directory.write_config(asked, to_dict(config), sys.argv, versions(), hardware)
+        directory.write_config(asked, to_dict(config), sys.argv, versions_for_run(config), hardware)
         with directory.lock():
             yield directory
 
