@@ -150,7 +150,7 @@ def replays(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
 def reproduce(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
     """All of `veldt.reproduce` but the training: the new run is the one that was not damaged."""
     made = reproducing.run_system
-    reproducing.run_system = lambda *_: Run(run.parent.parent / "whole", "steps", None, {})  # type: ignore[assignment]
+    reproducing.run_system = lambda *_, **__: Run(run.parent.parent / "whole", "steps", None, {})  # type: ignore[assignment]
     try:
         found = veldt.reproduce(run, quiet=True)
     finally:

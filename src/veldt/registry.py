@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 # Modules of entry points that could not be imported, and why.
 broken_plugins: dict[str, str] = {}
+plugin_distributions: dict[str, str] = {}  # modules of entry points that were imported, and their packages
 _installed: list[str] | None = None  # modules of the entry points; None: not yet imported
 _registries: list[Registry[Any]] = []
 _loading = 0  # modules of veldt's own parts that are being imported: one of them may read another registry
@@ -142,6 +143,8 @@ def installed_plugins() -> list[str]:
             try:
                 importlib.import_module(entry.module)
                 _installed.append(entry.module)
+                if entry.dist is not None:
+                    plugin_distributions[entry.module] = entry.dist.name
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise

@@ -154,6 +154,8 @@ WORDS = {
     ),
     "train a2c --env ALE/Pong-v5 --hidden 8 --env-backend in-process": "--hidden is 8, and no part of this network is",
     "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",
+    "recipes ppo --env CartPole-v7": "no environment 'CartPole-v7' (did you mean 'CartPole-v1'?)",
+    "recipes ppo --env nosuch:make": "there is no module 'nosuch'; write it as module:function, and run this in the",
     "bench sampling --seconds 1 --seconds 2": "--seconds: given twice",
     "bench samplin": "'samplin' cannot be WHAT: it must be one of sampling, training (did you mean 'sampling'?)",
 }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +75,9 @@ def test_the_command_says_whether_the_results_are_the_same(
     original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["reproduce", str(original), "--run-dir", str(tmp_path / "again")])
-    assert f"{tmp_path / 'again'} has the same results as {original}, bit for bit" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert f"{tmp_path / 'again'} has the same results as {original}, bit for bit" in said.out
+    assert f"two alternating groups (as in {original})" in said.err, "nothing was asked for now"
 
 
 def test_a_run_that_was_changed_is_reported(original: Path, tmp_path: Path) -> None:
@@ -102,6 +106,110 @@ def test_a_run_without_a_checkpoint_is_refused_before_it_is_trained(original: Pa
     with pytest.raises(veldt.CheckpointError):
         veldt.reproduce(tmp_path / "run", run_dir=tmp_path / "again", quiet=True)
     assert not (tmp_path / "again").exists()
+
+
+def test_another_environment_is_the_cause(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["reproduce", str(original), "--env", "Acrobot-v1", "--run-dir", str(tmp_path / "again")])
+    said = capsys.readouterr()
+    assert said.err.rstrip().endswith("; the environment was CartPole-v1 and is Acrobot-v1")
+
+
+def test_a_resume_with_other_steps_is_the_cause(tmp_path: Path) -> None:
+    """PPO's learning rate falls over the steps of the run, whatever their number was."""
+    settings = {**SMALL, "steps": 256, "learning_rate": "linear:1e-3:0"}
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **settings).path
+    veldt.resume(run, steps=1_024, quiet=True)
+    result = veldt.reproduce(run, run_dir=tmp_path / "again", quiet=True)
+    assert result.difference is not None
+    assert result.cause == "--steps was 256 before the run was resumed with 1,024"
+
+
+def test_another_processor_is_the_cause(
+    original: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is known before training, and said then."""
+    shutil.copytree(original, tmp_path / "run")
+    change(
+        tmp_path / "run" / "config.json", lambda config: config["hardware"].update(instruction_set="OTHER")
+    )
+    result = veldt.reproduce(tmp_path / "run", run_dir=tmp_path / "again")
+    assert str(result.cause).startswith("the processor's instruction set was OTHER and is ")
+    assert (
+        f"the results may differ from those of {tmp_path / 'run'}: the processor's" in capsys.readouterr().err
+    )
+
+
+def test_a_new_run_that_a_callback_stops_is_the_cause(original: Path, tmp_path: Path) -> None:
+    class Stop(veldt.Callback):
+        def on_rollout(self, context: veldt.CallbackContext) -> None:
+            context.stop("enough")
+
+    result = veldt.reproduce(original, run_dir=tmp_path / "again", quiet=True, callbacks=[Stop()])
+    assert result.difference is not None
+    assert result.cause is not None and result.cause.endswith(" (callback)")
+
+
+def change(path: Path, by: Callable[[dict[str, Any]], object]) -> None:
+    """Changes a JSON file."""
+    value = json.loads(path.read_text())
+    by(value)
+    path.write_text(json.dumps(value))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (
+            lambda run: cut(sorted(run.glob("checkpoints/*/weights.safetensors"))[-1]),
+            "weights.safetensors is truncated",
+        ),
+        (
+            lambda run: shutil.rmtree(sorted(run.glob("checkpoints/*"))[-1]),
+            "the newest checkpoint is of step 0, and ",
+        ),
+        (lambda run: cut(run / "episodes.jsonl"), "episodes.jsonl is damaged, its end is missing"),
+        (lambda run: (run / "episodes.jsonl").unlink(), "episodes.jsonl is damaged, its end is missing"),
+        (
+            lambda run: (run / "episodes.jsonl").write_text("?" + (run / "episodes.jsonl").read_text()),
+            "episodes.jsonl is damaged, 1 of its lines ",
+        ),
+        (lambda run: cut(run / "actions.bin"), "actions.bin is truncated"),
+        (
+            lambda run: change(run / "config.json", lambda config: config["given"].update(run={"x": 1})),
+            "its section given has 'x', which is no setting",
+        ),
+        (lambda run: change(run / "summary.json", lambda found: found.pop("steps")), "its steps are None"),
+        (lambda run: change(run / "summary.json", lambda found: found.update(steps=9)), "has not finished"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_it_is_trained(
+    original: Path, tmp_path: Path, damage: Callable[[Path], object], problem: str
+) -> None:
+    shutil.copytree(original, tmp_path / "run")
+    damage(tmp_path / "run")
+    with pytest.raises(veldt.VeldtError) as raised:
+        veldt.reproduce(tmp_path / "run", run_dir=tmp_path / "again", quiet=True)
+    assert problem in str(raised.value)
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(("steps", "until", "is_repeatable"), [(640, None, True), (20_000, 8.0, False)])
+def test_several_learners_are_repeatable_if_steps_end_them(
+    tmp_path: Path, steps: int, until: float | None, is_repeatable: bool
+) -> None:
+    settings: dict[str, Any] = {"steps": steps, "until": until, "learners": 2, "num_envs": 4, "quiet": True}
+    run = veldt.train("a2c", env="CartPole-v1", run_dir=tmp_path / "run", **settings)
+    assert run.reason == ("steps" if until is None else "until")
+    result = veldt.reproduce(run.path, run_dir=tmp_path / "again", quiet=True)
+    assert result.is_repeatable is is_repeatable
+    assert result.difference is None or not is_repeatable
 
 
 def test_processes_that_race_are_said_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

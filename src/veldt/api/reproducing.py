@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from veldt.api.causes import likely_cause
 from veldt.api.stored_run import admit_to_train, given_in
 from veldt.api.training import directory_of_new
-from veldt.config.plan_digest import plan_digest
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, Env, Part
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError
 from veldt.networks.own import OwnParts
-from veldt.runs.checkpoints import CheckpointStore
-from veldt.runs.difference import first_difference
+from veldt.recipes.draft import Draft
+from veldt.runs import strict_json
+from veldt.runs.difference import check_comparable, first_difference
 from veldt.runs.directory import RunDirectory
-from veldt.runs.machine import versions
 from veldt.runs.own_files import refuse_links
+from veldt.runs.own_names import CONFIG, SUMMARY
 from veldt.systems.run import Run, RunOptions, run_system
+from veldt.tracking.callback import Callback
+from veldt.tracking.loggers.logger import Logger
 from veldt.user_code.attribution import naming_user_code
+
+_FINISHED = ("steps", "until")
+_TOO_MANY = 1 << 63  # of steps
 
 
 @dataclass(frozen=True)
@@ -32,9 +38,11 @@ class Reproduction:
     Args:
         run: the new run.
         original: the directory of the run that it repeats.
-        is_repeatable: whether its results depend on nothing but its plan: on the CPU, in a synchronous system.
+        is_repeatable: whether its results depend on nothing but its plan: on the CPU, in a synchronous system, and with
+            several learners only if the run ended with its steps.
         difference: where the two runs first differ, in words; None if episodes and weights are the same bit for bit.
-        cause: what decides the results and is not as it was (versions, the processor), in words; None if nothing is.
+        cause: what decides the results and is known to be other than it was (code, versions, the processor, settings
+            that a resume has changed, the end of the new run), in words; None if nothing is.
     """
 
     run: Run
@@ -57,6 +65,8 @@ def reproduce(
     model: Part | None = None,
     trust: bool = False,
     quiet: bool = False,
+    loggers: Sequence[Logger] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Reproduction:
     """Trains a finished run again from its start, with every setting as that run resolved it, and compares the two.
 
@@ -67,51 +77,65 @@ def reproduce(
         run: the run directory. The run has finished: its reason is "steps" or "until".
         run_dir: the directory of the new run; default as for `train`.
         env, network, core, actor, critic, model, trust: as for `load`.
-        quiet: shows no progress.
+        quiet, loggers, callbacks: as for `train`; they are those of the new run.
 
     Raises:
         UsageError: the run does not exist, was not finished, or is being trained; or as for `load`.
-        CheckpointError: it has no whole checkpoint to compare with.
+        CheckpointError: the checkpoint of its end is damaged or missing, so that nothing can be compared with it.
         EnvError: the env failed.
         VeldtError: training failed.
     """
     directory = RunDirectory.open(run)
     refuse_links(directory.path)
-    summary = _finished(directory)
-    stored = directory.read_config()
+    summary, stored = _summary_of_finished(directory), directory.read_config()
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
+    if summary["reason"] == "steps" and summary["steps"] < config.run.steps:
+        raise _unfinished(directory)  # it was resumed with more steps, and killed
+    given = _settings_given(directory, stored, config)
     code = admit_to_train(directory, config, choice, "reproduce(run, {})")
-    request = RunRequest(code.config, code.source, code.own, given_in(stored))
-    CheckpointStore(directory.checkpoints).newest(
-        lambda _: None
-    )  # else the comparison would fail after training
-    new = run_system(request, RunOptions(quiet=quiet), directory_of_new(code.config, run_dir))
-    is_repeatable = config.roles.is_repeatable and config.run.device == "cpu"
-    cause = _cause(stored, summary, config)
+    check_comparable(directory.path, summary["steps"])
+    cause = likely_cause(directory, stored, summary, config, code)
+    notes = [] if cause is None else [f"the results may differ from those of {directory.path}: {cause}"]
+    request = RunRequest(code.config, code.source, code.own, given, chosen=f"as in {directory.path}")
+    options = RunOptions(None, quiet, loggers, callbacks)
+    new = run_system(request, options, directory_of_new(code.config, run_dir), notes=notes)
+    if new.reason not in _FINISHED:
+        cause = f"the new run was stopped at step {new.summary['steps']:,} ({new.reason})"
+    # Learners in processes of their own go on until they hear that the target return was reached.
+    is_timed = summary["reason"] == "until" and not config.in_one_process
+    is_repeatable = config.roles.is_repeatable and config.run.device == "cpu" and not is_timed
     return Reproduction(new, directory.path, is_repeatable, first_difference(directory.path, new.path), cause)
 
 
-def _finished(directory: RunDirectory) -> dict[str, Any]:
+def _summary_of_finished(directory: RunDirectory) -> dict[str, Any]:
     """Returns the summary of a run that has finished. UsageError for any other run."""
     path, summary = directory.path, directory.read_summary()
     if directory.is_locked():
         raise UsageError(f"{path} is still being trained: reproduce it when it has finished")
-    if summary is None or summary.get("reason") not in ("steps", "until"):
-        raise UsageError(
-            f"{path} has not finished: `veldt resume {path}` finishes it, with the results that it would have had "
-            "without the pause if its system is synchronous"
-        )
+    if summary is None or summary.get("reason") not in _FINISHED:
+        raise _unfinished(directory)
+    if not strict_json.is_count(summary.get("steps"), _TOO_MANY):
+        raise UsageError(f"{path / SUMMARY} is damaged: its steps are {summary.get('steps')!r:.100}")
     return summary
 
 
-def _cause(stored: Mapping[str, Any], summary: Mapping[str, Any], config: TrainConfig) -> str | None:
-    before, now = stored.get("versions", {}), versions()
-    changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
-    if changed:
-        return " and ".join(
-            f"{name} was {before.get(name, 'missing')} and is {now.get(name, 'missing')}" for name in changed
+def _unfinished(directory: RunDirectory) -> UsageError:
+    path = directory.path
+    return UsageError(
+        f"{path} has not finished: `veldt resume {path}` finishes it, with the results that it would have had "
+        "without the pause if its system is synchronous"
+    )
+
+
+def _settings_given(
+    directory: RunDirectory, stored: Mapping[str, Any], config: TrainConfig
+) -> dict[str, Any]:
+    """Returns what the user gave to the run. UsageError for a name that is none of its settings."""
+    given, draft = given_in(stored), Draft.of(config)
+    if unknown := [name for name in given if draft.section_of(name) is None]:
+        raise UsageError(
+            f"{directory.path / CONFIG} is damaged: its section given has '{unknown[0]!s:.100}', which is no setting "
+            "of this run"
         )
-    if summary.get("plan_digest") != plan_digest(config):
-        return "the processor has another instruction set than that of the first run, or its config.json was changed"
-    return None
+    return given

@@ -13,8 +13,8 @@ from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES
-from veldt.registry import broken_plugins_shown, installed_plugins
-from veldt.runs.machine import versions
+from veldt.registry import broken_plugins_shown, installed_plugins, plugin_distributions
+from veldt.runs.machine import ENGINES, versions
 from veldt.runtime.cores import allowed_cores
 from veldt.systems.planning.checks import check_plan
 from veldt.systems.planning.run_plan import make_run_plan
@@ -37,7 +37,8 @@ def report(env: str) -> None:
     table.add_row("disk", f"{shutil.disk_usage('.').free / 2**30:.1f} GiB free here")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     table.add_row("GPUs", ", ".join(gpus) or "none that torch can use")
-    table.add_row("installed", ", ".join(f"{name} {version}" for name, version in versions().items()))
+    found = versions((*ENGINES, *plugin_distributions.values()))
+    table.add_row("installed", ", ".join(f"{name} {version}" for name, version in found.items()))
     for package, extra in (("ale_py", "atari"), ("imageio_ffmpeg", "video")):
         if not _importable(package):
             table.add_row("missing", f"{package}: pip install 'veldt[{extra}]'")

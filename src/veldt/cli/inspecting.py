@@ -240,6 +240,7 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     """Prints one recipe's values, with the given settings and the values that follow from them."""
     from rich.table import Table
 
+    from veldt.envs.source import resolve
     from veldt.recipes import derived_of
     from veldt.recipes.overrides import build_config, why_no_setting
 
@@ -251,6 +252,8 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     given = line.parse(arguments)
     shown = {name: given.pop(name, None) for name in ("env", "algorithm", "graph")}
     config = build_config(draft, given)
+    if shown["env"] is not None:
+        resolve(config.env)  # a mistyped id would have the values for small environments
     if shown["graph"]:
         from veldt import api
 

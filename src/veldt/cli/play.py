@@ -13,6 +13,7 @@ import numpy as np
 
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, admit
+from veldt.config.versions import versions_for_env
 from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed
 from veldt.envs.settings import AtariConfig, EnvConfig
@@ -23,7 +24,6 @@ from veldt.evaluation.starts import Beginning, Starts, check_numbers, make_start
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.evaluation.window import Window
 from veldt.runs.directory import RunDirectory
-from veldt.runs.machine import versions
 
 _EPISODES, _POINTS = 3, 4  # purposes of seeds: episodes that no agent plays in evaluation
 _FPS, _ATARI_FPS = 30.0, 60.0
@@ -86,7 +86,15 @@ def record(
         step_env.close()
     beginnings = draw(episodes, starts, np.random.default_rng(derive_seed(seed, EVALUATION, _POINTS)))
     made = {"by": "person", "episodes": len(episodes), "steps": sum(len(actions) for _, actions in episodes)}
-    recorded = make_starts(path, source, atari, beginnings, made=made, versions=versions(), timeout=timeout)
+    recorded = make_starts(
+        path,
+        source,
+        atari,
+        beginnings,
+        made=made,
+        versions=versions_for_env(source.name, source.kwargs),
+        timeout=timeout,
+    )
     recorded.write()
     return recorded
 

@@ -130,15 +130,12 @@ def reproduce(arguments: list[str]) -> str:
     new, run = result.run.path, result.original
     if result.difference is None:
         return f"{new} has the same results as {run}, bit for bit: episodes, actions and weights"
-    if not result.is_repeatable:
+    if not result.is_repeatable and result.cause is None:
         return (
             f"{new} repeats the plan of {run}; the results differ, as those of processes that race or of a GPU do "
             f"({result.difference})"
         )
-    why = result.cause or (
-        "the plan is the same, so code of yours (the environment, say) is not as it was, or the run was resumed with "
-        "other --steps"
-    )
+    why = result.cause or "the plan is the same, so code of yours (the environment, say) is not as it was"
     raise VeldtError(f"{new} has other results than {run}: {result.difference}; {why}")
 
 

@@ -20,6 +20,7 @@ class RunRequest:
         own: the user's own parts of the network that are callables.
         given: the settings, by name, that come from the user and not from the recipe.
         given_before: those that the user gave when a run was started that is resumed: they were accepted then.
+        chosen: why `config` leaves so little to `auto`, for messages.
     """
 
     config: TrainConfig
@@ -27,3 +28,4 @@ class RunRequest:
     own: OwnParts = NO_PARTS
     given: Mapping[str, Any] = field(default_factory=dict)
     given_before: Mapping[str, Any] = field(default_factory=dict)
+    chosen: str = "as asked"

@@ -145,13 +145,21 @@ def _on_different_cores(pid: int) -> Iterator[None]:
 
 
 def plan(
-    source: EnvSource, config: EnvConfig, atari: AtariConfig, accelerators: int, learners: int = 1
+    source: EnvSource,
+    config: EnvConfig,
+    atari: AtariConfig,
+    accelerators: int,
+    learners: int = 1,
+    chosen: str = "as asked",
 ) -> Plan:
-    """Chooses what `config` leaves open, for one of `learners` that share the cores. Each accelerator takes a core."""
+    """Chooses what `config` leaves open, for one of `learners` that share the cores. Each accelerator takes a core.
+
+    `chosen` is the reason for what it does not leave open.
+    """
     cores = (len(allowed_cores()) - accelerators) // learners
     if config.env_backend == "in-process":
-        return _in_process(config, "as asked")
-    reason = "as asked"
+        return _in_process(config, chosen)
+    reason = chosen
     if config.env_backend == "auto":
         if cores < 2 and not accelerators and config.processes == 0:
             return _in_process(

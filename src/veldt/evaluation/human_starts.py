@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from veldt.agent import Agent
+from veldt.config.versions import versions_for_env
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.evaluation.evaluator import Evaluation, evaluation_run_seed, play_until, playing, whole_episodes
 from veldt.evaluation.start_replayer import StartReplayer
 from veldt.evaluation.starts import Starts, draw_points, make_starts
-from veldt.runs.machine import versions
 
 # Seeds of the recorded episodes and of the points in them; they differ from those of evaluation episodes.
 _EPISODES, _POINTS = 1, 2
@@ -64,6 +64,6 @@ def record_from(agent: Agent, count: int, path: Path, *, seed: int, greedy: bool
         config.atari,
         beginnings,
         made=made,
-        versions=versions(),
+        versions=versions_for_env(config.env, config.env_kwargs),
         timeout=config.envs.env_timeout,
     )

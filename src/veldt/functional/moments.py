@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+EPSILON = 1e-8  # added to a variance before one divides by its root, as in Gymnasium and Stable-Baselines3
+
 
 @dataclass(frozen=True)
 class Moments:

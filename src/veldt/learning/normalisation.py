@@ -22,11 +22,10 @@ from torch import Tensor, nn
 
 from veldt.envs.trajectory import Rows
 from veldt.exchange.gradients import GradientEdge
-from veldt.functional.moments import Moments
+from veldt.functional.moments import EPSILON, Moments
 from veldt.networks.normaliser import normaliser_of
 
 REWARD_CLIP = 10.0  # normalised rewards lie in [-REWARD_CLIP, REWARD_CLIP], as in VecNormalize and CleanRL
-_EPSILON = 1e-8  # added to the variance, as in Gymnasium and Stable-Baselines3
 
 
 def update_observation_statistics(network: nn.Module, rows: Rows, edge: GradientEdge) -> None:
@@ -83,7 +82,7 @@ class RewardNormaliser:
         returns = self._running_returns(rows)[rows.valid]
         (new,) = _of_all([Moments.of(returns)], self._edge)
         self.moments = self.moments.merged(new)
-        deviation = float(np.sqrt(self.moments.variance + _EPSILON))
+        deviation = float(np.sqrt(self.moments.variance + EPSILON))
         return (reward_TB / deviation).clamp(-REWARD_CLIP, REWARD_CLIP)
 
     def _running_returns(self, rows: Rows) -> np.ndarray:

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
-from veldt.functional.moments import Moments
+from veldt.functional.moments import EPSILON, Moments
 
 NAME = "observation_normaliser"  # the attribute of a network; the names of its buffers begin with it
 CLIP = 10.0  # normalised observations lie in [-CLIP, CLIP], as in VecNormalize and CleanRL
-_EPSILON = 1e-8  # added to the variance, as in Gymnasium and Stable-Baselines3
 
 
 def is_normalised(field: ArraySpec) -> bool:
@@ -75,7 +74,7 @@ class _Field(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # In float32: rounding the mean moves results by less than the rounding of the observations already has.
-        deviation = (self.variance + _EPSILON).sqrt().float()
+        deviation = (self.variance + EPSILON).sqrt().float()
         return ((x - self.mean.float()) / deviation).clamp(-CLIP, CLIP)
 
     def moments(self) -> Moments:

@@ -31,6 +31,7 @@ _SECTIONS: Mapping[str, type[dict[str, Any]] | type[list[Any]]] = {
     "command": list,
     "versions": dict,
     "hardware": dict,
+    "replaced": list,
 }
 
 
@@ -118,10 +119,18 @@ class RunDirectory:
         return config
 
     def change_config(self, section: str, settings: Mapping[str, Any]) -> None:
-        """Overwrites settings of a section in config.json, both as given and as resolved."""
+        """Overwrites settings of a section in config.json, both as given and as resolved.
+
+        What it replaces is added to the list "replaced": the run has trained with it so far.
+        """
         if not settings:
             return
         config = self.read_config()
+        resolved = config["resolved"].get(section)
+        before = resolved if isinstance(resolved, dict) else {}
+        replaced = {name: before.get(name) for name, value in settings.items() if before.get(name) != value}
+        if replaced:
+            config.setdefault("replaced", []).append(replaced)
         for whole in (config.setdefault("given", {}), config["resolved"]):
             before = whole.get(section)
             whole[section] = {**(before if isinstance(before, dict) else {}), **settings}

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+
+_OF_EVERY_RUN = ("veldt", "torch", "gymnasium", "numpy", "numba")
+# What simulates environments; box2d-py is the older name of box2d.
+ENGINES = ("ale-py", "mujoco", "box2d", "box2d-py", "jax")
 
 
 def describe_machine() -> dict[str, str | int]:
@@ -18,14 +24,16 @@ def describe_machine() -> dict[str, str | int]:
     }
 
 
-def versions() -> dict[str, str]:
-    """Returns the versions of the packages on which a run's results depend."""
+def versions(others: Iterable[str] = ()) -> dict[str, str]:
+    """Returns the versions of Python, of the packages on which every run's results depend, and of `others`.
+
+    A package that is not installed is left out.
+    """
     found = {"python": platform.python_version()}
-    for package in ("veldt", "torch", "gymnasium", "numpy", "numba", "ale-py"):
-        try:
+    for package in (*_OF_EVERY_RUN, *others):
+        # A name from a config.json may be no name at all.
+        with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

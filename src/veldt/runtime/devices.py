@@ -55,6 +55,11 @@ def accelerator_name(device: torch.device) -> str:
     return device.type if name_of is None else str(name_of(device))
 
 
+def instruction_set() -> str:
+    """Returns the processor's instruction set that torch uses, on which the rounding of its sums depends."""
+    return str(torch.backends.cpu.get_cpu_capability())
+
+
 def synchronise(device: torch.device) -> None:
     """Waits until an accelerator has done all queued work; nothing on the CPU."""
     if device.type != "cpu":

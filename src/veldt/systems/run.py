@@ -18,14 +18,14 @@ from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.run_code import own_names, remember_code, remember_functions
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig, to_dict
+from veldt.config.versions import versions_for_run
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
-from veldt.runs.machine import versions
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import accelerator_name, flush_denormals
+from veldt.runtime.devices import accelerator_name, flush_denormals, instruction_set
 from veldt.setting_metadata import check_type, flag
 from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome, stop_on_signals
@@ -87,7 +87,7 @@ def run_system(
     Args:
         open_directory: yields the run's directory, locked. It is entered when the runtime is there, and nothing is
             written before.
-        notes: sentences to show before a resumed run continues. A new run shows its decisions; both show warnings.
+        notes: sentences to show before training, after the decisions of a new run; both kinds of run show warnings.
 
     Raises:
         UsageError: the run is not possible as asked; nothing was written.
@@ -105,7 +105,7 @@ def run_system(
         _progress(config, options.quiet) as progress,
     ):
         if checkpoint is None:
-            notes = [f"{config.recipe} on {config.env}: {directory.path}", *run_plan.decisions]
+            notes = [f"{config.recipe} on {config.env}: {directory.path}", *run_plan.decisions, *notes]
         for note in (*notes, *warnings, *_remember(run_plan)):
             progress.note(note)
         with recording_plan.opened(directory, progress) as recording:
@@ -132,11 +132,11 @@ def new_directory(
     asked: dict[str, Any] = {"env": config.env, "env_kwargs": config.env_kwargs}
     for name, value in given.items():
         asked.setdefault(config.section_of(name), {})[name] = value
-    hardware: dict[str, Any] = {"cores": len(allowed_cores())}
+    hardware: dict[str, Any] = {"cores": len(allowed_cores()), "instruction_set": instruction_set()}
     if run_plan.device.type != "cpu":
         hardware["gpu"] = accelerator_name(run_plan.device)
     with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed, algorithm)) as directory:
-        directory.write_config(asked, to_dict(config), sys.argv, versions(), hardware)
+        directory.write_config(asked, to_dict(config), sys.argv, versions_for_run(config), hardware)
         with directory.lock():
             yield directory
 

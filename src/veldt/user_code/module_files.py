@@ -6,11 +6,15 @@ yet.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import glob
 import os
 import pkgutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from importlib.machinery import PathFinder
 
 
@@ -52,6 +56,21 @@ def find_module(name: str) -> ModuleFiles | None:
         elif file:
             files.append(f"{part} (built into Python)")
     return ModuleFiles(tuple(files), root)
+
+
+@functools.cache
+def distribution_of(name: str) -> str | None:
+    """Returns the name of the installed package that a module comes from; None if it is no part of one."""
+    package = name.partition(".")[0]
+    if not package.isidentifier():
+        return None
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.distribution(package).name
+    found = find_module(package)
+    if found is None or not glob.glob("*.dist-info", root_dir=found.root):
+        return None
+    # This reads the lists of files of all packages, which takes some tenths of a second.
+    return next(iter(metadata.packages_distributions().get(package, ())), None)
 
 
 # The file of a module (None if it has none), and the search path of its submodules (None if it is not a package).

@@ -186,7 +186,7 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     learners = config.roles.learners
     if not config.roles.has_acting_processes:
         one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // learners)
-        chosen = plan(source, one, config.atari, accelerators, learners)
+        chosen = plan(source, one, config.atari, accelerators, learners, request.chosen)
     else:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)

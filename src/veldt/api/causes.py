@@ -1,0 +1,86 @@
+"""What is known, before a run is trained again, to make its results other than those of the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from veldt.config.plan_digest import DECIDES, plan_digest
+from veldt.config.run_code import Admitted
+from veldt.config.train_config import TrainConfig
+from veldt.networks.own import PARTS
+from veldt.runs.directory import RunDirectory
+from veldt.runs.machine import versions
+from veldt.runtime.devices import instruction_set
+from veldt.setting_metadata import flag
+
+
+def likely_cause(
+    directory: RunDirectory,
+    stored: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    config: TrainConfig,
+    code: Admitted,
+) -> str | None:
+    """Returns in words what decides the results and is not as it was; None if nothing is known.
+
+    Args:
+        directory: the first run, with `stored` (its config.json), `summary`, and the configuration in config.json.
+        code: with which it is trained again.
+    """
+    known = [*_other_code(config, code), *_other_machine(stored), *_resumes(directory, stored, config)]
+    if not known and summary.get("plan_digest") != plan_digest(config):
+        known.append(
+            "the first run ended with another plan than that of its config.json (plan_digest in summary.json): the "
+            "file was changed, or the run ended with other versions or on another processor"
+        )
+    return "; ".join(known) or None
+
+
+def _other_code(config: TrainConfig, code: Admitted) -> Iterator[str]:
+    if code.source.name != config.env:
+        yield _changed("the environment", config.env, code.source.name)
+    own = code.own.names()
+    for part in PARTS:
+        before, now = getattr(config.network, part), own.get(part) or getattr(code.config.network, part)
+        if before != now:
+            yield _changed(f"--{part}", before, now)
+
+
+def _other_machine(stored: Mapping[str, Any]) -> Iterator[str]:
+    before = stored.get("versions", {})
+    now = versions(before)
+    for name in sorted(before):
+        if before[name] != now.get(name):
+            yield _changed(name, before[name], now.get(name, "missing"))
+    processor = stored.get("hardware", {}).get("instruction_set", instruction_set())
+    if processor != instruction_set():
+        yield _changed("the processor's instruction set", processor, instruction_set())
+
+
+def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainConfig) -> Iterator[str]:
+    """Yields what a resume has changed in a run whose results would else be those of one that never stopped."""
+    replaced = [values for values in stored.get("replaced", []) if isinstance(values, dict)]
+    for name in DECIDES:
+        # The first value is that with which the run began, and its schedules.
+        before, now = [values[name] for values in replaced if name in values], getattr(config.run, name)
+        if before:
+            yield f"{flag(name)} was {_shown(before[0])} before the run was resumed with {_shown(now)}"
+    if not config.roles.is_repeatable:
+        return
+    kinds = [event.get("kind") for event in directory.read_events()]
+    replays = {config.run.checkpoint_replay, *(str(values.get("checkpoint_replay")) for values in replaced)}
+    if config.replay is not None and "resume" in kinds and "none" in replays:
+        yield "the run was resumed with an empty replay buffer (--checkpoint-replay none)"
+    if "restart" in kinds:
+        yield "an env or a process of the first run was restarted (events.jsonl says why)"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def _changed(what: str, before: object, now: object) -> str:
+    return f"{what} was {before or 'not given'} and is {now or 'not given'}"
