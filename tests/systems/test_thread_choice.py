@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from veldt.envs.source import resolve
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
+from veldt.runs.directory import RunDirectory
 from veldt.systems.planning import autotune
 from veldt.systems.planning.autotune import ThreadTimes
 from veldt.systems.planning.run_plan import make_run_plan
@@ -112,6 +114,7 @@ def test_whose_threads_may_change(
     config = with_settings(find(recipe).config("CartPole-v1"), every | settings)
     request = RunRequest(config, resolve("CartPole-v1"), given=settings)
     assert make_run_plan(request).may_change_threads is may_change
+    assert not make_run_plan(dataclasses.replace(request, repeats=Path("run"))).may_change_threads
 
 
 def test_a_resumed_run_keeps_the_threads_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +143,11 @@ def test_a_resumed_run_keeps_the_threads_that_it_had(tmp_path: Path, monkeypatch
     assert torch.equal(torch.get_rng_state(), state)
     newest = CheckpointStore(path / "checkpoints").newest(print)
     assert newest.meta["learners"]["0"]["threads"] == 2
-    assert "threads 2 from now on" in (path / "events.jsonl").read_text()
+    (event,) = (row for row in RunDirectory(path).read_events() if row["kind"] == "threads")
+    assert event["text"].startswith("threads 2 from now on")
     monkeypatch.setattr(thread_choice, "_CHANGED", 1e9)
+    again = veldt.reproduce(path, run_dir=tmp_path / "again", quiet=True)
+    assert again.cause == "the first run changed its number of training threads (events.jsonl says when)"
     resumed = veldt.resume(path, steps=2000, quiet=True)
     newest = CheckpointStore(resumed.path / "checkpoints").newest(print)
     assert newest.meta["learners"]["0"]["threads"] == 2

@@ -186,7 +186,8 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     learners = config.roles.learners
     if not config.roles.has_acting_processes:
         one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // learners)
-        chosen = plan(source, one, config.atari, accelerators, learners, request.chosen)
+        why = "as asked" if request.repeats is None else f"as in {request.repeats}"
+        chosen = plan(source, one, config.atari, accelerators, learners, why)
     else:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)
@@ -204,6 +205,7 @@ def make_run_plan(request: RunRequest) -> RunPlan:
         arithmetic.threads_matter
         and not config.roles.has_acting_processes
         and config.roles.learners == 1
+        and request.repeats is None
         and "threads" not in {**request.given_before, **request.given}
     )
     return RunPlan(config, source, spec, chosen, device, own, decisions, request.given, may_change_threads)

@@ -14,7 +14,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -94,6 +96,12 @@ class PhaseCounts:
     learning_rate: float
 
 
+class ShowNote(Protocol):
+    """Shows the user a sentence and records it as an event of the kind `about`."""
+
+    def __call__(self, text: str, about: str = "note") -> None: ...
+
+
 class SamplerLearner:
     """Envs, sampler, experience and learner, connected.
 
@@ -102,7 +110,6 @@ class SamplerLearner:
         worker_rank: its rank.
         clock: adds up the time spent per stage.
         archive: directory of the replay buffer in checkpoints, if they include it.
-        note: shows the user a sentence.
         ties: its connections to the others.
     """
 
@@ -112,7 +119,7 @@ class SamplerLearner:
         worker_rank: WorkerRank,
         clock: StageClock,
         archive: Path | None,
-        note: Callable[[str], None],
+        note: ShowNote,
         ties: GroupContext = GroupContext(),
     ) -> None:
         disable_malloc_trim()
@@ -122,7 +129,7 @@ class SamplerLearner:
         self.threads: ThreadChoice | None = None
         if run_plan.training_threads is not None:
             measure = run_plan.time_threads if run_plan.may_change_threads else None
-            self.threads = ThreadChoice(run_plan.training_threads, measure, note)
+            self.threads = ThreadChoice(run_plan.training_threads, measure, partial(note, about="threads"))
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
         self._sharing = (
