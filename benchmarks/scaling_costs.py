@@ -85,7 +85,11 @@ def _unit(
         common |= {"actors": 1, "evaluator_share": 0.0}
     config = with_settings(config, common | {"random_start_steps": 0, "evaluate_every": 0} | settings)
     run_plan, clock = make_run_plan(RunRequest(config, resolve(env))), _CoreClock()
-    unit, updates, steps = SamplerLearner(run_plan, WorkerRank(1), clock, None, lambda _: None), 0, 0
+    unit, updates, steps = (
+        SamplerLearner(run_plan, WorkerRank(1), clock, None, lambda text, about="note": None),
+        0,
+        0,
+    )
 
     def updated(*_: object) -> None:
         nonlocal updates

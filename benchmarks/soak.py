@@ -59,7 +59,10 @@ RUNS: dict[str, tuple[str, ...]] = {
     "apex-dqn": ("--actors", "2", "--shards", "2", "--num-envs", "8", "--buffer-size", "20000"),
     "impala": ("--actors", "2", "--num-envs", "8"),
 }
-WITHOUT_RESTARTS = {"ppo"}  # its processes are env workers, which --on-env-error governs
+_OF_ENVS = re.compile(
+    r"env \d+ \(seed \d+\).* process"
+)  # these events name the env that its process was stepping
+WITHOUT_RESTARTS = {"ppo"}  # its processes are those of envs, which --on-env-error governs
 
 
 @dataclass
@@ -121,7 +124,7 @@ class SoakedRun:
         return [row["text"] for row in read_json_lines(self.run / "events.jsonl") if row["kind"] == "restart"]
 
     def processes(self) -> dict[str, psutil.Process]:
-        """Returns the processes of roles and env workers by their names."""
+        """Returns the processes of roles and env processes by their names."""
         found = {}
         for process in self.family():
             with contextlib.suppress(psutil.Error):
@@ -186,7 +189,7 @@ def _hit(run: SoakedRun, tally: Tally, rng: random.Random) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         processes[name].send_signal(signal.SIGKILL if what == "killed" else signal.SIGSTOP)
     tally.faults[what] += 1
-    about = re.compile(rf"\b{re.escape(name)}\b")
+    about = _OF_ENVS if name.startswith("env process") else re.compile(rf"\b{re.escape(name)}\b")
     is_named = _until(
         lambda: any(about.search(text) for text in run.events()[before:]) or not run.is_running, NAMED_S
     )

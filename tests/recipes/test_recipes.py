@@ -64,7 +64,8 @@ def test_no_recipe_sets_what_would_have_no_effect(recipe: Recipe, env: str) -> N
 def test_every_algorithm_that_fits_has_settings_that_fit(recipe: Recipe, env: str, algorithm: str) -> None:
     config = recipe.config(env, algorithm)
     assert (config.algorithm, config.system) == (algorithm, recipe.system)
-    assert config.envs.num_envs == recipe.config(env).envs.num_envs
+    if recipe.preset_of(env) is None and recipe.preset_of(env, algorithm) is None:
+        assert config.envs.num_envs == recipe.config(env).envs.num_envs
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,19 @@ def test_the_most_specific_preset_wins() -> None:
         learn = recipe.config(env).learn
         assert isinstance(learn, DQNConfig)
         assert (learn.gamma, learn.n_step, recipe.values_for(env)) == (gamma, n_step, values_for)
+
+
+def test_a_preset_is_taken_in_full_or_not_at_all() -> None:
+    """Another algorithm has the whole preset of the recipe that it learns by, and nothing of this recipe's preset."""
+    ppo, a2c = RECIPES["ppo"], RECIPES["a2c"]
+    env, preset = "HalfCheetah-v5", ppo.presets["mujoco"]
+    taken = a2c.settings(env, "ppo")
+    assert {name: taken[name] for name in preset} == preset
+    assert a2c.values_for(env, "ppo") == "MuJoCo"
+    assert a2c.config(env, "ppo").learn == ppo.config(env).learn
+    other = ppo.settings(env, "a2c")
+    assert other == ppo.settings("CartPole-v1", "a2c")
+    assert ppo.values_for(env, "a2c") == "small environments"
 
 
 @each_recipe

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veldt.replay.archive import remove_unneeded
+from veldt.replay.needed_segments import remove_unneeded
 from veldt.runs.segments import SegmentStore
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +15,14 @@ import pytest
 
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
+from veldt.errors import VeldtError
 from veldt.exchange.graph import Graph
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
+from veldt.systems.driver import training_run
 from veldt.systems.driver.training_run import TrainingRun
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.tracking.callback import CallbackContext, CallbackGroup
@@ -26,6 +32,9 @@ from veldt.tracking.recording import Recording
 
 STEPS = 1000
 SETTINGS = {"num_envs": 4, "actors": 2, "hidden": (8,), "steps": STEPS, "device": "cpu"}
+
+
+NOTHING: Mapping[str, Any] = {}
 
 
 class NoRoles:
@@ -57,27 +66,88 @@ def finished_checkpoint(path: Path, rate_limiter: RateLimiter, recent: list[floa
     return Checkpoint(STEPS, path, meta, {})
 
 
+def planned(recipe: str, more: Mapping[str, Any] = NOTHING) -> RunPlan:
+    config = with_settings(find(recipe).config("CartPole-v1"), SETTINGS | more)
+    return make_run_plan(RunRequest(config, resolve("CartPole-v1")))
+
+
+@contextlib.contextmanager
+def recording_in(directory: RunDirectory) -> Iterator[Recording]:
+    loggers = LoggerGroup(directory.path)
+    callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
+    yield Recording(Progress("", STEPS), loggers, callbacks)
+    loggers.close()
+
+
 @pytest.mark.parametrize("recipe", ["impala", "apex-dqn"])
 def test_a_resumed_run_has_the_scores_of_its_checkpoint(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = SETTINGS | ({"buffer_size": 1000} if recipe == "apex-dqn" else {})
-    config = with_settings(find(recipe).config("CartPole-v1"), settings)
-    run_plan = make_run_plan(RunRequest(config, resolve("CartPole-v1")))
+    run_plan = planned(recipe, {"buffer_size": 1000} if recipe == "apex-dqn" else {})
     graph = run_plan.graph()
     _, edges = supervise_nothing(graph)
     recent = [float(score) for score in range(100, 200)]
     checkpoint = finished_checkpoint(tmp_path / "step", edges["rate_limiter"], recent)
     directory = RunDirectory.create(tmp_path, "run")
-    loggers = LoggerGroup(directory.path)
-    callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
-    recording = Recording(Progress("", STEPS), loggers, callbacks)
     # The checkpoint goes to the driver alone: no role is started that would read it.
     monkeypatch.setattr(RunPlan, "graph", lambda self, *resumed: graph)
-    run = TrainingRun(run_plan, directory, recording, checkpoint, supervise_nothing)
-    assert run.role_restarts == 2
-    outcome = run.run(threading.Event())
-    loggers.close()
+    with recording_in(directory) as recording:
+        run = TrainingRun(run_plan, directory, recording, checkpoint, supervise_nothing)
+        assert run.role_restarts == 2
+        outcome = run.run(threading.Event())
     assert outcome.reason == "steps"
     assert outcome.summary["episodes"] == 345
     assert outcome.summary["ep_return_mean"] == np.mean(recent)
+
+
+class MuteRoles(NoRoles):
+    """A supervisor of roles that never send anything."""
+
+    is_inline = False
+
+    def __init__(self, silent_s: float) -> None:
+        self._silent_s = silent_s
+
+    def start(self) -> None:
+        pass
+
+    def request_snapshot(self) -> int:
+        return 1
+
+    def poll(self, patience_s: float) -> list[Any]:
+        time.sleep(0.01)
+        return []
+
+    def silent_s(self, role: int) -> float:
+        return self._silent_s
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "error", "note"),
+    [
+        (math.inf, KeyboardInterrupt, "no last checkpoint: the learner did not answer"),
+        (0.0, VeldtError, "the last checkpoint lacks the part of the learner"),
+    ],
+    ids=["it starts or hangs", "it works"],
+)
+def test_an_interrupted_run_waits_only_for_roles_that_work(
+    silent_s: float,
+    error: type[BaseException],
+    note: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A role that hangs, or that is only being started, would keep the user waiting for minutes."""
+    monkeypatch.setattr(training_run, "_INTERRUPTED_S", 0.1)
+    monkeypatch.setattr(training_run, "_PARTS_S", 0.3)
+    stop = threading.Event()
+    stop.set()
+
+    def start_mute(graph: Graph) -> tuple[Any, dict[str, Any]]:
+        return MuteRoles(silent_s), supervise_nothing(graph)[1]
+
+    with recording_in(directory := RunDirectory.create(tmp_path, "run")) as recording:
+        run = TrainingRun(planned("impala"), directory, recording, None, start_mute)
+        with pytest.raises(error) as caught:
+            run.run(stop)
+    assert note in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])

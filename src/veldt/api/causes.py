@@ -72,6 +72,8 @@ def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainCo
     replays = {config.run.checkpoint_replay, *(str(values.get("checkpoint_replay")) for values in replaced)}
     if config.replay is not None and "resume" in kinds and "none" in replays:
         yield "the run was resumed with an empty replay buffer (--checkpoint-replay none)"
+    if "threads" in kinds:
+        yield "the first run changed its number of training threads (events.jsonl says when)"
     if "restart" in kinds:
         yield "an env or a process of the first run was restarted (events.jsonl says why)"
 

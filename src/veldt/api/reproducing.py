@@ -97,7 +97,7 @@ def reproduce(
     check_comparable(directory.path, summary["steps"])
     cause = likely_cause(directory, stored, summary, config, code)
     notes = [] if cause is None else [f"the results may differ from those of {directory.path}: {cause}"]
-    request = RunRequest(code.config, code.source, code.own, given, chosen=f"as in {directory.path}")
+    request = RunRequest(code.config, code.source, code.own, given, repeats=directory.path)
     options = RunOptions(None, quiet, loggers, callbacks)
     new = run_system(request, options, directory_of_new(code.config, run_dir), notes=notes)
     if new.reason not in _FINISHED:

@@ -14,7 +14,7 @@ from veldt.config.run_request import RunRequest
 from veldt.config.train_config import RESUMABLE, TrainConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.recipes.overrides import with_settings
-from veldt.replay.archive import refuse_other_segments
+from veldt.replay.needed_segments import refuse_other_segments
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory

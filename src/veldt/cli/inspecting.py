@@ -262,7 +262,7 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
             lines += ["", "--env shows the graph for another environment"]
         console.print("\n".join(lines), markup=False, highlight=False)
         return
-    kind = recipe.values_for(config.env)
+    kind = recipe.values_for(config.env, config.algorithm)
     table = Table("setting", "value", "unit", "source", title=f"{recipe.name} · {kind}", box=None)
     for row in recipe.table(config, given):
         table.add_row(*row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from veldt.config.train_config import TrainConfig
@@ -20,7 +21,7 @@ class RunRequest:
         own: the user's own parts of the network that are callables.
         given: the settings, by name, that come from the user and not from the recipe.
         given_before: those that the user gave when a run was started that is resumed: they were accepted then.
-        chosen: why `config` leaves so little to `auto`, for messages.
+        repeats: the run that is trained again with the plan that it had; None for any other run.
     """
 
     config: TrainConfig
@@ -28,4 +29,4 @@ class RunRequest:
     own: OwnParts = NO_PARTS
     given: Mapping[str, Any] = field(default_factory=dict)
     given_before: Mapping[str, Any] = field(default_factory=dict)
-    chosen: str = "as asked"
+    repeats: Path | None = None

@@ -18,7 +18,6 @@ from veldt.exchange.gradients import GradientEdge
 from veldt.learning.normalisation import RewardNormaliser
 from veldt.learning.replay_batches import Noise, to_transitions, with_global_weights
 from veldt.replay.batch import ReplayBatch, batch_layouts
-from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.settings import ReplayConfig
 from veldt.sampling.sampler import Sampler
 from veldt.tracking.stage_clock import StageClock
@@ -135,6 +134,8 @@ class ReplaySource:
         *,
         edge: GradientEdge,
     ) -> None:
+        from veldt.replay.buffer import ReplayBuffer  # here, because it loads numba
+
         self._algorithm, self._forward, self._target = algorithm, forward, target
         self._edge = edge
         self._slot, self._config, self._device = slot, config, device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,10 +15,12 @@ from veldt.errors import CheckpointError
 from veldt.exchange.graph import Groups as Groups
 from veldt.learning.batch_sources import BatchSource, ReplaySource
 from veldt.learning.learner import Learner
-from veldt.replay.archive import NewRows, ReplayArchive
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
+
+if TYPE_CHECKING:  # else on-policy runs would load numba, which takes a third of a second
+    from veldt.replay.archive import NewRows, ReplayArchive
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,18 @@ _PPO_MUJOCO: Settings = {
     "normalise_rewards": Sourced(True, _CLEANRL),
 }
 
+_ZOO_PENDULUM = "RL Zoo, ppo Pendulum-v1"
+_PPO_PENDULUM: Settings = {
+    "steps": Sourced(300_000, "measured here"),
+    "num_envs": Sourced(8, f"measured here: 8 x 256 steps (4 x 1,024 in {_ZOO_PENDULUM})"),
+    "batch_size": Sourced(2048, "measured here"),
+    "epochs": Sourced(10, _ZOO_PENDULUM),
+    "minibatches": Sourced(32, f"{_ZOO_PENDULUM}: 64 steps a minibatch"),
+    "learning_rate": Sourced(1e-3, _ZOO_PENDULUM),
+    "gamma": Sourced(0.9, _ZOO_PENDULUM),
+    "normalise_rewards": Sourced(True, "measured here"),
+}
+
 A2C = Recipe(
     name="a2c",
     algorithm="a2c",
@@ -109,7 +121,7 @@ PPO = Recipe(
         "shared": Sourced(False, "RL Zoo: separate policy and value networks"),
         "checkpoint_every": Sourced(100_000, DEFAULT),
     },
-    presets={"mujoco": _PPO_MUJOCO},
+    presets={"mujoco": _PPO_MUJOCO, "Pendulum-v1": _PPO_PENDULUM},
 )
 
 A3C = Recipe(

@@ -77,10 +77,21 @@ class Recipe:
         """Returns this recipe's settings for `env`, by name: those for Atari if the name begins with ALE/.
 
         All other settings have veldt's default. The env is not made, and an unknown one is no error. Another
-        algorithm than the recipe's gets its learning settings from the nearest recipe (`_nearest`).
+        algorithm than the recipe's gets its learning settings from the nearest recipe (`_nearest`), and no half presets
+        (`preset_of`).
         """
-        settings = self._own_settings(env)
-        if algorithm is None or algorithm == self.algorithm:
+        algorithm = self.algorithm if algorithm is None else algorithm
+        values = self._without_presets(env, algorithm)
+        key = self.preset_of(env, algorithm)
+        if key is None:
+            return values
+        known = set().union(*map(names_of, self.sections(algorithm).values()))
+        preset = self._with_presets_for(algorithm).presets[key]
+        return {**values, **{name: value for name, value in preset.items() if name in known}}
+
+    def _without_presets(self, env: str, algorithm: str) -> Settings:
+        settings = self.atari if env.startswith(ATARI_PREFIX) else self.small
+        if algorithm == self.algorithm:
             return settings
         nearest, names = self._nearest(algorithm), names_of(ALGORITHMS[algorithm].settings)
         if nearest is self:
@@ -89,30 +100,36 @@ class Recipe:
             nearest = next((recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm), None)
         else:
             names |= names_of(ReplayConfig)
-        if nearest and nearest.system != self.system:
-            # Its presets may switch on what this recipe's system refuses, such as normalised rewards.
-            nearest = dataclasses.replace(nearest, presets={})
-        learned = nearest.settings(env, algorithm) if nearest else {}
+        learned = nearest._without_presets(env, algorithm) if nearest else {}
         known = set().union(*map(names_of, self.sections(algorithm).values()))
         return {name: value for name, value in settings.items() if name in known - names} | {
             name: value for name, value in learned.items() if name in names & known
         }
 
-    def _own_settings(self, env: str) -> Settings:
+    def preset_of(self, env: str, algorithm: str | None = None) -> str | None:
+        """Returns the key in `presets` of what this env gets besides other values; None if it gets no preset.
+
+        Another algorithm than the recipe's has the presets of the recipe whose values it learns by, and each of them
+        in full: learning settings were measured together with, say, the number of envs.
+        """
         if env.startswith(ATARI_PREFIX):
-            return self.atari
-        preset = self.preset_of(env)
-        return {**self.small, **self.presets[preset]} if preset else self.small
+            return None
+        presets = self._with_presets_for(algorithm or self.algorithm).presets
+        return next((key for key in (env, family_of(env)) if key in presets), None)
 
-    def preset_of(self, env: str) -> str | None:
-        """Returns the key in `presets` of what this env gets besides `small`; None if it gets `small` or `atari`."""
-        return next((key for key in (env, family_of(env)) if key in self.presets), None)
+    def _with_presets_for(self, algorithm: str) -> Recipe:
+        """Returns the recipe whose presets `algorithm` has in this recipe."""
+        nearest = self if algorithm == self.algorithm else self._nearest(algorithm)
+        if nearest is None or nearest.system != self.system:
+            # Its presets may switch on what this recipe's system refuses, such as normalised rewards.
+            return dataclasses.replace(self, presets={})
+        return nearest
 
-    def values_for(self, env: str) -> str:
+    def values_for(self, env: str, algorithm: str | None = None) -> str:
         """Returns in words for which envs the recipe's values for `env` are: 'Atari', 'Box2D', 'small environments'."""
         if env.startswith(ATARI_PREFIX):
             return "Atari"
-        preset = self.preset_of(env)
+        preset = self.preset_of(env, algorithm)
         return FAMILIES.get(preset, preset) if preset else "small environments"
 
     def _nearest(self, algorithm: str) -> Recipe | None:

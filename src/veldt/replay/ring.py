@@ -14,7 +14,6 @@ A row's key is its position and its generation r // R, so that it stays unique a
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numba
@@ -23,16 +22,7 @@ import numpy as np
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.replay.frames import Store, make_store
-
-_STEP_FIELDS = {
-    "reward": "float32",
-    "terminated": "bool",
-    "truncated": "bool",
-    "life_lost": "bool",
-    "version": "int32",
-}
-_ROW_FIELDS = {"episode_step": "int32", "valid": "bool"}
-FIELDS = ("action", *_STEP_FIELDS, *_ROW_FIELDS)  # all fields of a row besides its observation
+from veldt.replay.rows import ROW_FIELDS, STEP_FIELDS, ring_rows
 
 
 class Change(NamedTuple):
@@ -87,15 +77,13 @@ class Ring:
             name: make_store(field, width, self.rows, compress, threads)
             for name, field in spec.observation.items()
         }
-        fields = {name: np.zeros((width, self.rows), dtype) for name, dtype in _STEP_FIELDS.items()}
+        fields = {name: np.zeros((width, self.rows), dtype) for name, dtype in STEP_FIELDS.items()}
         fields["action"] = np.zeros((width, self.rows, *spec.action.shape), spec.action.dtype)
         self.reward, self.action, self.version = fields["reward"], fields["action"], fields["version"]
         self.terminated, self.truncated = fields["terminated"], fields["truncated"]
         self.life_lost = fields["life_lost"]
         self._step_fields = {name: _flat(array) for name, array in fields.items()}
-        self.episode_step, self.valid = (
-            np.zeros((width, self.rows), dtype) for dtype in _ROW_FIELDS.values()
-        )
+        self.episode_step, self.valid = (np.zeros((width, self.rows), dtype) for dtype in ROW_FIELDS.values())
         self.head, self.open = np.zeros(width, np.int64), np.zeros(width, bool)
         self._parted = np.zeros(width, bool)
         self.sampleable = 0
@@ -151,21 +139,6 @@ class Ring:
         added_M = self.between(np.maximum(end_B, self.first), self.end)
         self.sampleable += len(added_M) - len(removed_M)
         return Change(removed_M, added_M, step_M, slot_M)
-
-
-def ring_rows(spec: EnvSpec, share: int, steps: int) -> int:
-    """Returns R: `share` sampleable rows per env, the frames before the oldest, and `steps` rows after the newest (the
-    row of the continuing episode is among these).
-    """
-    return share + steps + spec.history
-
-
-def row_bytes(spec: EnvSpec) -> int:
-    """Returns the bytes of one row."""
-    arrays = [(field.shape, field.dtype) for field in spec.observation.values()]
-    arrays.append((spec.action.shape, spec.action.dtype))
-    arrays += [((), dtype) for dtype in (*_STEP_FIELDS.values(), *_ROW_FIELDS.values())]
-    return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
 
 
 def _flat(array: np.ndarray) -> np.ndarray:

@@ -6,9 +6,8 @@ import math
 
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
-from veldt.replay.ring import ring_rows, row_bytes
+from veldt.replay.rows import ring_rows, row_bytes
 from veldt.replay.settings import NStep, ReplayConfig, is_compressed
-from veldt.replay.sum_tree import tree_bytes
 from veldt.runtime.system_memory import available_memory
 
 _GIB = 2**30
@@ -22,7 +21,12 @@ def replay_bytes(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep
         field for field in spec.observation.values() if config.compress_frames and is_compressed(field)
     ]
     spared = sum(math.prod(field.shape) - _BYTES_OBJECT for field in compressed)
-    return rows * (row_bytes(spec) - spared) + (tree_bytes(rows) if config.replay == "prioritised" else 0)
+    plain = rows * (row_bytes(spec) - spared)
+    if config.replay != "prioritised":
+        return plain
+    from veldt.replay.sum_tree import tree_bytes  # here, because it loads numba
+
+    return plain + tree_bytes(rows)
 
 
 def transitions_each(spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.compressed import CompressedRows
 from veldt.replay.frames import RawRows
-from veldt.replay.ring import FIELDS
+from veldt.replay.rows import FIELDS
 from veldt.replay.sampling_strategy import Prioritised
 
 

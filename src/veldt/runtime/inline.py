@@ -84,6 +84,9 @@ class InlineSupervisor:
     def has_ended(self, role: int) -> bool:
         return self._role is None
 
+    def silent_s(self, role: int) -> float:
+        return 0.0
+
     @property
     def all_ended(self) -> bool:
         return self._role is None

@@ -51,6 +51,7 @@ def _run_until_parent_ends(parent_pipe: Connection, target: Callable[..., None],
     arguments would kill the child.
     """
     end_with(parent_pipe.fileno())
+    name_process(multiprocessing.current_process().name)
     target(*args)
 
 

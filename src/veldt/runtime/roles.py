@@ -16,7 +16,7 @@ import numpy as np
 from veldt.errors import PeerLostError, VeldtError
 from veldt.runtime import activity
 from veldt.runtime.messages import write_message
-from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent, name_process
+from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
 from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.stack_dump import enable_stack_dump
@@ -160,7 +160,6 @@ def run_role(
 ) -> None:
     """Entry point of a role's process: calls `role(control, *arguments, **edges)` until it returns."""
     leave_signals_to_parent()
-    name_process(who.name)
     os.environ.setdefault(*GLOO_ON_LOOPBACK)
     os.nice(who.niceness)
     activity.share(board.activity(who.number))

@@ -81,6 +81,9 @@ class RunningRoles(Protocol):
 
     def has_ended(self, role: int) -> bool: ...
 
+    def silent_s(self, role: int) -> float:
+        """Returns the seconds since this role's last heartbeat; infinity while it starts."""
+
     def stop(self, patience_s: float) -> list[Received]: ...
 
     def kill(self) -> None: ...
@@ -211,6 +214,11 @@ class Supervision(ABC):
     def has_ended(self, role: int) -> bool:
         """Whether this role has ended and will not be restarted."""
         return self.roles[role].has_ended
+
+    def silent_s(self, role: int) -> float:
+        one = self.roles[role]
+        is_here = one.process is not None and one.has_sent_heartbeat
+        return time.monotonic() - one.heartbeat_at if is_here else math.inf
 
     def alike(self, number: int) -> list[int]:
         """Returns the numbers of the roles of the same kind as this one, itself included."""

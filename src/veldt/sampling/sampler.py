@@ -71,7 +71,7 @@ class Sampler:
         self.trajectory = envs.trajectory
         self._observations = slot_observations(self.trajectory, device)
         self._device, self._run_seed, self._clock = device, run_seed, clock
-        self._threads, self._cores, self._noise_width = threads, cores, noise
+        self.threads, self._cores, self._noise_width = threads, cores, noise
         self._extras: dict[str, Tensor] = {}
         self._is_recurrent = recurrent_size > 0
         self._recurrent_state = RecurrentState(forward, recurrent_size, self.trajectory.width, device)
@@ -88,8 +88,8 @@ class Sampler:
         trajectory, envs = self.trajectory, self._envs
         groups = range(len(envs.groups))
         with self._clock("infer"):
-            if self._threads is not None:
-                torch.set_num_threads(self._threads)
+            if self.threads is not None:
+                torch.set_num_threads(self.threads)
             noise_TBK = self._noise(steps)
             self._last_noise = noise_TBK[-1]
             self._recurrent_state.state_BM.copy_(self.initial_state_BM)

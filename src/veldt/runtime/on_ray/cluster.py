@@ -23,7 +23,8 @@ from veldt.errors import UsageError, VeldtError
 from veldt.runtime.on_ray.settings import on_loopback, quiet, token
 
 LOCAL = "local"
-_START_S, _STOP_S = 60.0, 10.0
+_START_S = 60.0
+_STOP_S = 2.0  # for the local cluster, whose work is over, until its processes are killed
 _PORT_S, _JOIN_S = 5.0, 20.0
 _LONGEST = 16  # maximum length of the temporary directory's path, which is part of socket names
 _NO_RAY = "--cluster needs Ray, which is not installed here: pip install 'veldt[cluster]'"

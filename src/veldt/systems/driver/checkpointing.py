@@ -10,7 +10,7 @@ from typing import Any
 from veldt.errors import VeldtError
 from veldt.exchange.graph import Groups
 from veldt.learning.learner import check_finite
-from veldt.replay.archive import remove_unneeded
+from veldt.replay.needed_segments import remove_unneeded
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory

@@ -9,9 +9,10 @@ between roles carry everything else; see the system's graph.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,9 @@ from veldt.tracking.stage_clock import StageClock
 
 _POLL_S = 0.1
 _STOP_S = 30.0  # for roles to end on request
+_STOP_INTERRUPTED_S = 3.0  # the same, when the user waits for the end
+_INTERRUPTED_S = 5.0  # after a signal, until roles that do not work are not waited for any more
+_SILENT_S = 4.0  # without a heartbeat, after which a role then counts as one that does not work
 _LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to arrive
 
@@ -280,12 +284,14 @@ class TrainingRun:
         """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""
         self._rate_limiter.max_steps = 0  # no role acts while the rest of the checkpoint is awaited
         checkpointing = self._checkpointing
-        self._poll_while(lambda: checkpointing.is_captured, checkpointing.advance)
+        is_awaited = reason == "interrupted"
+        end = time.monotonic() + _INTERRUPTED_S if is_awaited else math.inf
+        self._poll_while(lambda: checkpointing.is_captured, checkpointing.advance, give_up_at=end)
         if not checkpointing.is_requested:
             checkpointing.finish()
             checkpointing.request()
-        self._poll_while(lambda: not checkpointing.is_whole)
-        self._handle(self._roles.stop(_STOP_S))
+        self._poll_while(lambda: not checkpointing.is_whole, give_up_at=end)
+        self._handle(self._roles.stop(_STOP_INTERRUPTED_S if is_awaited else _STOP_S))
         self._check_learned(reason)
         if self._evaluating.is_due_at_the_end(reason):
             self._evaluating.play(checkpointing.groups()["weights"], self._stop)
@@ -302,17 +308,34 @@ class TrainingRun:
                 details=lost.details,
             )
 
-    def _poll_while(self, holds: Callable[[], bool], then: Callable[[], None] = lambda: None) -> None:
-        """Polls, and calls `then`, while `holds`. Raises VeldtError if a part of the checkpoint is overdue."""
+    def _poll_while(
+        self, holds: Callable[[], bool], then: Callable[[], None] = lambda: None, *, give_up_at: float
+    ) -> None:
+        """Polls, and calls `then`, while `holds`.
+
+        Raises:
+            VeldtError: a part of the checkpoint is overdue.
+            KeyboardInterrupt: it is later than `give_up_at`, and a role whose part is missing hangs or still starts.
+        """
         end = time.monotonic() + _PARTS_S
         while holds():
-            if time.monotonic() > end:
-                missing = ", ".join(self._names[role] for role in sorted(self._checkpointing.missing))
+            now, missing = time.monotonic(), sorted(self._checkpointing.missing)
+            if now > end:
                 raise VeldtError(
-                    f"the last checkpoint lacks the part of the {missing}, which did not come in {_PARTS_S:g} s"
+                    f"the last checkpoint lacks the part of the {self._named(missing)}, which did not come in "
+                    f"{_PARTS_S:g} s"
                 )
+            silent = [role for role in missing if self._roles.silent_s(role) > _SILENT_S]
+            if silent and now > give_up_at:
+                self._finish_after_failure()
+                interrupt = KeyboardInterrupt()
+                interrupt.add_note(f"no last checkpoint: the {self._named(silent)} did not answer")
+                raise interrupt
             self._poll()
             then()
+
+    def _named(self, roles: Sequence[int]) -> str:
+        return ", ".join(self._names[role] for role in roles)
 
     def _write_last(self) -> None:
         self._checkpointing.finish()

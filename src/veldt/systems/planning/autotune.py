@@ -26,11 +26,44 @@ _PASSES, _LEAST_PASSES, _SECONDS = 6, 2, 2.0
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How to compute. `reasons` are sentences for the user."""
+    """How to compute. `reasons` are sentences for the user; `threads_matter` unless one thread is always the best."""
 
     precision: str
     threads: int
     reasons: tuple[str, ...]
+    threads_matter: bool
+
+
+@dataclass(frozen=True)
+class ThreadTimes:
+    """Seconds of a forward and a backward pass on one thread and on `many`."""
+
+    many: int
+    one_s: float
+    many_s: float
+
+    @property
+    def best(self) -> int:
+        """The number of threads to train with."""
+        return self.many if self.one_s / self.many_s >= _WORTH_THREADS else 1
+
+    def __str__(self) -> str:
+        gain = "" if self.best == self.many else f"; not {_WORTH_THREADS:g} times as quick"
+        return f"one {self.one_s * 1e3:.1f} ms, {self.many} {self.many_s * 1e3:.1f} ms{gain}"
+
+
+def time_threads(
+    make_network: Callable[[], Network], observation: Observation, precision: str
+) -> ThreadTimes:
+    """Times passes of a network on the CPU; torch's random numbers and its number of threads stay as they are."""
+    before, many = torch.get_num_threads(), training_threads(0)
+    with torch.random.fork_rng(devices=[]):
+        one_s, many_s = (
+            _pass_seconds(make_network(), observation, torch.device("cpu"), precision, threads)
+            for threads in (1, many)
+        )
+    torch.set_num_threads(before)
+    return ThreadTimes(many, one_s, many_s)
 
 
 def choose_arithmetic(
@@ -51,8 +84,9 @@ def choose_arithmetic(
     network = make_network()
     small = sum(p.numel() for p in network.parameters()) < _SMALL_NETWORK
     own = not low_precision_parts(network) or any(isinstance(part, UserTorso) for part in network.modules())
-    many = threads or training_threads(0)
+    many = training_threads(0)
     few = threads or 1
+    threads_matter = device.type == "cpu" and not small and many > 1
     reasons = []
 
     @functools.cache
@@ -69,13 +103,10 @@ def choose_arithmetic(
         precision = min(timed, key=timed.__getitem__)
         measured = ", ".join(f"{name} {value * 1e3:.1f} ms" for name, value in timed.items())
         reasons.append(f"precision {precision} (forward and backward: {measured})")
-    if device.type != "cpu" or small or many == few:
-        return Arithmetic(precision, few, tuple(reasons))
-    one, all_ = seconds(precision, few), seconds(precision, many)
-    chosen = many if one / all_ >= _WORTH_THREADS else few
-    description = f"threads {chosen} (one {one * 1e3:.1f} ms, {many} {all_ * 1e3:.1f} ms"
-    gain = "" if chosen == many else f"; not {_WORTH_THREADS:g} times as quick"
-    return Arithmetic(precision, chosen, (*reasons, f"{description}{gain})"))
+    if threads or not threads_matter:
+        return Arithmetic(precision, few, tuple(reasons), threads_matter)
+    times = ThreadTimes(many, seconds(precision, 1), seconds(precision, many))
+    return Arithmetic(precision, times.best, (*reasons, f"threads {times.best} ({times})"), threads_matter)
 
 
 def _pass_seconds(

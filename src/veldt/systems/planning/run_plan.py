@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads, num_accelerators
 from veldt.sampling.observations import blank_observation
-from veldt.systems.planning.autotune import choose_arithmetic
+from veldt.systems.planning.autotune import ThreadTimes, choose_arithmetic, time_threads
 from veldt.systems.planning.sentences import describe
 
 
@@ -56,6 +57,7 @@ class RunPlan:
     """A run's decisions: `config` has no `auto` left, `decisions` are sentences for the user.
 
     `own` are the user's own parts of the network that are callables, `given` the settings that come from the user.
+    `may_change_threads`: whether the number of training threads is veldt's choice, and matters.
     """
 
     config: TrainConfig
@@ -66,6 +68,7 @@ class RunPlan:
     own: OwnParts
     decisions: tuple[str, ...]
     given: Mapping[str, Any]
+    may_change_threads: bool = False
 
     def graph(self, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
         """Returns the roles of the run in directory `run`, new or resumed from `checkpoint`, and their edges.
@@ -130,14 +133,22 @@ class RunPlan:
         """Torch's number of threads for training; None on an accelerator, where it does not matter."""
         return self.config.run.threads if self.device.type == "cpu" else None
 
+    def time_threads(self) -> ThreadTimes:
+        """Times the passes of an update on one thread and on all, of a network that is only made for that."""
+        observation = blank_observation(self.spec, _update_rows(self.config, self.algorithm()), self.device)
+        make = partial(make_network, self.config, self.spec, self.own)
+        return time_threads(make, observation, self.config.run.precision)
+
+    def inference_threads_beside(self, training: int) -> int:
+        """Returns torch's number of threads for inference on the CPU, where `training` threads train."""
+        return inference_threads(training, self.arrangement.groups, self.arrangement.backend == "workers")
+
     @property
     def inference_threads(self) -> int | None:
         """Torch's number of threads for inference; None on an accelerator."""
         if self.device.type != "cpu":
             return None
-        return inference_threads(
-            self.config.run.threads, self.arrangement.groups, self.arrangement.backend == "workers"
-        )
+        return self.inference_threads_beside(self.config.run.threads)
 
     @property
     def inference_cores(self) -> Sequence[int]:
@@ -175,14 +186,14 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     learners = config.roles.learners
     if not config.roles.has_acting_processes:
         one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // learners)
-        chosen = plan(source, one, config.atari, accelerators, learners, request.chosen)
+        why = "as asked" if request.repeats is None else f"as in {request.repeats}"
+        chosen = plan(source, one, config.atari, accelerators, learners, why)
     else:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)
-    rows = algorithm.update_rows(config.phase_width) // config.batch_shares
     arithmetic = choose_arithmetic(
-        lambda: make_network(config, spec, own),
-        blank_observation(spec, rows, device),
+        partial(make_network, config, spec, own),
+        blank_observation(spec, _update_rows(config, algorithm), device),
         device,
         config.run.precision,
         config.run.threads,
@@ -190,7 +201,19 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     horizon = algorithm.horizon(config.phase_width)
     decisions = (*describe(config, chosen, horizon, accelerators), *arithmetic.reasons)
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
-    return RunPlan(config, source, spec, chosen, device, own, decisions, request.given)
+    may_change_threads = (
+        arithmetic.threads_matter
+        and not config.roles.has_acting_processes
+        and config.roles.learners == 1
+        and request.repeats is None
+        and "threads" not in {**request.given_before, **request.given}
+    )
+    return RunPlan(config, source, spec, chosen, device, own, decisions, request.given, may_change_threads)
+
+
+def _update_rows(config: TrainConfig, algorithm: Algorithm) -> int:
+    """Returns the rows of one update on one device."""
+    return algorithm.update_rows(config.phase_width) // config.batch_shares
 
 
 def _decided(config: TrainConfig, chosen: Plan, device: torch.device, accelerators: int) -> TrainConfig:

@@ -29,7 +29,6 @@ from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import Network, apply_precision
 from veldt.networks.recurrent import recurrent_size_of
-from veldt.replay.returns import slot_returns
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.sampling.episodes import EpisodeTracker
@@ -246,6 +245,8 @@ class _FirstPriorities:
 
     @torch.no_grad()
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
+        from veldt.replay.returns import slot_returns  # here, because it loads numba
+
         slot = sampler.trajectory
         returns = slot_returns(slot, self._algorithm.returns)
         outputs = sampler.actor_outputs()

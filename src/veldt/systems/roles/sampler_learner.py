@@ -14,7 +14,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -32,12 +34,12 @@ from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.recurrent import recurrent_size_of
-from veldt.replay.archive import ReplayArchive
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import Sampler
 from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.thread_choice import ThreadChoice
 from veldt.tracking.stage_clock import StageClock
 
 # Called after each update with its loss, the mean policy lag in updates, and the learning rate.
@@ -94,6 +96,12 @@ class PhaseCounts:
     learning_rate: float
 
 
+class ShowNote(Protocol):
+    """Shows the user a sentence and records it as an event of the kind `about`."""
+
+    def __call__(self, text: str, about: str = "note") -> None: ...
+
+
 class SamplerLearner:
     """Envs, sampler, experience and learner, connected.
 
@@ -102,7 +110,6 @@ class SamplerLearner:
         worker_rank: its rank.
         clock: adds up the time spent per stage.
         archive: directory of the replay buffer in checkpoints, if they include it.
-        note: shows the user a sentence.
         ties: its connections to the others.
     """
 
@@ -112,14 +119,17 @@ class SamplerLearner:
         worker_rank: WorkerRank,
         clock: StageClock,
         archive: Path | None,
-        note: Callable[[str], None],
+        note: ShowNote,
         ties: GroupContext = GroupContext(),
     ) -> None:
         disable_malloc_trim()
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
-        self._threads = run_plan.training_threads
+        self.threads: ThreadChoice | None = None
+        if run_plan.training_threads is not None:
+            measure = run_plan.time_threads if run_plan.may_change_threads else None
+            self.threads = ThreadChoice(run_plan.training_threads, measure, partial(note, about="threads"))
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
         self._sharing = (
@@ -170,6 +180,8 @@ class SamplerLearner:
             self._experience = self._make_experience(forward, targets.forwards)
             self.archive = None
             if isinstance(self._experience, ReplaySource) and archive is not None:
+                from veldt.replay.archive import ReplayArchive
+
                 self.archive = ReplayArchive(archive, self._experience.buffer)
             self.snapshot = Snapshot(
                 self.learner, self._sampler, self.envs, self.episodes, self._experience, self.archive
@@ -209,6 +221,8 @@ class SamplerLearner:
         """
         if checkpoint is not None:
             unrestored = self.snapshot.restore(checkpoint)
+            if self._run_plan.may_change_threads:
+                self._train_on(int(checkpoint.meta.get("threads", 0)))
             self.acts_by_newest()
             return unrestored
         self.episodes.begins(self.envs.start())
@@ -237,8 +251,9 @@ class SamplerLearner:
             self.envs.reset_ended()  # workers reset envs while this process learns
         new_steps = int(slot.valid.sum())
         rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
+        if self.threads is not None:
+            torch.set_num_threads(self.threads.threads)
+        trained_s, updates = self._clock.seconds["train"], self.learner.updates
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
         if isinstance(self._experience, ReplaySource) and self._sharing > 1:
@@ -254,11 +269,20 @@ class SamplerLearner:
             updated(loss, lag, rate)
         update_observation_statistics(self.network, slot, self._edge)
         self.acts_by_newest()
+        trained_s = self._clock.seconds["train"] - trained_s
+        if self.threads is not None and self.threads.add(trained_s, self.learner.updates - updates):
+            self._train_on(self.threads.threads)
         episodes = self.episodes.add(slot)
         self._sampler.start_next_rollout()
         if waits:
             self.envs.finish_resets()
         return PhaseCounts(new_steps, slot.valid.size - new_steps, episodes, rate)
+
+    def _train_on(self, threads: int) -> None:
+        """Trains on so many threads from now on, and acts on as many as fit to that; 0 changes nothing."""
+        if self.threads is not None and threads:
+            self.threads.threads = threads
+            self._sampler.threads = self._run_plan.inference_threads_beside(threads)
 
     def acts_by_newest(self) -> None:
         """Sets the sampler's version to the learner's, after the parameters have changed."""

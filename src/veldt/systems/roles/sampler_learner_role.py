@@ -8,12 +8,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from veldt.algorithms.base import Loss
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.snapshot import Groups
-from veldt.replay.archive import NewRows
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
@@ -32,6 +31,9 @@ from veldt.systems.roles.messages import (
 )
 from veldt.systems.roles.sampler_learner import GroupContext, SamplerLearner, WorkerRank
 from veldt.tracking.stage_clock import StageClock
+
+if TYPE_CHECKING:  # it loads numba
+    from veldt.replay.archive import NewRows
 
 _WAIT_S = 0.02  # seconds between checks whether there is something to do
 _POLL_S = 0.005  # seconds between checks whether a checkpoint is complete
@@ -245,13 +247,18 @@ class SamplerLearnerRole(ABC):
                 rank=self._rank,
                 updates=self._sampler_learner.learner.updates,
                 steps=int(self._steps_A[self._rank]),
-                state=content.meta | {"seed": self._worker_rank.seed, "steps": now.done},
+                state=content.meta | self._state_besides(now),
                 replay=None if content.rows is None else self._plan.group,
             )
         )
         if content.rows is not None:
             self._written_snapshot = now.snapshot
             self._writer.start(partial(self._write, content.rows))
+
+    def _state_besides(self, now: SyncState) -> dict[str, Any]:
+        threads = self._sampler_learner.threads
+        chosen = {} if threads is None else {"threads": threads.threads}
+        return {"seed": self._worker_rank.seed, "steps": now.done, **chosen}
 
     def _write(self, rows: NewRows) -> None:
         assert self._sampler_learner.archive is not None
