@@ -49,7 +49,7 @@ def test_a_file_of_actions_is_opened_once(
 def test_an_episode_with_other_actions_is_named(tmp_path: Path) -> None:
     one, other = log_of(tmp_path / "one", [0, 0, 0]), log_of(tmp_path / "other", [0, 0, 1])
     assert first_difference(one, other) == (
-        "episode 2 of env 0 (which ended at step 2) has other actions in the other run"
+        "episode 2 of env 0, which ended at step 2, has other actions in the other run"
     )
 
 
@@ -77,6 +77,6 @@ def test_a_return_that_is_no_number_is_the_same_as_another(tmp_path: Path, witho
 def test_an_episode_that_only_one_run_has_is_named(tmp_path: Path) -> None:
     one, other = log_of(tmp_path / "one", [0, 0]), log_of(tmp_path / "other", [0])
     assert (
-        first_difference(one, other) == "episode 1 of env 0 (which ended at step 1) is not in the other run"
+        first_difference(one, other) == "episode 1 of env 0, which ended at step 1, is not in the other run"
     )
     assert first_difference(other, one) == "1 episodes ended, and 2 in the other run"

@@ -12,11 +12,17 @@ from typing import Any
 import pytest
 
 import veldt
+from veldt.api.causes import likely_cause
 from veldt.cli import main
 from veldt.config.plan_digest import plan_digest
+from veldt.config.run_code import Admitted
+from veldt.config.train_config import from_dict
+from veldt.envs.source import resolve
+from veldt.networks.own import OwnParts
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.difference import first_difference
+from veldt.runs.directory import RunDirectory
 
 SMALL = {"steps": 1_024, "num_envs": 4, "batch_size": 128, "seed": 3, "quiet": True}
 
@@ -150,6 +156,38 @@ def test_a_new_run_that_a_callback_stops_is_the_cause(original: Path, tmp_path: 
     result = veldt.reproduce(original, run_dir=tmp_path / "again", quiet=True, callbacks=[Stop()])
     assert result.difference is not None
     assert result.cause is not None and result.cause.endswith(" (callback)")
+
+
+def cause_of(run: Path, **other: Any) -> str | None:
+    """What is known of a run before it would be trained again with `other` parts of the network."""
+    directory = RunDirectory.open(run)
+    stored, summary = directory.read_config(), directory.read_summary()
+    assert summary is not None
+    config = from_dict(stored["resolved"])
+    code = Admitted(config, resolve(config.env), OwnParts(**other))
+    return likely_cause(directory, stored, summary, config, code)
+
+
+def test_what_is_known_to_be_other_than_it_was_is_named(original: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(original, run)
+    assert cause_of(run) is None
+    assert str(cause_of(run, network=change)).startswith("--network was auto and is ")
+    change(run / "config.json", lambda config: config["resolved"]["learn"].update(learning_rate=0.5))
+    assert str(cause_of(run)).startswith("the first run ended with another plan than that of its config.json")
+    RunDirectory(run).write_event(5, "restart", "env 2 was restarted")
+    assert cause_of(run) == "an env or a process of the first run was restarted (events.jsonl says why)"
+
+
+def test_a_resume_with_an_empty_replay_buffer_is_the_cause(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"steps": 64, "num_envs": 2, "checkpoint_replay": "none", "quiet": True}
+    run = veldt.train("dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings).path
+    assert cause_of(run) is None
+    veldt.resume(run, steps=128, quiet=True)
+    assert cause_of(run) == (
+        "--steps was 64 before the run was resumed with 128; the run was resumed with an empty replay buffer "
+        "(--checkpoint-replay none)"
+    )
 
 
 def change(path: Path, by: Callable[[dict[str, Any]], object]) -> None:

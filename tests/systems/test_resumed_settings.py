@@ -33,6 +33,7 @@ def test_the_next_resume_keeps_a_changed_setting(run: Path) -> None:
     after = config(run)
     assert after["resolved"]["run"] == before["resolved"]["run"] | changes
     assert after["given"]["run"] == before["given"]["run"] | changes
+    assert after.pop("replaced") == [{"steps": 64, "until": None, "keep_checkpoints": 3}]
     for whole in (before, after):
         del whole["resolved"]["run"], whole["given"]["run"]
     assert before == after

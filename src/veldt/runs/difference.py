@@ -31,7 +31,7 @@ def first_difference(run: Path, other: Path) -> str | None:
     ours, theirs = _by_env(read_episodes(run)), _by_env(read_episodes(other))
     with ActionsFile(run) as actions, ActionsFile(other) as other_actions:
         for key, one in ours.items():
-            name = f"episode {one.episode:,} of env {one.env} (which ended at step {one.step:,})"
+            name = f"episode {one.episode:,} of env {one.env}, which ended at step {one.step:,},"
             if (another := theirs.get(key)) is None:
                 return f"{name} is not in the other run"
             if not _same_course(one, another):
