@@ -23,7 +23,8 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import CheckpointError, UsageError
 from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
-from veldt.setting_metadata import Unit, check_values, flag
+from veldt.runs import strict_json
+from veldt.setting_metadata import Unit, check_values, flag, shown
 from veldt.tracking.loggers.choice import named_loggers
 from veldt.tracking.recording import named_callbacks
 from veldt.user_code.import_path import split_name
@@ -212,11 +213,11 @@ class TrainConfig:
             check_recurrent(self.algorithm, self.network.recurrent)
             _check_shared(self.learn, self.network.recurrent)
         try:
-            json.dumps(self.env_kwargs)
+            strict_json.restored(json.loads(json.dumps(self.env_kwargs)))
         except (TypeError, ValueError) as error:
             raise UsageError(
-                f"--env-kwargs is {self.env_kwargs!r}, which cannot be written into the run as JSON ({error}): give "
-                "numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
+                f"--env-kwargs is {shown(self.env_kwargs)}, which cannot be written into the run as JSON ({error}): "
+                "give numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
             ) from None
 
     def _check_normalisation(self) -> None:
