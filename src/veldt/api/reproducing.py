@@ -82,7 +82,7 @@ def reproduce(
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
     code = admit_to_train(directory, config, choice, "reproduce(run, {})")
-    request = RunRequest(code.config, code.source, code.own, given_in(stored))
+    request = RunRequest(code.config, code.source, code.own, given_in(stored, config))
     CheckpointStore(directory.checkpoints).newest(
         lambda _: None
     )  # else the comparison would fail after training

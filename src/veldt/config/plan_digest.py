@@ -7,7 +7,8 @@ import json
 
 import torch
 
-from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
+from veldt.config.stored_config import to_dict
+from veldt.config.train_config import RESUMABLE, TrainConfig
 from veldt.runs.machine import versions
 
 # These decide how long a run trains, and so how its schedules go; the other settings of RESUMABLE only record.

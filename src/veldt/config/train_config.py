@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import typing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.spec import ActionSpec
-from veldt.errors import CheckpointError, UsageError
+from veldt.errors import UsageError
 from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
 from veldt.runs import strict_json
@@ -330,61 +329,3 @@ def _check_sizes(
             f"each of the {width} envs makes {learn.steps_per_phase(width):,} steps between updates, and the "
             f"replay buffer keeps {share:,} of each{each}: take a larger --buffer-size, or a shorter --horizon"
         )
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """Returns a configuration as plain JSON values."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
-def from_dict(values: dict[str, Any]) -> TrainConfig:
-    """Rebuilds the configuration from `to_dict`. CheckpointError where a field is unknown or missing."""
-    values = dict(values)
-    algorithm = str(values.get("algorithm"))
-    if algorithm not in ALGORITHMS:
-        raise CheckpointError(
-            f"the run's configuration names the algorithm '{algorithm}', which is not registered here"
-        )
-    if "learn" not in values:
-        raise CheckpointError(
-            "the run's configuration lacks the section 'learn': config.json is not as veldt wrote it"
-        )
-    values["learn"] = _build(ALGORITHMS[algorithm].settings, values["learn"])
-    system = str(values.get("system"))
-    if system not in SYSTEMS:
-        raise CheckpointError(
-            f"the run's configuration names the system '{system}', which is not registered here"
-        )
-    values["roles"] = _build(SYSTEMS[system].settings, values.get("roles") or {})
-    return _build(TrainConfig, values)
-
-
-def _build(cls: type[Any], values: Any) -> Any:
-    if not isinstance(values, dict):
-        return values
-    hints = typing.get_type_hints(cls)
-    known = {f.name for f in dataclasses.fields(cls)}
-    unknown = set(values) - known
-    if unknown:
-        raise CheckpointError(
-            f"the run's configuration has the field '{sorted(unknown)[0]}', which this veldt does not know: "
-            "use the version that wrote it (see config.json)"
-        )
-    missing = {f.name for f in dataclasses.fields(cls) if _is_required(f)} - set(values)
-    if missing:
-        raise CheckpointError(
-            f"the run's configuration lacks the field '{sorted(missing)[0]}': config.json is not as veldt wrote it"
-        )
-    built = {}
-    for name, value in values.items():
-        # For `X | None`, take X.
-        hint = next((h for h in typing.get_args(hints[name]) if dataclasses.is_dataclass(h)), hints[name])
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            built[name] = _build(hint, value)
-        else:  # JSON has only lists; every sequence in the configuration is a tuple
-            built[name] = tuple(value) if isinstance(value, list) else value
-    return cls(**built)
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
