@@ -14,7 +14,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
-from veldt.config.fit import check_actions, check_fits, check_recurrent
+from veldt.config.fit import check_actions, check_fits, check_recurrent, recipes_with_setting
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
@@ -220,21 +220,11 @@ class TrainConfig:
             ) from None
 
     def _check_normalisation(self) -> None:
-        normalises = {
-            "normalise_observations": (
-                self.network.normalise_observations,
-                self.roles.observation_statistics_refusal,
-            ),
-            "normalise_rewards": (
-                getattr(self.learn, "normalise_rewards", False),
-                self.roles.reward_statistics_refusal,
-            ),
-        }
-        for name, (is_on, why) in normalises.items():
-            if is_on and why:
+        for name, why in self.roles.statistics_refusals.items():
+            if why and (getattr(self.network, name, False) or getattr(self.learn, name, False)):
                 raise UsageError(
                     f"{flag(name)} is on, and the system {self.system} cannot keep the statistics: {why}; leave it "
-                    "out, or take a recipe of the synchronous system"
+                    f"out, or take a recipe that can ({', '.join(recipes_with_setting(name))})"
                 )
 
     def section_of(self, name: str) -> str:
