@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 import veldt
@@ -61,6 +65,94 @@ def test_values_of_another_type(value: Any, hint: Any, allowed: str) -> None:
     with pytest.raises(UsageError) as refused:
         check_type("--name", value, hint)
     assert str(refused.value) == f"--name is {value!r}: it must be {allowed}"
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "expected"),
+    [
+        (np.int64(5), int, 5),
+        (np.uint8(5), int | None, 5),
+        (np.int64(5), float, 5),
+        (np.float32(0.5), float, 0.5),
+        (np.float64(0.5), float | str, 0.5),
+        (Fraction(1, 2), float, 0.5),
+        (np.True_, bool, True),
+        ((np.int64(8), 8), tuple[int, ...], (8, 8)),
+        ([np.int64(8)], tuple[int, ...], [8]),
+    ],
+)
+def test_numbers_of_other_libraries_become_those_of_python(value: Any, hint: Any, expected: Any) -> None:
+    got = check_type("--name", value, hint)
+    assert got == expected and type(got) is type(expected)
+    assert not isinstance(got, tuple | list) or {type(part) for part in got} == {int}
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "allowed"),
+    [
+        (np.float32("nan"), float, "a finite number"),
+        (np.float64("inf"), float | None, "a finite number or None"),
+        (np.float64(5.0), int, "a whole number (an int)"),
+        (np.True_, int, "a whole number (an int)"),
+        (np.int64(1), bool, "True or False"),
+        (Fraction(10**400), float, "a finite number"),
+    ],
+)
+def test_numbers_of_other_libraries_have_the_same_limits(value: Any, hint: Any, allowed: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_type("--name", value, hint)
+    assert str(refused.value).startswith("--name is ") and str(refused.value).endswith(
+        f": it must be {allowed}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "said"),
+    [
+        (2**63, int, "9223372036854775808: it must be less than 2^63"),
+        (10**400, int, "a number of 401 digits: it must be less than 2^63"),
+        (10**400, float | None, "a number of 401 digits: it must be less than 2^63"),
+        (-(10**400), float | str, "a number of 401 digits: it must be more than -2^63"),
+        (-(10**5000), int, "a number of 5,001 digits: it must be more than -2^63"),
+        (10**5000, str, "a number of 5,001 digits: it must be a string"),
+        (
+            (64, 10**5000),
+            tuple[int, ...],
+            "a tuple with a number of more than 4,300 digits: it must be less than 2^63",
+        ),
+    ],
+    ids=itertools.count(),
+)
+def test_a_number_beyond_any_counter_is_refused_in_a_sentence(value: Any, said: str, hint: Any) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_type("--name", value, hint)
+    assert str(refused.value) == f"--name is {said}"
+
+
+def test_numpys_numbers_are_settings_of_a_run_and_arguments(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "steps": np.int64(64),
+        "learning_rate": np.float32(1e-3),
+        "shared": np.False_,
+        "hidden": (np.int64(8),),
+    }
+    run = veldt.train(
+        "a2c", env="CartPole-v1", run_dir=tmp_path / "run", log="none", device="cpu", quiet=True, **given
+    )
+    config = json.loads((run.path / "config.json").read_text())
+    assert config["given"]["run"]["steps"] == config["resolved"]["run"]["steps"] == 64
+    assert config["given"]["learn"] == {"learning_rate": float(np.float32(1e-3)), "shared": False}
+    resumed = veldt.resume(run.path, steps=np.int64(128), until=np.float32(1e6), quiet=True)
+    assert resumed.summary["steps"] >= 128
+    numbers: dict[str, Any] = {"episodes": np.int64(2), "seed": np.int64(3)}
+    assert len(veldt.evaluate(run.path, **numbers).scores) == 2
+
+
+def test_keyword_arguments_of_an_env_can_be_read_again(in_tmp: Path) -> None:
+    for number in (10**400, 10**5000):
+        with pytest.raises(UsageError, match=r"--env-kwargs is .* cannot be written into the run as JSON"):
+            veldt.train("ppo", env="CartPole-v1", env_kwargs={"size": number}, quiet=True)
+    assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,9 @@ _SURELY_FITS = 2**30
 # What an algorithm that does not define a method lacks, for messages.
 _LACKS = {"value": "no values", "action_values": "no values of actions", "policy": "no stochastic policy"}
 
+# Calls of an env whose results have so many elements, the observation first and a dict last.
+_CALLS = {2: "observation, info = env.reset()", 5: "observation, reward, ... = env.step(action)"}
+
 
 def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -> Network:
     """Returns the network of a run with its initial weights, which are a function of the run's seed.
@@ -95,7 +98,7 @@ class Agent:
     `VectorEnv` returns it: of a Dict space a dictionary of such arrays, of a Tuple space a tuple of such arrays; or it
     is a list of N single observations. With --normalise-observations they still take raw ones: the policy normalises
     them, by the statistics of its training, which acting does not change. ValueError if the observation does not have
-    the shape that the space defines.
+    the shape that the space defines, or has NaN or an infinite number.
 
     A policy with an LSTM keeps a recurrent state from `act` to `act`: call `reset()` when an episode begins.
     """
@@ -257,18 +260,51 @@ class Agent:
 
     def _inputs(self, observation: Any) -> tuple[Observation, bool]:
         """Returns the network's input [N, ...], and whether it is of a single observation."""
-        if self.source.is_atari:
-            declared, shape = self.spec.observation[""].network_shape, np.shape(observation)
-            if shape != declared and shape[1:] != declared:
-                raise ValueError(f"the observation has shape {shape}, and the policy takes {declared}")
-            frames = torch.from_numpy(np.ascontiguousarray(observation))
-            return (frames.unsqueeze(0), True) if shape == declared else (frames, False)
+        try:
+            return self._frames(observation) if self.source.is_atari else self._rows(observation)
+        except ValueError as error:
+            if (advice := _if_not_unpacked(observation)) is None:
+                raise
+            raise ValueError(advice) from error
+
+    def _frames(self, observation: Any) -> tuple[Tensor, bool]:
+        """As `_inputs`, for Atari."""
+        frames, declared = np.ascontiguousarray(observation), self.spec.observation[""].network_shape
+        if frames.shape != declared and frames.shape[1:] != declared:
+            raise ValueError(f"the observation has shape {frames.shape}, and the policy takes {declared}")
+        if frames.dtype != np.uint8:
+            raise ValueError(f"the observation has dtype {frames.dtype}, and the policy takes uint8")
+        is_single = frames.shape == declared
+        return torch.from_numpy(frames[None] if is_single else frames), is_single
+
+    def _rows(self, observation: Any) -> tuple[Observation, bool]:
+        """As `_inputs`, for every other env."""
         if self._codec is None:
             env = self.source.make()
             self._codec = ObservationCodec(env.observation_space)
             env.close()
         rows, is_single = self._codec.encoded(observation)
-        tensors = {
-            name: torch.from_numpy(array) for name, array in zip(self.spec.observation, rows, strict=True)
-        }
+        tensors = {}
+        for name, array_N in zip(self.spec.observation, rows, strict=True):
+            if array_N.dtype.kind == "f" and not np.isfinite(array_N).all():
+                raise ValueError(_not_finite(name, array_N, is_single))
+            tensors[name] = torch.from_numpy(array_N)
         return tensors if self.spec.is_dict else tensors[""], is_single
+
+
+def _not_finite(name: str, array_N: np.ndarray, is_single: bool) -> str:
+    """Returns a sentence on the first number of a field's observations that is not finite."""
+    n, *index = np.argwhere(~np.isfinite(array_N))[0].tolist()
+    field, place = f" '{name}'" if name else "", index if is_single else [n, *index]
+    return f"the observation{field} has {array_N[n, *index]} at {place}: give finite numbers"
+
+
+def _if_not_unpacked(observation: Any) -> str | None:
+    """Returns a sentence if this is the result of an env's `reset` or `step`, and no observation; None otherwise."""
+    if not (isinstance(observation, tuple) and observation and isinstance(observation[-1], dict)):
+        return None
+    call = _CALLS.get(len(observation))
+    return call and (
+        f"the observation is a tuple of {len(observation)} that ends with a dict, the whole result of a call: give "
+        f"only its first element, {call}"
+    )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import numbers
+import operator
 import os
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
 
 from veldt.errors import UsageError, did_you_mean
 
@@ -23,6 +29,7 @@ _DESCRIBED = {
     type(None): "None",
 }
 _TOO_LARGE = 1 << 63  # for the sizes and counters of torch and numpy
+_LARGEST_SHOWN = 10**40
 PATH = str | os.PathLike[str]  # what a path may be given as
 
 
@@ -137,37 +144,68 @@ def _parts_of(hint: Any) -> list[Any]:
 
 def check_values(config: Any) -> None:
     """Raises UsageError if a field holds a value that its declaration does not allow: of another type, an unknown name,
-    NaN, a number out of its range. A list in the place of a tuple becomes one."""
+    NaN, a number out of its range. A list in the place of a tuple becomes one, and NumPy's numbers Python's."""
     hints, ranges = typing.get_type_hints(type(config)), ranges_of(type(config))
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        check_type(flag(field.name), value, hints[field.name])
+        given = getattr(config, field.name)
+        value = check_type(flag(field.name), given, hints[field.name])
         if isinstance(value, list):
             value = tuple(value)
+        if value is not given:
             object.__setattr__(config, field.name, value)  # it is frozen, and this is a part of its making
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, int) and abs(number) >= _TOO_LARGE:
-                raise UsageError(f"{flag(field.name)} is {value}: it must be less than 2^63")
         if isinstance(value, int | float):
             ranges.get(field.name, ANY).check(field.name, value)
 
 
-def check_type(name: str, value: Any, hint: Any) -> None:
-    """Raises UsageError unless `value` is of the type `hint`; `name` is what messages call it.
+def check_type(name: str, value: Any, hint: Any) -> Any:
+    """Returns `value`, as of `as_python`. UsageError unless it is of the type `hint`; `name` is what messages call it.
 
     A whole number is a float, True and False are no numbers, NaN and infinity are no values. A list may be in the place
     of a tuple.
     """
-    if _is_of(value, hint):
-        return
-    choices = [
-        choice
-        for part in _union_of(hint)
-        if typing.get_origin(part) is Literal
-        for choice in typing.get_args(part)
-    ]
-    close = did_you_mean(value, choices) if isinstance(value, str) else ""
-    raise UsageError(f"{name} is {value!r}{close}: it must be {_described(hint)}")
+    value = as_python(value)
+    if not _is_of(value, hint):
+        choices = [
+            choice
+            for part in _union_of(hint)
+            if typing.get_origin(part) is Literal
+            for choice in typing.get_args(part)
+        ]
+        close = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise UsageError(f"{name} is {shown(value)}{close}: it must be {_described(hint)}")
+    for number in value if isinstance(value, tuple | list) else (value,):
+        if isinstance(number, int) and abs(number) >= _TOO_LARGE:
+            bound = "less than 2^63" if number > 0 else "more than -2^63"
+            raise UsageError(f"{name} is {shown(value)}: it must be {bound}")
+    return value
+
+
+def as_python(value: Any) -> Any:
+    """Returns a number, or a list or tuple of numbers, of another library as Python's bool, int and float; other values
+    as they are."""
+    if type(value) in (tuple, list):
+        parts = [as_python(part) for part in value]
+        return value if all(map(operator.is_, parts, value)) else type(value)(parts)
+    if type(value) in (bool, int, float):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        with contextlib.suppress(OverflowError):  # such as Fraction(10**400)
+            return float(value)
+    return value
+
+
+def shown(value: Any) -> str:
+    """Returns what messages call a value."""
+    if isinstance(value, int) and abs(value) > _LARGEST_SHOWN:
+        return f"a number of {int(math.log10(abs(value))) + 1:,} digits"
+    try:
+        return repr(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"a {type(value).__name__} with a number of more than {sys.get_int_max_str_digits():,} digits"
 
 
 def _union_of(hint: Any) -> tuple[Any, ...]:
@@ -189,7 +227,7 @@ def _is_of(value: Any, hint: Any) -> bool:
     if origin in (dict, Mapping):
         return isinstance(value, origin) and all(_is_of(key, arguments[0]) for key in value)
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return type(value) is int or (isinstance(value, float) and math.isfinite(value))
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, origin or hint)

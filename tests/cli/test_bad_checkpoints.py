@@ -77,6 +77,28 @@ def test_a_damaged_configuration(text: str, refused: Any, run: Path) -> None:
     assert refused("resume", str(run), code=caught.value.exit_code) == str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("section", "values"), [("run", {"step": 5}), ("run", 5), ("replay", {"buffer_size": 5}), ("envs", ["x"])]
+)
+def test_given_settings_that_the_run_does_not_have(
+    section: str, values: Any, refused: Any, run: Path
+) -> None:
+    config = json.loads((run / "config.json").read_text())
+    config["given"][section] = values
+    (run / "config.json").write_text(json.dumps(config))
+    for verb in ("resume", "reproduce"):
+        said = refused(verb, str(run), code=1)
+        assert f"the section '{section}' with the value {values}, which are no settings of the run" in said
+
+
+def test_an_env_is_reproduced_with_its_keyword_arguments(tmp_path: Path) -> None:
+    """Their names are those of no settings."""
+    settings: dict[str, Any] = {"env": "Acrobot-v1", "env_kwargs": {"render_mode": None}, "quiet": True}
+    run = veldt.train("a2c", run_dir=tmp_path / "run", steps=64, env_backend="in-process", **settings)
+    again = veldt.reproduce(run.path, run_dir=tmp_path / "again", quiet=True)
+    assert again.difference is None
+
+
 def test_a_run_that_is_being_trained(refused: Any, run: Path) -> None:
     from veldt.runs.directory import RunDirectory
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import json
 import typing
 from pathlib import Path
@@ -17,7 +18,8 @@ from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPOConfig
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.vtrace import VTraceConfig
-from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig, from_dict, to_dict
+from veldt.config.stored_config import from_dict, to_dict
+from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.recipes import RECIPES
@@ -256,8 +258,49 @@ def test_a_missing_field_is_refused(field: str) -> None:
 def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
     _, values = stored()
     values["algorithm"] = algorithm
-    with pytest.raises(CheckpointError, match=f"names the algorithm '{algorithm}'"):
+    with pytest.raises(
+        CheckpointError, match=f"names the algorithm {algorithm!r}, which is not registered here"
+    ):
         from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"algorithm": ...}, "lacks the field 'algorithm': config.json is not as veldt wrote it"),
+        ({"system": ["x"]}, "names the system ['x'], which is not registered here"),
+        ({"learn": ...}, "lacks the section 'learn': config.json is not as veldt wrote it"),
+        (
+            {"learn": "x"},
+            "has the section 'learn' with the value 'x', which is no JSON object: config.json is not",
+        ),
+        (
+            {"run": [10**5000]},
+            "has the section 'run' with the value a list with a number of more than 4,300 digits",
+        ),
+        (
+            {"roles": 3},
+            "has the section 'roles' with the value 3, which is no JSON object: config.json is not",
+        ),
+        (
+            {"run": {"steps": "x"}},
+            "cannot be used (see config.json): --steps is 'x': it must be a whole number",
+        ),
+        (
+            {"learn": {"gamma": 10**400}},
+            "cannot be used (see config.json): --gamma is a number of 401 digits",
+        ),
+        ({"env": 5}, "cannot be used (see config.json): --env is 5: it must be a string"),
+        ({"replay": {}}, "cannot be used (see config.json): the algorithm ppo learns from fresh rollouts"),
+    ],
+    ids=itertools.count(),
+)
+def test_a_value_that_veldt_does_not_write_is_refused(change: dict[str, Any], said: str) -> None:
+    _, values = stored()
+    values = {name: value for name, value in {**values, **change}.items() if value is not ...}
+    with pytest.raises(CheckpointError) as refused:
+        from_dict(values)
+    assert str(refused.value).startswith(f"the run's configuration {said}")
 
 
 def test_settings_are_sorted_into_their_sections() -> None:

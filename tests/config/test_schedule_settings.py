@@ -20,7 +20,7 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.schedule_settings import make_schedule
 from veldt.cli.arguments import CommandLine
-from veldt.config.train_config import from_dict, to_dict
+from veldt.config.stored_config import from_dict, to_dict
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.recipes import find

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,34 @@ def test_a_wrong_shape_is_refused(agent: veldt.Agent) -> None:
     if agent.source.name == "CartPole-v1":
         with pytest.raises(ValueError, match=r"has shape \(5,\), but the observation space declares \(4,\)"):
             agent.act(np.zeros(5))
+
+
+def test_the_result_of_reset_or_step_is_no_observation(agent: veldt.Agent) -> None:
+    env = agent.make_env()
+    result = env.reset(seed=1)
+    with pytest.raises(ValueError, match=r"give only its first element, observation, info = env\.reset\(\)"):
+        agent.act(result)
+    agent.act(result[0])
+    with pytest.raises(
+        ValueError, match=r"give only its first element, observation, reward, \.\.\. = env\.step"
+    ):
+        agent.value(env.step(env.action_space.sample()))
+
+
+def float_arrays(observation: Any) -> list[np.ndarray]:
+    if isinstance(observation, dict):
+        return [array for part in observation.values() for array in float_arrays(part)]
+    return [observation] if np.asarray(observation).dtype.kind == "f" else []
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_an_observation_that_is_not_finite_is_refused(number: float, agent: veldt.Agent) -> None:
+    several = observations(agent, 3)
+    for array in float_arrays(several[1]):
+        array.flat[-1], index = number, [size - 1 for size in array.shape]
+        for method in (agent.act, agent.value):
+            with pytest.raises(ValueError, match=re.escape(f" has {number} at {index}: give finite numbers")):
+                method(several[1])
+            with pytest.raises(ValueError, match=re.escape(f" has {number} at {[1, *index]}: give finite")):
+                method(together(several))
+        array.flat[-1] = 0.0

@@ -184,6 +184,20 @@ def test_what_fits_a_registered_system() -> None:
             {"small": {"gamma": 0.9}},
             r"^the recipe mine sets 'gamma' to 0\.9, a value without a source: give veldt\.Sourced\(0\.9, '",
         ),
+        (
+            {"presets": {"mujoco": {"epoch": Sourced(1, "mine")}}},
+            r"sets 'epoch' \(did you mean 'epochs'\?\), which neither ppo nor",
+        ),
+        (
+            {"presets": {"mujco": {}}},
+            r"^the recipe mine has a preset for 'mujco' \(did you mean 'mujoco'\?\): it must be a family of "
+            r"environments \(classic_control, box2d, toy_text, mujoco\), the id of an environment",
+        ),
+        ({"presets": {"Pendulm-v1": {}}}, r"a preset for 'Pendulm-v1' \(did you mean 'Pendulum-v1'\?\)"),
+        (
+            {"presets": {"ALE/Pong-v5": {}}},
+            "a preset for 'ALE/Pong-v5': ALE's games have the values of atari",
+        ),
     ],
 )
 def test_recipes_that_cannot_work(changes: dict[str, Any], message: str) -> None:
@@ -191,6 +205,16 @@ def test_recipes_that_cannot_work(changes: dict[str, Any], message: str) -> None
     with pytest.raises(UsageError, match=message):
         veldt.register_recipe(Recipe(name="mine", summary="Mine", **values | changes))
     assert "mine" not in RECIPES
+
+
+def test_presets_for_a_family_an_id_and_an_env_of_the_users_own() -> None:
+    keys = ("box2d", "Pendulum-v1", "my_envs:make")
+    presets = {key: {"gamma": Sourced(0.5 + n / 10, "mine")} for n, key in enumerate(keys)}
+    veldt.register_recipe(Recipe("mine", "ppo", "synchronous", "Mine", {}, {}, presets))
+    drafts = [
+        RECIPES["mine"].draft(env) for env in ("CartPole-v1", "LunarLander-v3", "Pendulum-v1", "my_envs:make")
+    ]
+    assert [draft.values.get("gamma") for draft in drafts] == [None, 0.5, 0.6, 0.7]
 
 
 def test_a_module_that_is_imported_again_registers_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from veldt.errors import UsageError
 from veldt.learning.learner import load_weights
 from veldt.networks.flat import FlatParameters
 from veldt.networks.normaliser import NAME
-from veldt.recipes.overrides import with_settings
+from veldt.recipes import RECIPES
+from veldt.recipes.overrides import build_config, with_settings
 
 OBSERVATIONS = {"normalise_observations": True}
 BOTH = OBSERVATIONS | {"normalise_rewards": True}
@@ -238,7 +240,7 @@ def test_ga3c_counts_each_step_once(tmp_path: Path) -> None:
             "ppo",
             "CartPole-v1",
             BOTH | {"clip_rewards": True},
-            "--normalise-rewards and --clip-rewards are both on",
+            "give --no-clip-rewards to normalise them, or --no-normalise-rewards to clip them",
         ),
         ("dqn", "CartPole-v1", {"normalise_rewards": True}, "--normalise-rewards is none of dqn's settings"),
         ("ppo", "FrozenLake-v1", OBSERVATIONS, "this environment's observations have no real numbers"),
@@ -251,3 +253,16 @@ def test_what_cannot_be_right_is_refused(
     with pytest.raises(UsageError, match=message):
         veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, **settings)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["normalise_observations", "normalise_rewards"])
+@pytest.mark.parametrize("recipe", list(RECIPES))
+def test_a_recipe_that_cannot_normalise_names_those_that_can(recipe: str, name: str) -> None:
+    on = {name: True, **({"clip_rewards": False} if name == "normalise_rewards" else {})}
+    try:
+        build_config(RECIPES[recipe].draft("CartPole-v1"), on)
+    except UsageError as refused:
+        named = re.search(r"take a recipe (?:that can|that has it) \(([^)]+)\)", str(refused))
+        assert named, str(refused)
+        for other in named[1].split(", "):
+            build_config(RECIPES[other].draft("CartPole-v1"), on)

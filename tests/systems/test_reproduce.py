@@ -16,7 +16,7 @@ from veldt.api.causes import likely_cause
 from veldt.cli import main
 from veldt.config.plan_digest import plan_digest
 from veldt.config.run_code import Admitted
-from veldt.config.train_config import from_dict
+from veldt.config.stored_config import from_dict
 from veldt.envs.source import resolve
 from veldt.networks.own import OwnParts
 from veldt.recipes import find
@@ -221,7 +221,7 @@ def cut(path: Path) -> None:
         (lambda run: cut(run / "actions.bin"), "actions.bin is truncated"),
         (
             lambda run: change(run / "config.json", lambda config: config["given"].update(run={"x": 1})),
-            "its section given has 'x', which is no setting",
+            "which are no settings of the run: config.json is not as veldt wrote it",
         ),
         (lambda run: change(run / "summary.json", lambda found: found.pop("steps")), "its steps are None"),
         (lambda run: change(run / "summary.json", lambda found: found.update(steps=9)), "has not finished"),

@@ -65,7 +65,7 @@ class PolicyGradientConfig(AlgorithmConfig):
         if self.normalise_rewards and self.clip_rewards:
             raise UsageError(
                 "--normalise-rewards and --clip-rewards are both on, which would clip normalised rewards to [-1, 1]: "
-                "take one of them (--no-clip-rewards)"
+                "give --no-clip-rewards to normalise them, or --no-normalise-rewards to clip them"
             )
 
     def unread(self) -> dict[str, str]:

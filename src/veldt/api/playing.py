@@ -139,10 +139,10 @@ def evaluate(
         CheckpointError: as for `load`.
         EnvError: the env failed.
     """
-    check_type(flag("episodes"), episodes, int | None)
+    episodes = check_type(flag("episodes"), episodes, int | None)
     check_type(flag("starts"), starts, PATH | None)
-    check_type(flag("seed"), seed, int)
-    check_type(flag("greedy"), greedy, bool)
+    seed = check_type(flag("seed"), seed, int)
+    greedy = check_type(flag("greedy"), greedy, bool)
     protocol = protocol or ("episodes" if starts is None else "human-starts")
     if protocol not in PROTOCOLS:
         raise UsageError(f"--protocol is {protocol!r}: it must be one of {', '.join(PROTOCOLS)}")
@@ -207,9 +207,9 @@ def record_starts(
         EnvError: the env failed.
         VeldtError: the file could not be written.
     """
-    check_numbers(starts, seed)
+    starts, seed = check_numbers(starts, seed)
     check_type(flag("out"), out, PATH | None)
-    check_type(flag("greedy"), greedy, bool)
+    greedy = check_type(flag("greedy"), greedy, bool)
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(run).path
     path = directory / STARTS_NAME if out is None else Path(out)
     check_new_file(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,13 @@ from veldt.api.training import directory_of_new
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, Env, Part
 from veldt.config.run_request import RunRequest
-from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError
 from veldt.networks.own import OwnParts
-from veldt.recipes.draft import Draft
 from veldt.runs import strict_json
 from veldt.runs.difference import check_comparable, first_difference
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
-from veldt.runs.own_names import CONFIG, SUMMARY
+from veldt.runs.own_names import SUMMARY
 from veldt.systems.run import Run, RunOptions, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
@@ -92,7 +90,7 @@ def reproduce(
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
     if summary["reason"] == "steps" and summary["steps"] < config.run.steps:
         raise _unfinished(directory)  # it was resumed with more steps, and killed
-    given = _settings_given(directory, stored, config)
+    given = given_in(stored, config)
     code = admit_to_train(directory, config, choice, "reproduce(run, {})")
     check_comparable(directory.path, summary["steps"])
     cause = likely_cause(directory, stored, summary, config, code)
@@ -126,16 +124,3 @@ def _unfinished(directory: RunDirectory) -> UsageError:
         f"{path} has not finished: `veldt resume {path}` finishes it, with the results that it would have had "
         "without the pause if its system is synchronous"
     )
-
-
-def _settings_given(
-    directory: RunDirectory, stored: Mapping[str, Any], config: TrainConfig
-) -> dict[str, Any]:
-    """Returns what the user gave to the run. UsageError for a name that is none of its settings."""
-    given, draft = given_in(stored), Draft.of(config)
-    if unknown := [name for name in given if draft.section_of(name) is None]:
-        raise UsageError(
-            f"{directory.path / CONFIG} is damaged: its section given has '{unknown[0]!s:.100}', which is no setting "
-            "of this run"
-        )
-    return given

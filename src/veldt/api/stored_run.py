@@ -11,14 +11,15 @@ from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Admitted, Choice, admit, admit_functions
 from veldt.config.run_request import RunRequest
-from veldt.config.train_config import RESUMABLE, TrainConfig
+from veldt.config.train_config import RESUMABLE, SECTIONS, TrainConfig
 from veldt.errors import CheckpointError, UsageError
+from veldt.recipes.draft import names_of
 from veldt.recipes.overrides import with_settings
 from veldt.replay.needed_segments import refuse_other_segments
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.setting_metadata import flag
+from veldt.setting_metadata import flag, shown
 from veldt.tracking.recording import named_functions
 
 # The end of the sentence about any other setting.
@@ -63,14 +64,27 @@ def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[s
             f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
         )
     code = admit_to_train(directory, config, choice, "resume(run, {})", settings)
-    request = RunRequest(code.config, code.source, code.own, settings, given_in(stored))
+    request = RunRequest(code.config, code.source, code.own, settings, given_in(stored, previous))
     return StoredRun(request, checkpoint, notes)
 
 
-def given_in(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings, by name, that the user gave to the run of this config.json."""
-    parts = stored.get("given", {}).values()
-    return {name: value for part in parts if isinstance(part, dict) for name, value in part.items()}
+def given_in(stored: Mapping[str, Any], config: TrainConfig) -> dict[str, Any]:
+    """Returns the settings, by name, that the user gave to the run of this config.json; `config` is its configuration.
+
+    Raises:
+        CheckpointError: the configuration has no such setting.
+    """
+    given: dict[str, Any] = {}
+    for section in SECTIONS:
+        part = stored.get("given", {}).get(section, {})
+        known = names_of(type(getattr(config, section))) if getattr(config, section) is not None else set()
+        if not isinstance(part, dict) or not part.keys() <= known:
+            raise CheckpointError(
+                f"the settings that the run was given have the section '{section}' with the value {shown(part)}, which "
+                "are no settings of the run: config.json is not as veldt wrote it"
+            )
+        given |= part
+    return given
 
 
 def admit_to_train(

@@ -18,7 +18,7 @@ from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure, request_of
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, as_python, check_type, flag
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
@@ -157,6 +157,7 @@ def resume(
     """
     directory = RunDirectory.open(run)
     refuse_fixed(settings)
+    settings = {name: as_python(value) for name, value in settings.items()}
     refuse_links(directory.path)
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     with directory.lock():

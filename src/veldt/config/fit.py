@@ -58,6 +58,16 @@ def check_recurrent(algorithm: str, recurrent: str) -> None:
         )
 
 
+def recipes_with_setting(name: str) -> list[str]:
+    """Returns the names of the recipes that have the setting and whose system does not refuse it."""
+    return [
+        recipe.name
+        for recipe in RECIPES.values()
+        if name in recipe.setting_names()
+        and not SYSTEMS[recipe.system].settings().statistics_refusals.get(name)
+    ]
+
+
 def _take(names: list[str]) -> str:
     """Returns the advice to take one of these algorithms."""
     return f"take {names[0]}" if len(names) == 1 else f"take one of {', '.join(names)}"

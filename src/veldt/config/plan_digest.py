@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 
-from veldt.config.train_config import RESUMABLE, TrainConfig, to_dict
+from veldt.config.stored_config import to_dict
+from veldt.config.train_config import RESUMABLE, TrainConfig
 from veldt.config.versions import versions_for_run
 from veldt.runtime.devices import instruction_set
 

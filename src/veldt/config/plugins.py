@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from veldt.config.train_config import TrainConfig, from_dict
+from veldt.config.stored_config import from_dict
+from veldt.config.train_config import TrainConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.registry import import_plugins, installed_plugins
 from veldt.user_code.trusted import find_code, is_remembered
@@ -41,7 +42,7 @@ def read_run_config(run: Path, values: Mapping[str, Any], trust: bool) -> TrainC
         if not (trust or module in installed_plugins() or module in sys.modules):
             _refuse_foreign(run, module)
         import_plugins([module])
-    return from_dict(dict(values))
+    return from_dict(values)
 
 
 def _refuse_foreign(run: Path, module: str) -> None:

@@ -121,6 +121,14 @@ class RolesConfig:
             "none of its processes has the rewards of an env in their order and updates them for all learners"
         )
 
+    @property
+    def statistics_refusals(self) -> dict[str, str]:
+        """The settings that need such statistics, and why the system refuses them, "" where it does not."""
+        return {
+            "normalise_observations": self.observation_statistics_refusal,
+            "normalise_rewards": self.reward_statistics_refusal,
+        }
+
 
 def even_share(envs: int, cores: int) -> int:
     """Returns the largest number of processes, at most one for each core, that the envs can be divided among evenly."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import typing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -15,15 +14,16 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
-from veldt.config.fit import check_actions, check_fits, check_recurrent
+from veldt.config.fit import check_actions, check_fits, check_recurrent, recipes_with_setting
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.spec import ActionSpec
-from veldt.errors import CheckpointError, UsageError
+from veldt.errors import UsageError
 from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
-from veldt.setting_metadata import Unit, check_values, flag
+from veldt.runs import strict_json
+from veldt.setting_metadata import Unit, check_values, flag, shown
 from veldt.tracking.loggers.choice import named_loggers
 from veldt.tracking.recording import named_callbacks
 from veldt.user_code.import_path import split_name
@@ -212,29 +212,19 @@ class TrainConfig:
             check_recurrent(self.algorithm, self.network.recurrent)
             _check_shared(self.learn, self.network.recurrent)
         try:
-            json.dumps(self.env_kwargs)
+            strict_json.restored(json.loads(json.dumps(self.env_kwargs)))
         except (TypeError, ValueError) as error:
             raise UsageError(
-                f"--env-kwargs is {self.env_kwargs!r}, which cannot be written into the run as JSON ({error}): give "
-                "numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
+                f"--env-kwargs is {shown(self.env_kwargs)}, which cannot be written into the run as JSON ({error}): "
+                "give numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
             ) from None
 
     def _check_normalisation(self) -> None:
-        normalises = {
-            "normalise_observations": (
-                self.network.normalise_observations,
-                self.roles.observation_statistics_refusal,
-            ),
-            "normalise_rewards": (
-                getattr(self.learn, "normalise_rewards", False),
-                self.roles.reward_statistics_refusal,
-            ),
-        }
-        for name, (is_on, why) in normalises.items():
-            if is_on and why:
+        for name, why in self.roles.statistics_refusals.items():
+            if why and (getattr(self.network, name, False) or getattr(self.learn, name, False)):
                 raise UsageError(
                     f"{flag(name)} is on, and the system {self.system} cannot keep the statistics: {why}; leave it "
-                    "out, or take a recipe of the synchronous system"
+                    f"out, or take a recipe that can ({', '.join(recipes_with_setting(name))})"
                 )
 
     def section_of(self, name: str) -> str:
@@ -329,61 +319,3 @@ def _check_sizes(
             f"each of the {width} envs makes {learn.steps_per_phase(width):,} steps between updates, and the "
             f"replay buffer keeps {share:,} of each{each}: take a larger --buffer-size, or a shorter --horizon"
         )
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """Returns a configuration as plain JSON values."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
-def from_dict(values: dict[str, Any]) -> TrainConfig:
-    """Rebuilds the configuration from `to_dict`. CheckpointError where a field is unknown or missing."""
-    values = dict(values)
-    algorithm = str(values.get("algorithm"))
-    if algorithm not in ALGORITHMS:
-        raise CheckpointError(
-            f"the run's configuration names the algorithm '{algorithm}', which is not registered here"
-        )
-    if "learn" not in values:
-        raise CheckpointError(
-            "the run's configuration lacks the section 'learn': config.json is not as veldt wrote it"
-        )
-    values["learn"] = _build(ALGORITHMS[algorithm].settings, values["learn"])
-    system = str(values.get("system"))
-    if system not in SYSTEMS:
-        raise CheckpointError(
-            f"the run's configuration names the system '{system}', which is not registered here"
-        )
-    values["roles"] = _build(SYSTEMS[system].settings, values.get("roles") or {})
-    return _build(TrainConfig, values)
-
-
-def _build(cls: type[Any], values: Any) -> Any:
-    if not isinstance(values, dict):
-        return values
-    hints = typing.get_type_hints(cls)
-    known = {f.name for f in dataclasses.fields(cls)}
-    unknown = set(values) - known
-    if unknown:
-        raise CheckpointError(
-            f"the run's configuration has the field '{sorted(unknown)[0]}', which this veldt does not know: "
-            "use the version that wrote it (see config.json)"
-        )
-    missing = {f.name for f in dataclasses.fields(cls) if _is_required(f)} - set(values)
-    if missing:
-        raise CheckpointError(
-            f"the run's configuration lacks the field '{sorted(missing)[0]}': config.json is not as veldt wrote it"
-        )
-    built = {}
-    for name, value in values.items():
-        # For `X | None`, take X.
-        hint = next((h for h in typing.get_args(hints[name]) if dataclasses.is_dataclass(h)), hints[name])
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            built[name] = _build(hint, value)
-        else:  # JSON has only lists; every sequence in the configuration is a tuple
-            built[name] = tuple(value) if isinstance(value, list) else value
-    return cls(**built)
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

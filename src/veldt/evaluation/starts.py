@@ -189,14 +189,14 @@ def make_starts(
     )
 
 
-def check_numbers(starts: int, seed: int) -> None:
-    """Raises UsageError for an invalid number of starts or an invalid seed."""
-    check_type(flag("starts"), starts, int)
-    check_type(flag("seed"), seed, int)
+def check_numbers(starts: int, seed: int) -> tuple[int, int]:
+    """Returns the number of starts and the seed, as `check_type` does; UsageError for one that is out of range."""
+    starts, seed = check_type(flag("starts"), starts, int), check_type(flag("seed"), seed, int)
     if starts < 1:
         raise UsageError(f"--starts is {starts}: it must be at least 1")
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
+    return starts, seed
 
 
 def digest_of(state: bytes | None, observation: Sequence[np.ndarray], score: float) -> str:

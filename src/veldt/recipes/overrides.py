@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from veldt.config.fit import recipes_with_setting
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.system_settings import ApexConfig, ImpalaConfig
 from veldt.config.train_config import TrainConfig
@@ -67,9 +68,9 @@ def why_no_setting(draft: Draft, name: str) -> str | None:
         )
     is_about_replay = "replay" not in draft.classes and name in _REPLAY
     having = [
-        recipe.name
-        for recipe in RECIPES.values()
-        if name in recipe.setting_names() and not (is_about_replay and "replay" not in recipe.sections())
+        recipe
+        for recipe in recipes_with_setting(name)
+        if not (is_about_replay and "replay" not in RECIPES[recipe].sections())
     ]
     if (foreign := _as_foreign(draft, name, is_known=bool(having))) is not None:
         return f"{flag(name)} is {foreign}"

@@ -61,8 +61,8 @@ class Recipe:
     Args:
         atari: for ALE's games.
         small: for every other env.
-        presets: what differs from `small`, by a Gymnasium id (`Pendulum-v1`), or by a family of envs (a key of
-            `env_family.FAMILIES`). An id has precedence over its family.
+        presets: what differs from `small`, by an env's name (`Pendulum-v1`, `module:function`), or by a family of envs
+            (a key of `env_family.FAMILIES`). The preset of an env's name takes the place of its family's.
     """
 
     name: str

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gymnasium
+
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.config.fit import check_fits
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
+from veldt.envs.source import ATARI_PREFIX
 from veldt.errors import UsageError, did_you_mean
 from veldt.networks.registry import NETWORKS
+from veldt.recipes.env_family import FAMILIES
 from veldt.recipes.recipe import RECIPES, Recipe, Settings, Sourced
 from veldt.recipes.taken_names import check_names
 from veldt.registry import registering_module
@@ -18,8 +22,8 @@ def register_recipe(recipe: Recipe) -> None:
 
     Raises:
         UsageError: its algorithm or system is unknown, the two do not fit or have settings of one name, the recipe sets
-            a setting that they do not have or gives a value without a source, or another module has registered a recipe
-            of this name.
+            a setting that they do not have, gives a value without a source or a preset for an unknown environment, or
+            another module has registered a recipe of this name.
     """
     ALGORITHMS.find(recipe.algorithm, f"the recipe {recipe.name} has the algorithm '{recipe.algorithm}'")
     SYSTEMS.find(recipe.system, f"the recipe {recipe.name} has the system '{recipe.system}'")
@@ -32,6 +36,8 @@ def register_recipe(recipe: Recipe) -> None:
             f"{recipe.algorithm} nor the system {recipe.system} has"
         )
     _check_sources(recipe)
+    for key in recipe.presets:
+        _check_preset(recipe.name, key)
     RECIPES.add(recipe.name, recipe, registering_module())
 
 
@@ -42,6 +48,22 @@ def _check_sources(recipe: Recipe) -> None:
                 f"the recipe {recipe.name} sets '{name}' to {setting!r}, a value without a source: give "
                 f"veldt.Sourced({setting!r}, 'where the value comes from')"
             )
+
+
+def _check_preset(recipe: str, key: str) -> None:
+    """Raises UsageError for a key of `presets` that no env would have."""
+    if key.startswith(ATARI_PREFIX):
+        raise UsageError(
+            f"the recipe {recipe} has a preset for {key!r}: ALE's games have the values of atari instead"
+        )
+    # An env of the user's own is named by its function, module:function, which need not be importable here.
+    known = {*FAMILIES, *gymnasium.registry}
+    if key not in known and ":" not in key:
+        raise UsageError(
+            f"the recipe {recipe} has a preset for {key!r}{did_you_mean(key, known)}: it must be a family of "
+            f"environments ({', '.join(FAMILIES)}), the id of an environment that Gymnasium has registered (import the "
+            "package that registers it before), or module:function"
+        )
 
 
 def _all_settings(recipe: Recipe) -> list[Settings]:

@@ -17,7 +17,8 @@ from typing import Any
 from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.run_code import own_names, remember_code, remember_functions
 from veldt.config.run_request import RunRequest
-from veldt.config.train_config import TrainConfig, to_dict
+from veldt.config.stored_config import to_dict
+from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,10 @@ def _refusal(callback: Callback | None, name: str, why: str) -> str:
 
 
 class Callback:
-    """Inherit, and define what you need; each method gets the run's `CallbackContext`. A method `on_...` with another
-    name than these is refused when the run begins.
+    """Inherit, and define what you need; each method is a plain function that gets the run's `CallbackContext`.
+
+    What would never run is refused when the run begins: a method `on_...` with another name than these, one of
+    Stable-Baselines3's callbacks, an `async` method.
 
     The process that records the run calls the methods, between its other work: a method that takes long delays
     training, or, where learners are separate processes, checkpoints and records. An exception ends the run, after which
@@ -109,17 +112,47 @@ class Callback:
 
 
 _EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+# Methods of Stable-Baselines3's callbacks, with or without the underscore in front, and what veldt has for each.
+_OF_STABLE_BASELINES = {
+    "init_callback": "on_start",
+    "on_training_start": "on_start",
+    "on_rollout_start": "on_rollout, at the end of the rollout before",
+    "on_step": "on_rollout, after all steps of a rollout, with context.stop(reason) instead of returning False",
+    "on_rollout_end": "on_rollout",
+    "on_training_end": "on_end",
+}
 
 
 def refuse_unknown_events(callback: Callback) -> None:
-    """Raises UsageError for a method `on_...` that no event calls: it would never be called, without a word."""
+    """Raises UsageError for what would never run, without a word: a method `on_...` that no event calls, one of
+    Stable-Baselines3's, or an event's that is no plain function. Attributes that `__init__` sets count as methods."""
     cls = type(callback)
-    for name in dir(cls):
-        if name.startswith("on_") and name not in _EVENTS and callable(getattr(cls, name)):
+    for name in [*dir(cls), *vars(callback)]:
+        has = f"the callback {cls.__name__} has the method {name}"
+        if name in _EVENTS:
+            _refuse_no_function(cls, name, getattr(callback, name))
+        elif not callable(vars(callback).get(name, getattr(cls, name, None))):
+            continue
+        elif here := _OF_STABLE_BASELINES.get(name.removeprefix("_")):
+            raise UsageError(f"{has} of Stable-Baselines3, and no event calls it: in veldt it is {here}")
+        elif name.startswith("on_"):
             raise UsageError(
-                f"the callback {cls.__name__} has the method {name}{did_you_mean(name, _EVENTS)}, and no event calls "
-                f"it: the methods are {', '.join(_EVENTS)}; rename it"
+                f"{has}{did_you_mean(name, _EVENTS)}, and no event calls it: the methods are {', '.join(_EVENTS)}; "
+                "rename it"
             )
+
+
+def _refuse_no_function(cls: type[Callback], name: str, method: Any) -> None:
+    what = f"{name} of the callback {cls.__name__} is"
+    if not callable(method):
+        raise UsageError(f"{what} {method!r}: it must be a method, or be left out")
+    for is_of_kind, kind in (
+        (inspect.iscoroutinefunction, "a coroutine (async def)"),
+        (inspect.isasyncgenfunction, "an asynchronous generator (async def with yield)"),
+        (inspect.isgeneratorfunction, "a generator (def with yield)"),
+    ):
+        if is_of_kind(method):
+            raise UsageError(f"{what} {kind}, whose body a call does not run: make it a plain function (def)")
 
 
 class CallbackGroup:

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from veldt.config.train_config import TrainConfig, to_dict
+from veldt.config.stored_config import to_dict
+from veldt.config.train_config import TrainConfig
 from veldt.networks.flat import FlatParameters
 from veldt.runs.machine import versions
 
