@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +34,12 @@ from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads, num_accelerators
+from veldt.runtime.system_memory import available_memory
 from veldt.sampling.observations import blank_observation
 from veldt.systems.planning.autotune import choose_arithmetic
 from veldt.systems.planning.sentences import describe
+
+_SURELY_FITS = 2**30  # bytes
 
 
 class _ByValue:
@@ -180,6 +184,8 @@ def make_run_plan(request: RunRequest) -> RunPlan:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)
     rows = algorithm.update_rows(config.phase_width) // config.batch_shares
+    if device.type == "cpu":
+        _refuse_too_large(spec, rows)
     arithmetic = choose_arithmetic(
         lambda: make_network(config, spec, own),
         blank_observation(spec, rows, device),
@@ -191,6 +197,18 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     decisions = (*describe(config, chosen, horizon, accelerators), *arithmetic.reasons)
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     return RunPlan(config, source, spec, chosen, device, own, decisions, request.given)
+
+
+def _refuse_too_large(spec: EnvSpec, rows: int) -> None:
+    """Raises UsageError if an update's observations are sure not to fit into memory: torch has words of its own."""
+    fields = spec.observation.values()
+    needed = rows * sum(math.prod(field.network_shape) * np.dtype(field.dtype).itemsize for field in fields)
+    if needed > _SURELY_FITS and needed > (available := available_memory()):
+        raise UsageError(
+            f"an update learns from {rows:,} steps at once, whose observations need {needed / 2**30:,.0f} GiB, and "
+            f"{available / 2**30:,.1f} GiB of memory are available: lower --batch-size, --horizon or --num-envs, "
+            "whichever this recipe has"
+        )
 
 
 def _decided(config: TrainConfig, chosen: Plan, device: torch.device, accelerators: int) -> TrainConfig:
