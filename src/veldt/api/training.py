@@ -71,7 +71,7 @@ def train(
             not record them: give them again to `resume`.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`. Learning
             rates, clip, ent_coef and epsilon also take a schedule: `learning_rate="linear:1e-3:0"`, or a function of
-            progress in [0, 1] that can be imported.
+            progress in [0, 1] that can be imported. NumPy's numbers count as Python's.
 
     Returns:
         The run, after it has stopped.
