@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from veldt import cli
-from veldt.cli import entry, foreign_flags, inspecting, starts
+from veldt.cli import entry, inspecting, starts
+from veldt.evaluation import foreign_names
 
 SEE = "(see `veldt train ppo --help`)"
 
@@ -242,9 +243,9 @@ def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) ->
 
 def test_no_flag_is_answered_as_a_foreign_one() -> None:
     verbs = {
-        inspecting.Evaluate: foreign_flags.OF_EVALUATE,
-        inspecting.Watch: foreign_flags.OF_WATCH,
-        starts.RecordStarts: foreign_flags.OF_RECORD_STARTS,
+        inspecting.Evaluate: foreign_names.OF_EVALUATE,
+        inspecting.Watch: foreign_names.OF_WATCH,
+        starts.RecordStarts: foreign_names.OF_RECORD_STARTS,
     }
     for verb, table in verbs.items():
         assert not {field.name for field in dataclasses.fields(verb)} & table.keys()

@@ -78,6 +78,27 @@ def test_a_damaged_configuration(text: str, refused: Any, run: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("section", "values", "said"),
+    [
+        ("network", {"layer_norm": True}, "do not fit this network: torso.norms.0.weight is missing"),
+        (
+            "recipe",
+            "a2c",
+            "from another run (then remove it), or config.json was changed (then change it back)",
+        ),
+    ],
+)
+def test_a_configuration_that_is_not_that_of_the_checkpoint(
+    section: str, values: Any, said: str, refused: Any, run: Path
+) -> None:
+    config = json.loads((run / "config.json").read_text())
+    resolved = config["resolved"]
+    resolved[section] = {**resolved[section], **values} if isinstance(values, dict) else values
+    (run / "config.json").write_text(json.dumps(config))
+    assert said in refused("evaluate", str(run), code=1)
+
+
+@pytest.mark.parametrize(
     ("section", "values"), [("run", {"step": 5}), ("run", 5), ("replay", {"buffer_size": 5}), ("envs", ["x"])]
 )
 def test_given_settings_that_the_run_does_not_have(

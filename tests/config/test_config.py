@@ -114,6 +114,7 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (RunConfig, {"keep_checkpoints": 0}),
     (RunConfig, {"seed": -1}),
     (RunConfig, {"threads": -2}),
+    (RunConfig, {"threads": 100000}),
     (RunConfig, {"log_every": -0.5}),
     (RunConfig, {"precision": "fp8"}),
     (NetworkConfig, {"hidden": ()}),

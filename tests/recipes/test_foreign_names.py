@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+import veldt
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES, find
 from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN
@@ -147,3 +151,58 @@ def test_the_answers_name_settings_and_are_no_settings() -> None:
     assert {here.setting for choices in FOREIGN.values() for here in choices} <= known | {ENV}
     assert not (FOREIGN.keys() | ABSENT.keys()) & (known - {"horizon"})
     assert not FOREIGN.keys() & ABSENT.keys()
+
+
+def test_the_functions_of_the_api_answer_names_of_other_libraries(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    veldt.train("a2c", env="CartPole-v1", run_dir=run, steps=64, env_backend="in-process", quiet=True)
+    calls: list[tuple[Any, dict[str, Any], str]] = [
+        (veldt.train, {"env_id": "CartPole-v1"}, "--env-id is called --env here"),
+        (
+            veldt.train,
+            {"env": "CartPole-v1", "total_timesteps": 9},
+            "--total-timesteps is called --steps here",
+        ),
+        (veldt.resume, {"total_timesteps": 9}, "--total-timesteps is called --steps here"),
+        (veldt.resume, {"env_id": "CartPole-v1"}, "--env-id is called --env here"),
+        (
+            veldt.resume,
+            {"eval_freq": 9},
+            "--eval-freq is --evaluate-every here, in steps of all envs together",
+        ),
+        (
+            veldt.resume,
+            {"n_steps": 9},
+            "--n-steps is called --horizon in veldt, which cannot change when a run",
+        ),
+        (
+            veldt.resume,
+            {"n_epochs": 9},
+            "--n-epochs is called --epochs in veldt, which cannot change when a run",
+        ),
+        (
+            veldt.resume,
+            {"horizon": 9},
+            "--horizon cannot change when a run is resumed: only --steps, --until",
+        ),
+        (veldt.resume, {"use_sde": True}, "--use-sde is no setting: there is no state-dependent exploration"),
+        (veldt.resume, {"stepz": 9}, "no setting 'stepz' (did you mean 'steps'?): steps, until, "),
+        (
+            veldt.evaluate,
+            {"n_eval_episodes": 9},
+            "--n-eval-episodes is --episodes here, the number of episodes",
+        ),
+        (veldt.evaluate, {"deterministic": True}, "--deterministic is called --greedy here"),
+        (
+            veldt.record_starts,
+            {"n_eval_episodes": 9},
+            "--n-eval-episodes is --starts here, one in each episode",
+        ),
+        (veldt.load, {"best_model": True}, "--best-model is called --best here"),
+    ]
+    for function, given, said in calls:
+        with pytest.raises(UsageError) as refused:
+            function(*([] if function is veldt.train else [run]), **given)
+        assert str(refused.value).startswith(said)
+    with pytest.raises(TypeError, match="episods"):
+        veldt.evaluate(run, episods=9)  # type: ignore[call-arg]

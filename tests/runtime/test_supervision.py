@@ -58,8 +58,10 @@ class Plays(Supervision):
         pass
 
 
-def plan(name: str, *, max_restarts: int = 3, deadline_s: float = 30.0, group: str = "") -> RolePlan:
-    return RolePlan(name, print, (), max_restarts, deadline_s, group=group)
+def plan(
+    name: str, *, max_restarts: int = 3, deadline_s: float = 30.0, group: str = "", given: bool = False
+) -> RolePlan:
+    return RolePlan(name, print, (), max_restarts, deadline_s, group=group, is_limit_given=given)
 
 
 def failed(error: str, *, is_final: bool, is_echo: bool = False) -> bytes:
@@ -106,12 +108,24 @@ def test_the_error_of_a_group_names_the_role_with_the_final_failure(restarts: in
 
 def test_a_role_that_fails_at_every_start_is_not_restarted_for_ever() -> None:
     plays = Plays([plan("actor", max_restarts=100)], [Played(alive=False)])
-    with pytest.raises(
-        RoleError, match=r"the actor died once more, after 2 restarts \(whatever --max-restarts: 3 starts"
-    ):
+    with pytest.raises(RoleError) as ended:
         for _ in range(200):
             plays.poll(0.0)
             time.sleep(0.01)
+    assert str(ended.value) == (
+        "the actor died once more, after 2 restarts (3 starts in a row have failed; --max-restarts, where you give it, "
+        "is the only limit, here 100 by default)"
+    )
+
+
+def test_a_given_limit_is_the_only_one_for_starts_that_fail() -> None:
+    plays = Plays([plan("actor", max_restarts=5, given=True)], [Played(alive=False)])
+    said = r"the actor died once more, after 5 restarts \(--max-restarts is 5, and a larger one allows more\)"
+    with pytest.raises(RoleError, match=said) as ended:
+        for _ in range(20):
+            plays.poll(0.0)
+            plays.roles[0].due = 0.0  # without the pause
+    assert not ended.value.is_final
 
 
 def test_roles_that_die_while_the_run_stops_are_not_restarted() -> None:
@@ -172,12 +186,12 @@ def test_an_unreadable_message_ends_the_run(message: dict[str, Any], sentence: s
     assert [one.message for one in plays.poll(0.0)] == [Note("after it")]
 
 
-def failures_until_the_end(errors: Sequence[str]) -> int:
+def failures_until_the_end(errors: Sequence[str], *, given: bool = False) -> int:
     """Returns which failure of an actor ends the run, where each start succeeds; more than all if none does."""
     lives = [
         Played([Started(0, 0).to_bytes(), failed(error, is_final=False)], alive=False) for error in errors
     ]
-    plays = Plays([plan("actor", max_restarts=100)], lives)
+    plays = Plays([plan("actor", max_restarts=100, given=given)], lives)
     for number, (life, error) in enumerate(zip(lives, errors, strict=True)):
         if number:
             plays.lives, plays.roles[0].due = [life], 0.0
@@ -194,3 +208,4 @@ def test_the_same_error_three_times_in_a_row_ends_the_run() -> None:
     """Another start would fail, too; errors that differ may be accidents."""
     assert failures_until_the_end(["KeyError: 'a'"] * 10) == 3
     assert failures_until_the_end([f"KeyError: {number % 2}" for number in range(10)]) == 11
+    assert failures_until_the_end(["KeyError: 'a'"] * 10, given=True) == 11

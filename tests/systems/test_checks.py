@@ -108,3 +108,21 @@ def test_the_graph_of_one_process_is_checked_before_anything_is_written(
     )
     with pytest.raises(UsageError, match="these parts do not fit together"):
         veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings"),
+    [
+        ("a2c", {"horizon": 10**15}),
+        ("ppo", {"batch_size": 10**15}),
+        ("impala", {"horizon": 10**15, "actors": 1}),
+        ("impala", {"num_envs": 10**15, "actors": 1}),
+    ],
+)
+def test_an_update_that_fits_into_no_memory_is_refused(
+    recipe: str, settings: dict[str, Any], in_tmp: Path
+) -> None:
+    said = r"an update learns from [\d,]+ steps at once, whose observations need [\d,]+ GiB, and .* are available"
+    with pytest.raises(UsageError, match=said):
+        veldt.train(recipe, env="CartPole-v1", device="cpu", quiet=True, **settings)
+    assert not Path("runs").exists()

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from veldt.errors import RoleError
+import veldt
+from veldt.errors import RoleError, UsageError
+from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.systems.driver import restart_policy
 from veldt.systems.driver.restart_policy import RestartLimit
@@ -106,3 +108,19 @@ def test_the_newest_checkpoint_is_named_where_a_signal_came_before_the_loss(chec
     with pytest.raises(RoleError) as caught:
         restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(5, False))
     assert run.begun == 1 and "newest checkpoint is of step 100" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("given", [{}, {"max_restarts": 7}])
+def test_a_given_limit_is_that_of_each_role(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(graph: Graph) -> Any:
+        plans = [role.role_plan(0) for role in graph.roles]
+        assert {plan["is_limit_given"] for plan in plans} == {bool(given)}
+        assert {plan["max_restarts"] for plan in plans} == {7 if given else 100}
+        raise UsageError("seen")
+
+    monkeypatch.setattr("veldt.systems.run.start_local", start)
+    small: dict[str, Any] = {"actors": 1, "num_envs": 2, "threads": 1, "precision": "fp32", "quiet": True}
+    with pytest.raises(UsageError, match="seen"):
+        veldt.train("impala", env="CartPole-v1", run_dir=tmp_path / "run", **small, **given)

@@ -12,5 +12,5 @@ def check_recipe(checkpoint: Checkpoint, config: TrainConfig) -> None:
     if wrote != config.recipe:
         raise CheckpointError(
             f"{checkpoint.path} was written by recipe '{wrote}', and this run's is '{config.recipe}': it was put here "
-            "from another run; remove it"
+            "from another run (then remove it), or config.json was changed (then change it back)"
         )

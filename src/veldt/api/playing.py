@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from veldt.agent import Agent, make_network
 from veldt.api.checks import check_recipe
+from veldt.api.foreign_arguments import answers
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import (
     Choice,
@@ -17,6 +19,7 @@ from veldt.config.run_code import (
 from veldt.envs.arrangement import probe_spec
 from veldt.errors import UsageError
 from veldt.evaluation.evaluator import Evaluation, play_episodes, play_steps
+from veldt.evaluation.foreign_names import OF_EVALUATE, OF_LOAD, OF_RECORD_STARTS, answer
 from veldt.evaluation.human_starts import play_starts, record_from
 from veldt.evaluation.starts import Starts, check_numbers, read_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
@@ -33,6 +36,7 @@ from veldt.user_code.attribution import naming_user_code
 PROTOCOLS = ("episodes", "atari", "human-starts")
 
 
+@answers(partial(answer, OF_LOAD))
 @naming_user_code()
 def load(
     run: str | Path,
@@ -100,6 +104,7 @@ def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Ag
     return run
 
 
+@answers(partial(answer, OF_EVALUATE))
 @naming_user_code()
 def evaluate(
     run: str | Path | Agent,
@@ -172,6 +177,7 @@ def evaluate(
     return play_episodes(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)
 
 
+@answers(partial(answer, OF_RECORD_STARTS))
 @naming_user_code()
 def record_starts(
     run: str | Path | Agent,

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Admitted, Choice, admit, admit_functions
 from veldt.config.run_request import RunRequest
+from veldt.config.stored_config import from_dict
 from veldt.config.train_config import RESUMABLE, SECTIONS, TrainConfig
-from veldt.errors import CheckpointError, UsageError
-from veldt.recipes.draft import names_of
-from veldt.recipes.overrides import with_settings
+from veldt.errors import CheckpointError, UsageError, VeldtError, did_you_mean
+from veldt.networks.own import PARTS
+from veldt.recipes.draft import Draft, names_of
+from veldt.recipes.overrides import why_fixed, with_settings
 from veldt.replay.needed_segments import refuse_other_segments
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
@@ -35,10 +39,26 @@ class StoredRun:
     notes: list[str]
 
 
-def refuse_fixed(settings: Mapping[str, Any]) -> None:
-    """Raises UsageError for a setting that cannot change when a run is resumed."""
-    if fixed := sorted(set(settings) - set(RESUMABLE)):
-        raise UsageError(f"{flag(fixed[0])} {FIXED}")
+# Arguments of `resume` that other libraries have under another name.
+_ARGUMENTS = ("env", *PARTS, "cluster")
+
+
+def refuse_fixed(run: str | Path, settings: Mapping[str, Any]) -> None:
+    """Raises UsageError for a name that is no setting, or a setting that cannot change when a run is resumed."""
+    for name in sorted(set(settings) - set(RESUMABLE)):
+        why = why_fixed(name, FIXED, (*RESUMABLE, *_ARGUMENTS), partial(draft_of, run))
+        raise UsageError(
+            why
+            or f"no setting '{name}'{did_you_mean(name, RESUMABLE)}: {', '.join(RESUMABLE)} can change when a run "
+            "is resumed"
+        )
+
+
+def draft_of(run: str | Path) -> Draft | None:
+    """Returns the draft that has the settings of a stored run; None if it needs an import, or cannot be read."""
+    with contextlib.suppress(VeldtError):
+        return Draft.of(from_dict(RunDirectory.open(run).read_config()["resolved"]))
+    return None
 
 
 def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[str, Any]) -> StoredRun:

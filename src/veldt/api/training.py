@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from veldt.api.foreign_arguments import answers
 from veldt.api.stored_run import read_stored_run, refuse_fixed, with_changes
 from veldt.config.run_code import Choice, Env, Part
 from veldt.config.run_request import RunRequest
@@ -16,6 +17,7 @@ from veldt.envs.source import EnvSource, resolve
 from veldt.networks.own import NO_PARTS, OwnParts
 from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure, request_of
+from veldt.recipes.foreign_names import env_of_others
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
 from veldt.setting_metadata import PATH, as_python, check_type, flag
@@ -26,6 +28,7 @@ from veldt.tracking.loggers.logger import Logger
 from veldt.user_code.attribution import naming_user_code
 
 
+@answers(env_of_others)
 @naming_user_code()
 def train(
     recipe: str = "ppo",
@@ -68,7 +71,7 @@ def train(
             not record them: give them again to `resume`.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`. Learning
             rates, clip, ent_coef and epsilon also take a schedule: `learning_rate="linear:1e-3:0"`, or a function of
-            progress in [0, 1] that can be imported.
+            progress in [0, 1] that can be imported. NumPy's numbers count as Python's.
 
     Returns:
         The run, after it has stopped.
@@ -156,7 +159,7 @@ def resume(
         EnvError: the env failed.
     """
     directory = RunDirectory.open(run)
-    refuse_fixed(settings)
+    refuse_fixed(run, settings)
     settings = {name: as_python(value) for name, value in settings.items()}
     refuse_links(directory.path)
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from veldt.cli.arguments import CommandLine, Positional, parse
-from veldt.cli.foreign_flags import OF_EVALUATE, OF_WATCH, answer
 from veldt.cli.run_code import RunCode
 from veldt.cli.training import ATARI, add_settings, peek
 from veldt.errors import UsageError
+from veldt.evaluation.foreign_names import OF_EVALUATE, OF_WATCH, answer
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 from veldt.cli.arguments import Positional, parse
-from veldt.cli.foreign_flags import OF_RECORD_STARTS, answer
 from veldt.cli.run_code import RunCode
 from veldt.errors import UsageError
+from veldt.evaluation.foreign_names import OF_RECORD_STARTS, answer
 
 
 @dataclass(frozen=True, kw_only=True)

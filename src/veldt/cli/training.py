@@ -151,40 +151,14 @@ def _has_roles(draft: Draft, given: Mapping[str, Any]) -> bool:
 
 
 def _why_fixed(why: str, allowed: Collection[str], arguments: list[str], name: str) -> str | None:
-    """Explains why a verb that trains a stored run lacks a flag that other recipes or libraries have; None for an
-    unknown name.
+    """Explains as `recipes.overrides.why_fixed`; the run is the one among the arguments of the verb."""
+    from veldt.api.stored_run import draft_of
+    from veldt.recipes.overrides import why_fixed
 
-    Args:
-        why: the end of the sentence about a setting that keeps its value.
-        allowed: the names of the verb's flags.
-        arguments: those of the verb; the recipe of the run in them decides what a foreign name is here.
-    """
-    from veldt.recipes import RECIPES
-    from veldt.recipes.foreign_names import ABSENT, FOREIGN
-    from veldt.recipes.overrides import in_place_of
-
-    of_launch = {field.name for field in dataclasses.fields(Launch)}
-    if name in of_launch.union(*(recipe.setting_names() for recipe in RECIPES.values())):
+    if name in {field.name for field in dataclasses.fields(Launch)}:
         return f"{flag(name)} {why}"
-    if name not in FOREIGN:
-        return f"{flag(name)} is {ABSENT[name]}" if name in ABSENT else None
-    draft = _stored_draft(arguments)
-    here = (in_place_of(draft, name) if draft else None) or FOREIGN[name][0]
-    if here.setting in allowed or here.is_no_setting:
-        return f"{flag(name)} is {here.says or f'called {flag(here.setting)} here'}"
-    return f"{flag(name)} is {'about' if here.says else 'called'} {flag(here.setting)} in veldt, which {why}"
-
-
-def _stored_draft(arguments: list[str]) -> Draft | None:
-    """Returns the recipe's draft of the run among the arguments; None if there is no such run, or no such recipe."""
-    from veldt.recipes import find
-    from veldt.runs.directory import RunDirectory
-
-    for word in arguments:
-        with contextlib.suppress(VeldtError, KeyError):
-            stored = RunDirectory.open(word).read_config()["resolved"]
-            return find(stored["recipe"]).draft(stored["env"], stored["algorithm"])
-    return None
+    drafts = (draft for word in arguments if (draft := draft_of(word)) is not None)
+    return why_fixed(name, why, allowed, lambda: next(drafts, None))
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:

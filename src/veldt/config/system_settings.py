@@ -21,7 +21,8 @@ class RolesConfig:
     """Learner processes: each learns from its part of every batch, and all apply the mean of their gradients."""
     max_restarts: Annotated[int, Unit("restarts")] = 100
     """How often each process that dies, hangs or is stopped may be restarted before the run ends; synchronous learners
-    restart together. Where it is not given, synchronous learners also end after 3 errors without a new checkpoint."""
+    restart together. Where it is not given, the run also ends after 3 failed starts of a process in a row, the same
+    error of a process 3 times in a row, or 3 errors of synchronous learners without a new checkpoint."""
 
     def __post_init__(self) -> None:
         check_values(self)

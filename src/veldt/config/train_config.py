@@ -28,6 +28,10 @@ from veldt.tracking.loggers.choice import named_loggers
 from veldt.tracking.recording import named_callbacks
 from veldt.user_code.import_path import split_name
 
+_MOST_THREADS = (
+    4096  # more than any machine's cores: OpenMP would end the process where it cannot start so many
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
@@ -136,6 +140,8 @@ class RunConfig:
             raise UsageError(f"--evaluate-every is {self.evaluate_every}: it must be 0 (never) or more")
         if self.threads < 0:
             raise UsageError(f"--threads is {self.threads}: it must be 0 (automatic) or more")
+        if self.threads > _MOST_THREADS:
+            raise UsageError(f"--threads is {self.threads}: it must be at most {_MOST_THREADS:,}")
         if self.log_every < 0:
             raise UsageError(f"--log-every is {self.log_every}: it must be 0 seconds or more")
         named_loggers(self.log)

@@ -6,6 +6,7 @@ run the same code on every runtime.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ class Role:
         is_synchronised: whether all are lost when one is, and restarted with it.
         gpus: GPUs that each process needs, where the runtime assigns them.
         least: minimum of processes with which the system works; the rest join when there is room. None: all.
+        is_limit_given: set by `Graph.with_given_limit`.
     """
 
     name: str
@@ -145,6 +147,7 @@ class Role:
     gpus: int = 0
     least: int | None = None
     startup_timeout_s: float = 0.0
+    is_limit_given: bool = False
 
     def is_checkpointed(self, index: int) -> bool:
         """Whether the process of this index has a part in checkpoints."""
@@ -172,6 +175,7 @@ class Role:
             "startup_timeout_s": self.startup_timeout_s,
             "niceness": self.niceness,
             "group": self.name if self.is_synchronised else "",
+            "is_limit_given": self.is_limit_given,
         }
 
 
@@ -185,6 +189,11 @@ class Graph:
     roles: tuple[Role, ...]
     edges: Mapping[str, Edge]
     whole: Callable[[Groups], Groups] = lambda groups: groups
+
+    def with_given_limit(self) -> Graph:
+        """Returns the same graph, whose roles have no limit of restarts but `max_restarts`: the user has given it."""
+        roles = tuple(dataclasses.replace(role, is_limit_given=True) for role in self.roles)
+        return dataclasses.replace(self, roles=roles)
 
     def __post_init__(self) -> None:
         """Raises ValueError for an edge or a parameter that does not exist, before any process is started."""

@@ -186,7 +186,7 @@ def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: 
                 part.copy_(stored)
     except (KeyError, RuntimeError, TypeError) as error:
         raise CheckpointError(
-            f"the checkpoint's optimiser state does not fit this network: {error}"
+            f"the checkpoint's optimiser state does not fit this network: {_misfit(error)}"
         ) from None
 
 
@@ -195,7 +195,11 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
     try:
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
     except (KeyError, RuntimeError, TypeError) as error:
-        raise CheckpointError(f"the checkpoint's weights do not fit this network: {error}") from None
+        raise CheckpointError(f"the checkpoint's weights do not fit this network: {_misfit(error)}") from None
+
+
+def _misfit(error: Exception) -> str:
+    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:

@@ -280,3 +280,8 @@ ABSENT: Mapping[str, str] = {
     "verbose": _PROGRESS,
     "vf_clip_param": "no setting: the error of the value is not limited; --clip-values of ppo limits its change",
 }
+
+
+def env_of_others(name: str) -> str | None:
+    """Returns a sentence on a name that other libraries have for the argument `env`; None for another name."""
+    return f"--{name.replace('_', '-')} is called --{ENV} here" if _CALLED.get(name) == ENV else None

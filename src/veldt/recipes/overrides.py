@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from veldt.config.fit import recipes_with_setting
@@ -85,6 +85,28 @@ def why_no_setting(draft: Draft, name: str) -> str | None:
         beside = f" with --algorithm {draft.algorithm}" if chosen else ""
         why = f"none of {draft.recipe}'s settings{beside}"
     return f"{flag(name)} is {why}: take a recipe that has it ({', '.join(having)}), or leave it out"
+
+
+def why_fixed(
+    name: str, why: str, allowed: Collection[str], stored: Callable[[], Draft | None]
+) -> str | None:
+    """Explains why a stored run cannot be trained with a setting that other recipes or libraries have; None for an
+    unknown name.
+
+    Args:
+        why: the end of the sentence about a setting that keeps its value.
+        allowed: the names that may be given.
+        stored: returns the draft of the run, which decides what a foreign name is here; None if it cannot be read.
+    """
+    if any(name in recipe.setting_names() for recipe in RECIPES.values()):
+        return f"{flag(name)} {why}"
+    if name not in FOREIGN:
+        return f"{flag(name)} is {ABSENT[name]}" if name in ABSENT else None
+    draft = stored()
+    here = (in_place_of(draft, name) if draft else None) or FOREIGN[name][0]
+    if here.setting in allowed or here.is_no_setting:
+        return f"{flag(name)} is {here.says or f'called {flag(here.setting)} here'}"
+    return f"{flag(name)} is {'about' if here.says else 'called'} {flag(here.setting)} in veldt, which {why}"
 
 
 def _as_foreign(draft: Draft, name: str, *, is_known: bool) -> str | None:

@@ -3,7 +3,8 @@
 A role that dies, is stopped by a signal for too long, or sends no heartbeat within its deadline (then it is killed) is
 restarted with the same number and arguments after a pause that doubles each time, up to `max_restarts` times. After
 that the run ends with the role's traceback. It also ends if the same error would occur again: if veldt itself explains
-it, or it came three times in a row, each time soon after the start.
+it; or, where the user has not given the limit, if three starts in a row failed, or the same error came three times in a
+row, each time soon after the start.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class RolePlan:
         name: the role's name in messages: "actor 3".
         role: a function of a module, called as `role(control, *arguments, **edges)` in the process.
         max_restarts: maximum number of restarts.
+        is_limit_given: whether the user gave that number: then no other limit of this file holds.
         deadline_s: maximum seconds between heartbeats.
         startup_timeout_s: maximum seconds until the first heartbeat, if longer.
         niceness: the process's niceness, where there are fewer cores than processes with work.
@@ -50,6 +52,7 @@ class RolePlan:
     niceness: int = 0
     group: str = ""
     startup_timeout_s: float = 0.0
+    is_limit_given: bool = False
     edges: Mapping[str, Any] = field(default_factory=dict)
 
     def patience_s(self, has_sent_heartbeat: bool) -> float:
@@ -338,12 +341,17 @@ class Supervision(ABC):
         return [*messages, Received(role.number, restarted)]
 
     def _recurs(self, role: SupervisedRole, now: float) -> str:
-        """Returns why another start would fail as well, whatever the limit of restarts; "" if that is not known."""
+        """Returns why another start would probably fail as well; "" if nothing says so, or the user gave the limit."""
         same_errors = self._same_errors(role, now)
+        if role.plan.is_limit_given:
+            return ""
+        only = (
+            f"--max-restarts, where you give it, is the only limit, here {role.plan.max_restarts} by default"
+        )
         if role.startup_failures == _MAX_STARTUP_FAILURES:
-            return f"whatever --max-restarts: {_MAX_STARTUP_FAILURES} starts in a row have failed"
+            return f"{_MAX_STARTUP_FAILURES} starts in a row have failed; {only}"
         if same_errors == _MAX_SAME_ERRORS:
-            return f"whatever --max-restarts: the same error came {_MAX_SAME_ERRORS} times in a row"
+            return f"the same error came {_MAX_SAME_ERRORS} times in a row; {only}"
         return ""
 
     def _same_errors(self, role: SupervisedRole, now: float) -> int:

@@ -20,6 +20,7 @@ from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
+from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
 from veldt.runs.new_run import new_run, run_name
@@ -27,6 +28,7 @@ from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import accelerator_name, flush_denormals, instruction_set
+from veldt.runtime.supervision import RunningRoles
 from veldt.setting_metadata import check_type, flag
 from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome, stop_on_signals
@@ -180,9 +182,12 @@ def _drive(
     start_roles: StartRoles,
     limit: RestartLimit,
 ) -> Outcome:
+    def start(graph: Graph) -> tuple[RunningRoles, dict[str, Any]]:
+        return start_roles(graph.with_given_limit() if limit.is_given else graph)
+
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
         with restoring(checkpoint):
-            return TrainingRun(run_plan, directory, recording, checkpoint, start_roles, lost)
+            return TrainingRun(run_plan, directory, recording, checkpoint, start, lost)
 
     try:
         with training_in(str(directory.path)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,9 +35,12 @@ from veldt.networks.precision import CompiledForward, Network, apply_precision
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads, num_accelerators
+from veldt.runtime.system_memory import available_memory
 from veldt.sampling.observations import blank_observation
 from veldt.systems.planning.autotune import ThreadTimes, choose_arithmetic, time_threads
 from veldt.systems.planning.sentences import describe
+
+_SURELY_FITS = 2**30  # bytes
 
 
 class _ByValue:
@@ -191,6 +195,8 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     else:
         chosen = Plan("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)
+    if device.type == "cpu":
+        _refuse_too_large(spec, _update_rows(config, algorithm))
     arithmetic = choose_arithmetic(
         partial(make_network, config, spec, own),
         blank_observation(spec, _update_rows(config, algorithm), device),
@@ -214,6 +220,18 @@ def make_run_plan(request: RunRequest) -> RunPlan:
 def _update_rows(config: TrainConfig, algorithm: Algorithm) -> int:
     """Returns the rows of one update on one device."""
     return algorithm.update_rows(config.phase_width) // config.batch_shares
+
+
+def _refuse_too_large(spec: EnvSpec, rows: int) -> None:
+    """Raises UsageError if an update's observations are sure not to fit into memory: torch has words of its own."""
+    fields = spec.observation.values()
+    needed = rows * sum(math.prod(field.network_shape) * np.dtype(field.dtype).itemsize for field in fields)
+    if needed > _SURELY_FITS and needed > (available := available_memory()):
+        raise UsageError(
+            f"an update learns from {rows:,} steps at once, whose observations need {needed / 2**30:,.0f} GiB, and "
+            f"{available / 2**30:,.1f} GiB of memory are available: lower --batch-size, --horizon or --num-envs, "
+            "whichever this recipe has"
+        )
 
 
 def _decided(config: TrainConfig, chosen: Plan, device: torch.device, accelerators: int) -> TrainConfig:

@@ -1,6 +1,6 @@
-"""Flags of other libraries (Stable-Baselines3, CleanRL, RLlib) for a trained policy, and what veldt has for each.
+"""Names of other libraries (Stable-Baselines3, CleanRL, RLlib) for the use of a trained policy, and what veldt has.
 
-The names that `veldt train` answers are in `recipes/foreign_names.py`; here nothing imports torch.
+Those of settings are in `recipes/foreign_names.py`; here nothing imports torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEP_COUNTS = ("n_timesteps", "steps", "timesteps", "total_timesteps")
 _VIDEO_FLAGS = ("capture_video", "record_video", "render", "render_mode", "video")
 
 # Each answer is the end of "--name is ...".
-_OF_A_POLICY: Mapping[str, str] = {
+OF_LOAD: Mapping[str, str] = {
     **dict.fromkeys(("env_id", "env_name", "gym_id"), _ENV),
     **dict.fromkeys(("exp_name", "folder", "load_path", "log_dir", "model_path", "run_dir"), _RUN),
     **dict.fromkeys(("checkpoint", "load_checkpoint", "load_last_checkpoint"), _CHECKPOINT),
@@ -37,7 +37,7 @@ _OF_A_POLICY: Mapping[str, str] = {
     "stochastic": "what happens without --greedy here",
 }
 OF_EVALUATE: Mapping[str, str] = {
-    **_OF_A_POLICY,
+    **OF_LOAD,
     **dict.fromkeys(_EPISODE_COUNTS[1:], _EPISODES),  # the first is a flag here
     **dict.fromkeys(("eval_episodes", "evaluation_duration", "evaluation_num_episodes"), _EPISODES),
     "num_eval_episodes": _EPISODES,
@@ -45,17 +45,17 @@ OF_EVALUATE: Mapping[str, str] = {
     **dict.fromkeys(_VIDEO_FLAGS, _VIDEO),
 }
 OF_WATCH: Mapping[str, str] = {
-    **_OF_A_POLICY,
+    **OF_LOAD,
     **dict.fromkeys((*_EPISODE_COUNTS, *_STEP_COUNTS, "video_length"), _ONE_EPISODE),
     **dict.fromkeys(("output_folder", "video_dir", "video_folder", "video_path"), _OUT),
     **dict.fromkeys(_VIDEO_FLAGS, _MADE_HERE),
 }
 OF_RECORD_STARTS: Mapping[str, str] = {
-    **_OF_A_POLICY,
+    **OF_LOAD,
     **dict.fromkeys(_EPISODE_COUNTS, "--starts here, one in each episode"),
 }
 
 
 def answer(table: Mapping[str, str], name: str) -> str | None:
-    """Returns what one of the tables says about a flag's name, as a sentence; None for another name."""
+    """Returns what one of the tables says about a name, as a sentence; None for another name."""
     return f"{flag(name)} is {table[name]}" if name in table else None
