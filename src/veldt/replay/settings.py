@@ -20,7 +20,8 @@ class ReplayConfig:
     """The replay buffer of off-policy algorithms."""
 
     buffer_size: Annotated[int, Unit("transitions")] = 1_000_000
-    """Maximum number of transitions, over all envs; new ones replace the oldest."""
+    """Maximum number of transitions, over all envs; new ones replace the oldest. The last observation of each episode
+    takes the place of one."""
     replay: Literal["uniform", "prioritised"] = "uniform"
     """How transitions are sampled: uniformly, or in proportion to the network's last error on them."""
     priority_exponent: Annotated[float, Unit("exponent")] = 0.6
