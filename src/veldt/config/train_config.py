@@ -234,7 +234,7 @@ class TrainConfig:
                 )
 
     def section_of(self, name: str) -> str:
-        """Returns the section that has the setting of this name."""
+        """Returns the section that has the setting of this name, which is one of this configuration."""
         parts = {section: part for section in SECTIONS if (part := getattr(self, section)) is not None}
         return next(s for s, part in parts.items() if name in {f.name for f in dataclasses.fields(part)})
 
