@@ -263,7 +263,8 @@ class Agent:
         try:
             return self._frames(observation) if self.source.is_atari else self._rows(observation)
         except ValueError as error:
-            if (advice := _if_not_unpacked(observation)) is None:
+            is_tuple = self._codec is not None and self._codec.takes_tuples
+            if is_tuple or (advice := _if_not_unpacked(observation)) is None:
                 raise
             raise ValueError(advice) from error
 

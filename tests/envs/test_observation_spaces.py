@@ -58,11 +58,26 @@ OUT_OF_RANGE: dict[str, tuple[spaces.Space[Any], Any]] = {
     "below the start": (spaces.Discrete(5, start=2), 1),
     "one of several": (spaces.MultiDiscrete([2, 3]), np.array([2, 0])),
     "negative": (spaces.MultiDiscrete([2, 3]), np.array([0, -1])),
+    "too few": (spaces.MultiDiscrete([3, 3]), [1]),
+    "too few bits": (spaces.MultiBinary(2), [1]),
     "no bit": (spaces.MultiBinary(2), np.array([0, 2], np.int8)),
     "in a tuple": (spaces.Tuple([NUMBER, spaces.Discrete(2)]), (np.zeros(1, np.float32), -1)),
     "in a dict": (spaces.Dict({"state": spaces.Discrete(2)}), {"state": -1}),
     "too many": (spaces.Tuple([spaces.Discrete(2)]), (0, 1)),
 }
+
+
+@pytest.mark.parametrize("pixels", [[-1, 300, 3], [1.5, np.nan, 3.0], [0, 256, 0]])
+@pytest.mark.parametrize("is_dict", [False, True])
+def test_numbers_that_a_pixel_cannot_have_are_refused(pixels: list[float], is_dict: bool) -> None:
+    """NumPy would store 256 as 0."""
+    box: spaces.Space[Any] = spaces.Box(0, 255, (3,), np.uint8)
+    codec = ObservationCodec(spaces.Dict({"image": box}) if is_dict else box)
+    rows = [np.zeros((1, 3), np.uint8)]
+    codec.write({"image": [0, 255, 7.0]} if is_dict else [0, 255, 7.0], rows, 0)
+    assert rows[0].tolist() == [[0, 255, 7]]
+    with pytest.raises(ValueError, match="numbers outside of its space's range, 0 to 255"):
+        codec.write({"image": pixels} if is_dict else pixels, rows, 0)
 
 
 @pytest.mark.parametrize("name", OUT_OF_RANGE)

@@ -209,3 +209,28 @@ def test_the_same_error_three_times_in_a_row_ends_the_run() -> None:
     assert failures_until_the_end(["KeyError: 'a'"] * 10) == 3
     assert failures_until_the_end([f"KeyError: {number % 2}" for number in range(10)]) == 11
     assert failures_until_the_end(["KeyError: 'a'"] * 10, given=True) == 11
+
+
+def test_a_role_works_if_it_is_not_silent_for_longer_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So one whose env takes long for a step is waited for, and one that is being started is not."""
+    now = [100.0]
+    monkeypatch.setattr(supervision.time, "monotonic", lambda: now[0])
+    life = Played()
+    supervisor = Plays([plan("the slow")], [life])
+
+    def after(seconds: float, heartbeats: int) -> None:
+        now[0] += seconds
+        life.heartbeats += heartbeats
+        supervisor.poll(seconds)
+
+    after(3.0, 0)
+    assert not supervisor.works(0, 4.0), "it has not begun"
+    after(5.0, 1)
+    assert supervisor.works(0, 4.0)
+    after(4.5, 0)
+    assert not supervisor.works(0, 4.0), "its start is no measure"
+    after(1.5, 1)  # a silence of 6 s
+    after(11.0, 0)
+    assert supervisor.works(0, 4.0)
+    after(2.0, 0)
+    assert not supervisor.works(0, 4.0)

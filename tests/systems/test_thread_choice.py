@@ -69,13 +69,13 @@ def test_a_neighbour_takes_the_second_thread_and_gives_it_back() -> None:
     assert machine.train(0.03, 2) == [False, True]
     assert machine.choice.threads == 1
     assert machine.notes == [
-        "threads 1 from now on: an update takes 3.0 times as long as before "
-        "(one 20.0 ms, 2 60.0 ms; not 1.4 times as quick)"
+        "threads 1 from now on: updates have become 3.0 times as slow "
+        "(20.0 ms on 1 thread, 60.0 ms on 2, not 1.4 times as fast)"
     ]
     machine.train(0.02, 3)
     machine.times = TWO_ARE_BEST
     assert machine.train(0.012, 2) == [False, True]
-    assert machine.choice.threads == 2 and "0.6 times" in machine.notes[-1]
+    assert machine.choice.threads == 2 and "1.7 times as fast (20" in machine.notes[-1]
 
 
 def test_measurements_that_change_nothing_become_rare(monkeypatch: pytest.MonkeyPatch) -> None:

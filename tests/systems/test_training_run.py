@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -105,8 +104,8 @@ class MuteRoles(NoRoles):
 
     is_inline = False
 
-    def __init__(self, silent_s: float) -> None:
-        self._silent_s = silent_s
+    def __init__(self, works: bool) -> None:
+        self._works = works
 
     def start(self) -> None:
         pass
@@ -118,20 +117,20 @@ class MuteRoles(NoRoles):
         time.sleep(0.01)
         return []
 
-    def silent_s(self, role: int) -> float:
-        return self._silent_s
+    def works(self, role: int, silent_s: float) -> bool:
+        return self._works
 
 
 @pytest.mark.parametrize(
-    ("silent_s", "error", "note"),
+    ("works", "error", "note"),
     [
-        (math.inf, KeyboardInterrupt, "no last checkpoint: the learner did not answer"),
-        (0.0, VeldtError, "the last checkpoint lacks the part of the learner"),
+        (False, KeyboardInterrupt, "no last checkpoint: the learner did not answer"),
+        (True, VeldtError, "the last checkpoint lacks the part of the learner"),
     ],
     ids=["it starts or hangs", "it works"],
 )
 def test_an_interrupted_run_waits_only_for_roles_that_work(
-    silent_s: float,
+    works: bool,
     error: type[BaseException],
     note: str,
     tmp_path: Path,
@@ -144,10 +143,24 @@ def test_an_interrupted_run_waits_only_for_roles_that_work(
     stop.set()
 
     def start_mute(graph: Graph) -> tuple[Any, dict[str, Any]]:
-        return MuteRoles(silent_s), supervise_nothing(graph)[1]
+        return MuteRoles(works), supervise_nothing(graph)[1]
 
     with recording_in(directory := RunDirectory.create(tmp_path, "run")) as recording:
         run = TrainingRun(planned("impala"), directory, recording, None, start_mute)
+        run._monitor.steps = 100
         with pytest.raises(error) as caught:
             run.run(stop)
     assert note in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+def test_a_run_that_is_interrupted_before_its_first_step_ends_at_once(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+
+    def start_mute(graph: Graph) -> tuple[Any, dict[str, Any]]:
+        return MuteRoles(works=True), supervise_nothing(graph)[1]
+
+    with recording_in(directory := RunDirectory.create(tmp_path, "run")) as recording:
+        run = TrainingRun(planned("impala"), directory, recording, None, start_mute)
+        with pytest.raises(KeyboardInterrupt):
+            run.run(stop)

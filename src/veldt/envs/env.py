@@ -189,6 +189,11 @@ class ObservationCodec:
             return ArraySpec(flat.shape, "float32", is_box=False)
         return ArraySpec(leaf.shape or (1,), "uint8" if leaf.dtype == np.uint8 else "float32")
 
+    @property
+    def takes_tuples(self) -> bool:
+        """Whether an observation is itself a tuple."""
+        return isinstance(self._space, spaces.Tuple)
+
     def encoded(self, observation: Any) -> tuple[list[np.ndarray], bool]:
         """Returns the arrays [N, ...] by field of N observations, [1, ...] of one, and whether it is one.
 
@@ -207,10 +212,7 @@ class ObservationCodec:
             # `observation.shape` is three times as fast as `np.shape(observation)`.
             if getattr(observation, "shape", None) != shape and np.shape(observation) != shape:
                 raise ValueError(_shape_message("", np.shape(observation), shape))
-            try:
-                rows[0][index] = observation
-            except (TypeError, ValueError):
-                raise ValueError(_type_message("", observation, rows[0])) from None
+            _store(observation, rows[0], index, "")
             return
         for row, shape, (path, leaf) in zip(rows, self._shapes, self._leaves.values(), strict=True):
             value = observation
@@ -226,10 +228,18 @@ class ObservationCodec:
                     ) from None
             if np.shape(value) != shape:
                 raise ValueError(_shape_message("/".join(path), np.shape(value), shape))
-            try:
-                row[index] = value
-            except (TypeError, ValueError):
-                raise ValueError(_type_message("/".join(path), value, row)) from None
+            _store(value, row, index, "/".join(path))
+
+
+def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:
+    try:
+        fits = row.dtype != np.uint8 or getattr(value, "dtype", None) == np.uint8 or _are_bytes(value)
+        if fits:
+            row[index] = value
+    except (TypeError, ValueError):
+        raise ValueError(_type_message(name, value, row)) from None
+    if not fits:
+        raise ValueError(f"the observation{_field(name)} has numbers outside of its space's range, 0 to 255")
 
 
 def _check_values(space: spaces.Space[Any], value: Any) -> None:
@@ -239,18 +249,26 @@ def _check_values(space: spaces.Space[Any], value: Any) -> None:
             if not 0 <= value - space.start < space.n:
                 raise ValueError("out of range")
         case spaces.MultiDiscrete():
+            if np.shape(value) != space.shape:
+                raise ValueError("another shape")
             offset = np.asarray(value) - space.start
             if (offset < 0).any() or (offset >= space.nvec).any():
                 raise ValueError("out of range")
         case spaces.MultiBinary():
-            if not np.isin(value, (0, 1)).all():
-                raise ValueError("neither 0 nor 1")
+            if np.shape(value) != space.shape or not np.isin(value, (0, 1)).all():
+                raise ValueError("another shape, or neither 0 nor 1")
         case spaces.Tuple():
             for child, part in zip(space.spaces, value, strict=True):
                 _check_values(child, part)
         case spaces.Dict():
             for key, child in space.spaces.items():
                 _check_values(child, value[key])
+
+
+def _are_bytes(value: Any) -> bool:
+    """Whether all numbers are in uint8's range: NumPy would store 256 as 0."""
+    numbers = np.asarray(value)
+    return bool(((numbers >= 0) & (numbers <= 255)).all())
 
 
 def _type_message(name: str, got: Any, row: np.ndarray) -> str:

@@ -125,7 +125,9 @@ class Stepper:
                 index += 1
         self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(envs)
         # A sum of squares is finite only if all numbers are: the fastest check. (A sum beyond float32 is looked into.)
-        if not all(math.isfinite(flat.dot(flat)) for flat in (reward, *row.next_floats)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            are_finite = all(math.isfinite(flat.dot(flat)) for flat in (reward, *row.next_floats))
+        if not are_finite:
             self._mend_numbers(t, rows)
         self._slot.stack(t + 1, self._part)
 
@@ -376,4 +378,4 @@ def _bad_observation(name: str, observation: np.ndarray) -> str:
 
 
 def _not_finite(numbers: np.ndarray) -> str:
-    return "NaN" if np.isnan(numbers).any() else "an infinite number"
+    return "NaN" if np.isnan(numbers).any() else "an infinite number, or one that float32 does not have"

@@ -137,7 +137,9 @@ A3C = Recipe(
         **A2C.small,
         "num_envs": Sourced(64, "measured here: 8 of each of 8 learners"),
         "horizon": Sourced(8, "measured here"),
-        "anneal_learning_rate": Sourced(True, "measured here: a constant one unlearned CartPole-v1 once in two runs"),
+        "anneal_learning_rate": Sourced(
+            True, "measured here: a constant one unlearned CartPole-v1 once in two runs"
+        ),
     },
 )
 

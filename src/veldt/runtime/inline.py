@@ -84,8 +84,8 @@ class InlineSupervisor:
     def has_ended(self, role: int) -> bool:
         return self._role is None
 
-    def silent_s(self, role: int) -> float:
-        return 0.0
+    def works(self, role: int, silent_s: float) -> bool:
+        return True
 
     @property
     def all_ended(self) -> bool:

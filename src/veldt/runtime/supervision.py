@@ -84,8 +84,11 @@ class RunningRoles(Protocol):
 
     def has_ended(self, role: int) -> bool: ...
 
-    def silent_s(self, role: int) -> float:
-        """Returns the seconds since this role's last heartbeat; infinity while it starts."""
+    def works(self, role: int, silent_s: float) -> bool:
+        """Whether this role has begun, and has sent a heartbeat within `silent_s` seconds.
+
+        A role that is often silent for longer, because a step of its env takes long, has twice its longest silence.
+        """
 
     def stop(self, patience_s: float) -> list[Received]: ...
 
@@ -135,6 +138,7 @@ class SupervisedRole:
         self.began = self.due = 0.0
         self.pause = _FIRST_PAUSE
         self.heartbeats, self.heartbeat_at, self.has_sent_heartbeat = -1, 0.0, False
+        self.longest_silence_s = 0.0  # between two heartbeats of this incarnation
         self.stop_clock = StopClock()
         self.startup_failures = 0
         self.same_errors, self.last_error = 0, ""
@@ -218,10 +222,11 @@ class Supervision(ABC):
         """Whether this role has ended and will not be restarted."""
         return self.roles[role].has_ended
 
-    def silent_s(self, role: int) -> float:
+    def works(self, role: int, silent_s: float) -> bool:
         one = self.roles[role]
-        is_here = one.process is not None and one.has_sent_heartbeat
-        return time.monotonic() - one.heartbeat_at if is_here else math.inf
+        usual_s = max(silent_s, 2 * one.longest_silence_s)
+        has_begun = one.process is not None and one.has_sent_heartbeat
+        return has_begun and time.monotonic() - one.heartbeat_at <= usual_s
 
     def alike(self, number: int) -> list[int]:
         """Returns the numbers of the roles of the same kind as this one, itself included."""
@@ -254,6 +259,7 @@ class Supervision(ABC):
         role.failure, role.trace, role.died_at = None, -1, math.inf
         role.began = role.heartbeat_at = time.monotonic()
         role.heartbeats, role.has_sent_heartbeat = role.process.heartbeats, False
+        role.longest_silence_s = 0.0
         role.stop_clock = StopClock()
 
     def _receive(self, role: SupervisedRole) -> list[Received]:
@@ -297,6 +303,8 @@ class Supervision(ABC):
             return self._lost(role, now, stopped_too_long())
         heartbeats, patience_s = process.heartbeats, role.plan.patience_s(role.has_sent_heartbeat)
         if heartbeats != role.heartbeats or process.waits:
+            if role.has_sent_heartbeat:
+                role.longest_silence_s = max(role.longest_silence_s, now - role.heartbeat_at)
             role.has_sent_heartbeat |= heartbeats != role.heartbeats
             role.heartbeats, role.heartbeat_at = heartbeats, now
         elif now - role.heartbeat_at > patience_s:

@@ -63,7 +63,10 @@ def stop_on_signals() -> Iterator[threading.Event]:
         requested_at = now
         # Not `print`: this handler may have interrupted one. The terminal may be closed.
         with contextlib.suppress(OSError):
-            os.write(2, b"\nstopping after this batch, with a checkpoint (once more: at once, without)\n")
+            os.write(
+                2,
+                b"\nstopping after this batch, with a checkpoint (again, after a second: at once, without)\n",
+            )
         # A thread, because this handler may have interrupted an import.
         threading.Thread(target=continue_descendants, daemon=True, name="continue").start()
 

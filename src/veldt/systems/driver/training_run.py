@@ -41,7 +41,9 @@ _POLL_S = 0.1
 _STOP_S = 30.0  # for roles to end on request
 _STOP_INTERRUPTED_S = 3.0  # the same, when the user waits for the end
 _INTERRUPTED_S = 5.0  # after a signal, until roles that do not work are not waited for any more
-_SILENT_S = 4.0  # without a heartbeat, after which a role then counts as one that does not work
+_SILENT_S = (
+    4.0  # without a heartbeat, after which a role then counts as one that hangs, unless it is often so long
+)
 _LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to arrive
 
@@ -282,8 +284,10 @@ class TrainingRun:
 
     def _end(self, reason: str) -> None:
         """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""
-        self._rate_limiter.max_steps = 0  # no role acts while the rest of the checkpoint is awaited
         checkpointing = self._checkpointing
+        if reason == "interrupted" and self._monitor.steps == 0:
+            raise KeyboardInterrupt  # there is nothing to save
+        self._rate_limiter.max_steps = 0  # no role acts while the rest of the checkpoint is awaited
         is_awaited = reason == "interrupted"
         end = time.monotonic() + _INTERRUPTED_S if is_awaited else math.inf
         self._poll_while(lambda: checkpointing.is_captured, checkpointing.advance, give_up_at=end)
@@ -325,7 +329,7 @@ class TrainingRun:
                     f"the last checkpoint lacks the part of the {self._named(missing)}, which did not come in "
                     f"{_PARTS_S:g} s"
                 )
-            silent = [role for role in missing if self._roles.silent_s(role) > _SILENT_S]
+            silent = [role for role in missing if not self._roles.works(role, _SILENT_S)]
             if silent and now > give_up_at:
                 self._finish_after_failure()
                 interrupt = KeyboardInterrupt()

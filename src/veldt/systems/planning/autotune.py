@@ -48,8 +48,8 @@ class ThreadTimes:
         return self.many if self.one_s / self.many_s >= _WORTH_THREADS else 1
 
     def __str__(self) -> str:
-        gain = "" if self.best == self.many else f"; not {_WORTH_THREADS:g} times as quick"
-        return f"one {self.one_s * 1e3:.1f} ms, {self.many} {self.many_s * 1e3:.1f} ms{gain}"
+        gain = "" if self.best == self.many else f", not {_WORTH_THREADS:g} times as fast"
+        return f"{self.one_s * 1e3:.1f} ms on 1 thread, {self.many_s * 1e3:.1f} ms on {self.many}{gain}"
 
 
 def time_threads(

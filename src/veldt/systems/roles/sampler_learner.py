@@ -35,6 +35,7 @@ from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runtime.devices import training_threads
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import Sampler
@@ -280,6 +281,7 @@ class SamplerLearner:
 
     def _train_on(self, threads: int) -> None:
         """Trains on so many threads from now on, and acts on as many as fit to that; 0 changes nothing."""
+        threads = min(threads, training_threads(0))  # a run may be resumed on a smaller machine
         if self.threads is not None and threads:
             self.threads.threads = threads
             self._sampler.threads = self._run_plan.inference_threads_beside(threads)

@@ -62,7 +62,6 @@ class ThreadChoice:
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
             return False
         self._pause_s = _PAUSE_S
-        self._note(
-            f"threads {self.threads} from now on: an update takes {factor:.1f} times as long as before ({times})"
-        )
+        change = f"{factor:.1f} times as slow" if factor > 1 else f"{1 / factor:.1f} times as fast"
+        self._note(f"threads {self.threads} from now on: updates have become {change} ({times})")
         return True
