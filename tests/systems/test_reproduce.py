@@ -130,7 +130,7 @@ def test_a_resume_with_other_steps_is_the_cause(tmp_path: Path) -> None:
     veldt.resume(run, steps=1_024, quiet=True)
     result = veldt.reproduce(run, run_dir=tmp_path / "again", quiet=True)
     assert result.difference is not None
-    assert result.cause == "--steps was 256 before the run was resumed with 1,024"
+    assert result.cause == "--steps was 256, then 1,024 (the run was resumed)"
 
 
 def test_another_processor_is_the_cause(
@@ -185,8 +185,18 @@ def test_a_resume_with_an_empty_replay_buffer_is_the_cause(tmp_path: Path) -> No
     assert cause_of(run) is None
     veldt.resume(run, steps=128, quiet=True)
     assert cause_of(run) == (
-        "--steps was 64 before the run was resumed with 128; the run was resumed with an empty replay buffer "
+        "--steps was 64, then 128 (the run was resumed); the run was resumed with an empty replay buffer "
         "(--checkpoint-replay none)"
+    )
+
+
+def test_every_value_before_the_last_is_named(original: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(original, run)
+    for value in (60.0, 12_345.5, 60.0):
+        RunDirectory(run).change_config("run", {"until": value})
+    assert str(cause_of(run)).startswith(
+        "--until was none, then 60, then 12,345.5, then 60 (the run was resumed)"
     )
 
 

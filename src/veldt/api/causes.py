@@ -62,10 +62,10 @@ def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainCo
     """Yields what a resume has changed in a run whose results would else be those of one that never stopped."""
     replaced = [values for values in stored.get("replaced", []) if isinstance(values, dict)]
     for name in DECIDES:
-        # The first value is that with which the run began, and its schedules.
-        before, now = [values[name] for values in replaced if name in values], getattr(config.run, name)
+        before = [values[name] for values in replaced if name in values]
         if before:
-            yield f"{flag(name)} was {_shown(before[0])} before the run was resumed with {_shown(now)}"
+            values = ", then ".join(map(_shown, (*before, getattr(config.run, name))))
+            yield f"{flag(name)} was {values} (the run was resumed)"
     if not config.roles.is_repeatable:
         return
     kinds = [event.get("kind") for event in directory.read_events()]
@@ -81,7 +81,7 @@ def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainCo
 def _shown(value: object) -> str:
     if value is None:
         return "none"
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
+    return f"{value:,.10g}" if isinstance(value, int | float) else str(value)
 
 
 def _changed(what: str, before: object, now: object) -> str:
