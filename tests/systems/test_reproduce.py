@@ -130,7 +130,10 @@ def test_a_resume_with_other_steps_is_the_cause(tmp_path: Path) -> None:
     veldt.resume(run, steps=1_024, quiet=True)
     result = veldt.reproduce(run, run_dir=tmp_path / "again", quiet=True)
     assert result.difference is not None
-    assert result.cause == "--steps was 256, then 1,024 (the run was resumed)"
+    assert (
+        result.cause
+        == "--steps was 256, then 1,024 (the run was resumed), and --learning-rate changed over these steps"
+    )
 
 
 def test_another_processor_is_the_cause(
@@ -181,13 +184,93 @@ def test_what_is_known_to_be_other_than_it_was_is_named(original: Path, tmp_path
 
 def test_a_resume_with_an_empty_replay_buffer_is_the_cause(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"steps": 64, "num_envs": 2, "checkpoint_replay": "none", "quiet": True}
+    settings |= {"learning_rate": 1e-3, "epsilon": 0.1}
     run = veldt.train("dqn", env="CartPole-v1", run_dir=tmp_path / "run", **settings).path
     assert cause_of(run) is None
     veldt.resume(run, steps=128, quiet=True)
-    assert cause_of(run) == (
-        "--steps was 64, then 128 (the run was resumed); the run was resumed with an empty replay buffer "
-        "(--checkpoint-replay none)"
+    assert cause_of(run) == ("the run was resumed with an empty replay buffer (--checkpoint-replay none)")
+
+
+_MADE = """
+from pathlib import Path
+import gymnasium
+
+def make():
+    env = gymnasium.make("CartPole-v1")
+    env.unwrapped.gravity = float(Path(__file__).with_name("gravity").read_text())
+    return env
+"""
+
+
+def test_code_of_the_users_own_may_be_the_cause(
+    in_tmp: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also beside what is known to be other than it was; a resume that changes nothing is no cause."""
+    monkeypatch.syspath_prepend(in_tmp)
+    (in_tmp / "world.py").write_text(_MADE)
+    (in_tmp / "gravity").write_text("9.8")
+    settings = {**SMALL, "steps": 256, "env_backend": "in-process", "anneal_learning_rate": False}
+    run = veldt.train("ppo", env="world:make", run_dir="run", **{**settings, "anneal_clip": False}).path
+    veldt.resume(run, steps=500, quiet=True)
+    result = veldt.reproduce(run, run_dir="same", quiet=True)
+    assert (result.difference, result.cause, result.own_code) == (None, None, ["world:make"])
+    (in_tmp / "gravity").write_text("5.0")
+    with pytest.raises(SystemExit):
+        main(["reproduce", "run", "--run-dir", "again"])
+    own = "code of yours (world:make) is not as it was"
+    assert capsys.readouterr().err.rstrip().endswith(f"; the plan is the same, so {own}")
+    change(run / "config.json", lambda config: config["versions"].update(torch="1.0"))
+    with pytest.raises(SystemExit):
+        main(["reproduce", "run", "--run-dir", "once-more"])
+    said = capsys.readouterr().err.rstrip()
+    assert "; torch was 1.0 and is " in said and said.endswith(f"; or {own}")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "expected"),
+    [
+        ("ppo", {"anneal_learning_rate": False, "anneal_clip": False}, []),
+        ("ppo", {"anneal_learning_rate": True, "anneal_clip": True}, ["learning_rate", "clip"]),
+        ("ppo", {"learning_rate": "constant:1e-3", "ent_coef": "linear:0.1:0"}, ["ent_coef"]),
+        ("a2c", {"learning_rate": "mine:schedule"}, ["learning_rate"]),
+        ("dqn", {"epsilon_steps": 1_000}, []),
+        ("dqn", {"epsilon_steps": 0}, ["exploration_fraction"]),
+        ("dqn", {"epsilon_steps": 0, "noisy": True}, []),
+        ("dqn", {"epsilon": "linear:1:0"}, ["epsilon"]),
+        ("dqn", {"epsilon": 0.1, "replay": "prioritised"}, ["importance_exponent_end"]),
+        ("ddpg", {"actor_learning_rate": "cosine:1e-3:0"}, ["actor_learning_rate"]),
+    ],
+)
+def test_settings_that_change_over_the_steps_of_the_run(
+    recipe: str, settings: dict[str, Any], expected: list[str]
+) -> None:
+    env = "Pendulum-v1" if recipe == "ddpg" else "CartPole-v1"
+    config = with_settings(find(recipe).config(env), {"learning_rate": 1e-3, **settings})
+    replay = config.replay.annealed_settings() if config.replay else []
+    assert [*config.learn.annealed_settings(), *replay] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "is_cause"),
+    [([60.0, 70.0], False), ([60.0, None], False), ([70.0, 60.0], True), ([None, 60.0], True)],
+)
+def test_only_a_lower_return_is_a_cause(
+    original: Path, tmp_path: Path, values: list[float | None], is_cause: bool
+) -> None:
+    """The first run may have trained on where the new one has reached the last return."""
+    shutil.copytree(original, tmp_path / "run")
+    change(tmp_path / "run" / "config.json", lambda config: config["resolved"]["run"].update(until=values[0]))
+    for value in values[1:]:
+        RunDirectory(tmp_path / "run").change_config("run", {"until": value})
+    change(
+        tmp_path / "run" / "summary.json",
+        lambda summary: summary.update(plan_digest=digest_now(tmp_path / "run")),
     )
+    assert (cause_of(tmp_path / "run") is not None) is is_cause
+
+
+def digest_now(run: Path) -> str:
+    return plan_digest(from_dict(RunDirectory.open(run).read_config()["resolved"]))
 
 
 def test_every_value_before_the_last_is_named(original: Path, tmp_path: Path) -> None:

@@ -73,6 +73,10 @@ class PolicyGradientConfig(AlgorithmConfig):
             return {"anneal_learning_rate": f"--learning-rate is a schedule, {self.learning_rate}"}
         return {}
 
+    def annealed_settings(self) -> list[str]:
+        falls = self.anneal_learning_rate and not isinstance(self.learning_rate, str)
+        return [*super().annealed_settings(), *(["learning_rate"] if falls else [])]
+
 
 class PolicyGradient(OnPolicy):
     """See `OnPolicy`."""

@@ -61,6 +61,10 @@ class PPOConfig(PolicyGradientConfig):
         falls = {"anneal_clip": f"--clip is a schedule, {self.clip}"} if isinstance(self.clip, str) else {}
         return super().unread() | falls
 
+    def annealed_settings(self) -> list[str]:
+        falls = self.anneal_clip and not isinstance(self.clip, str)
+        return [*super().annealed_settings(), *(["clip"] if falls else [])]
+
 
 class PPO(PolicyGradient):
     """Several passes over each rollout, in shuffled minibatches."""

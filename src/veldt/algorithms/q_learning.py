@@ -163,6 +163,10 @@ class QLearningConfig(OffPolicyConfig):
             unread["noisy_sigma"] = "there are no noisy layers without --noisy"
         return unread
 
+    def annealed_settings(self) -> list[str]:
+        falls = self.epsilon_start != self.epsilon_end and "exploration_fraction" not in self.unread()
+        return [*super().annealed_settings(), *(["exploration_fraction"] if falls else [])]
+
 
 class QLearning(ReplayAlgorithm):
     """See `OffPolicy`. Takes the discrete action with the largest Q, or, with probability ε, a random one."""

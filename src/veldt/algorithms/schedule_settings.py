@@ -99,6 +99,19 @@ def schedule_functions(config: Any) -> dict[str, str]:
     }
 
 
+def changing_schedules(config: Any) -> list[str]:
+    """Returns the names of the settings whose schedules have more than one value, as far as is known."""
+    values = {field.name: getattr(config, field.name) for field in _schedule_fields(config)}
+    return [
+        name for name, value in values.items() if isinstance(value, str) and value and not _is_constant(value)
+    ]
+
+
+def _is_constant(text: str) -> bool:
+    parsed = parse(text)
+    return parsed is not None and len(set(parsed.numbers)) == 1
+
+
 def try_functions(config: Any) -> None:
     """Calls the user's functions at the beginning and at the end. Raises UsageError as `OwnSchedule` does."""
     for name, value in schedule_functions(config).items():

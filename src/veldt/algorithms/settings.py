@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from veldt.algorithms.schedule_settings import check_schedules
+from veldt.algorithms.schedule_settings import changing_schedules, check_schedules
 from veldt.setting_metadata import check_values
 
 
@@ -30,6 +30,11 @@ class AlgorithmConfig:
     def unread(self) -> dict[str, str]:
         """Returns the settings that have no effect beside these values, and why."""
         return {}
+
+    def annealed_settings(self) -> list[str]:
+        """Returns the settings whose effect changes over the run's steps, so that it depends on their number."""
+        unread = self.unread()
+        return [name for name in changing_schedules(self) if name not in unread]
 
     def derived(self, num_envs: int, in_phases: bool) -> list[tuple[str, str, str, str]]:
         """Returns derived values for `veldt recipes`: name, value, unit, and the settings that they come from.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from veldt.config.plan_digest import DECIDES, plan_digest
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.config.plan_digest import plan_digest
 from veldt.config.run_code import Admitted
+from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.networks.own import PARTS
 from veldt.runs.directory import RunDirectory
@@ -61,11 +63,11 @@ def _other_machine(stored: Mapping[str, Any]) -> Iterator[str]:
 def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainConfig) -> Iterator[str]:
     """Yields what a resume has changed in a run whose results would else be those of one that never stopped."""
     replaced = [values for values in stored.get("replaced", []) if isinstance(values, dict)]
-    for name in DECIDES:
-        before = [values[name] for values in replaced if name in values]
-        if before:
-            values = ", then ".join(map(_shown, (*before, getattr(config.run, name))))
-            yield f"{flag(name)} was {values} (the run was resumed)"
+    for name, why in (("steps", _why_steps), ("until", _why_until)):
+        before, now = [values[name] for values in replaced if name in values], getattr(config.run, name)
+        if before and (consequence := why(config, before)):
+            values = ", then ".join(map(_shown, (*before, now)))
+            yield f"{flag(name)} was {values} (the run was resumed), and {consequence}"
     if not config.roles.is_repeatable:
         return
     kinds = [event.get("kind") for event in directory.read_events()]
@@ -76,6 +78,23 @@ def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainCo
         yield "the first run changed its number of training threads (events.jsonl says when)"
     if "restart" in kinds:
         yield "an env or a process of the first run was restarted (events.jsonl says why)"
+
+
+def _why_steps(config: TrainConfig, before: Sequence[Any]) -> str | None:
+    """Returns what depends on the number of steps besides the end of the run; None if nothing does."""
+    for registry, name in ((ALGORITHMS, config.algorithm), (SYSTEMS, config.system)):
+        if registry.plugin_of(name) is not None:
+            return f"the {registry.kind} {name} may depend on it"
+    names = [*config.learn.annealed_settings(), *(config.replay.annealed_settings() if config.replay else ())]
+    return f"{' and '.join(map(flag, names))} changed over these steps" if names else None
+
+
+def _why_until(config: TrainConfig, before: Sequence[Any]) -> str | None:
+    """Returns that the first run may have gone on where the new one stops; None if it has not."""
+    now = config.run.until
+    if now is None or all(isinstance(value, int | float) and value <= now for value in before):
+        return None
+    return f"the run may have gone on after it had reached {_shown(now)}"
 
 
 def _shown(value: object) -> str:

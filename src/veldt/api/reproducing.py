@@ -13,6 +13,7 @@ from veldt.api.training import directory_of_new
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, Env, Part
 from veldt.config.run_request import RunRequest
+from veldt.config.versions import unversioned_code
 from veldt.errors import UsageError
 from veldt.networks.own import OwnParts
 from veldt.runs import strict_json
@@ -41,6 +42,8 @@ class Reproduction:
         difference: where the two runs first differ, in words; None if episodes and weights are the same bit for bit.
         cause: what decides the results and is known to be other than it was (code, versions, the processor, settings
             that a resume has changed, the end of the new run), in words; None if nothing is.
+        own_code: names of the code on which the results depend, too, and which may be other than it was without a
+            change of versions: the environment, parts of the network, schedules and plug-ins of the user's own.
     """
 
     run: Run
@@ -48,6 +51,7 @@ class Reproduction:
     is_repeatable: bool
     difference: str | None
     cause: str | None
+    own_code: Sequence[str] = ()
 
 
 @naming_user_code()
@@ -103,7 +107,8 @@ def reproduce(
     # Learners in processes of their own go on until they hear that the target return was reached.
     is_timed = summary["reason"] == "until" and not config.in_one_process
     is_repeatable = config.roles.is_repeatable and config.run.device == "cpu" and not is_timed
-    return Reproduction(new, directory.path, is_repeatable, first_difference(directory.path, new.path), cause)
+    difference = first_difference(directory.path, new.path)
+    return Reproduction(new, directory.path, is_repeatable, difference, cause, unversioned_code(code.config))
 
 
 def _summary_of_finished(directory: RunDirectory) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from veldt.errors import UsageError, VeldtError
 from veldt.setting_metadata import flag
 
 if TYPE_CHECKING:
-    from veldt.api import Run
+    from veldt.api import Reproduction, Run
     from veldt.recipes.draft import Draft
 
 ATARI = "ALE/Breakout-v5"  # used for all Atari games where no env is given
@@ -135,8 +135,14 @@ def reproduce(arguments: list[str]) -> str:
             f"{new} repeats the plan of {run}; the results differ, as those of processes that race or of a GPU do "
             f"({result.difference})"
         )
-    why = result.cause or "the plan is the same, so code of yours (the environment, say) is not as it was"
-    raise VeldtError(f"{new} has other results than {run}: {result.difference}; {why}")
+    raise VeldtError(f"{new} has other results than {run}: {result.difference}; {_why_other(result)}")
+
+
+def _why_other(result: Reproduction) -> str:
+    code = f"code of yours ({', '.join(result.own_code)}) is not as it was" if result.own_code else ""
+    if result.cause is not None:
+        return f"{result.cause}; or {code}" if code else result.cause
+    return f"the plan is the same, so {code or 'the environment does not repeat itself from its seeds'}"
 
 
 def _has_roles(draft: Draft, given: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from veldt.config.versions import versions_for_run
 from veldt.runtime.devices import instruction_set
 
 # These decide how long a run trains, and so how its schedules go; the other settings of RESUMABLE only record.
-DECIDES = ("steps", "until")
+_DECIDES = ("steps", "until")
 
 
 def plan_digest(config: TrainConfig) -> str:
@@ -20,7 +20,7 @@ def plan_digest(config: TrainConfig) -> str:
     On the CPU, two synchronous runs with the same digest have the same results bit for bit.
     """
     settings = to_dict(config)
-    recording = set(RESUMABLE) - set(DECIDES)
+    recording = set(RESUMABLE) - set(_DECIDES)
     settings["run"] = {name: value for name, value in settings["run"].items() if name not in recording}
     decides = [settings, versions_for_run(config), instruction_set()]
     return hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()

@@ -32,6 +32,18 @@ def versions_for_run(config: TrainConfig) -> dict[str, str]:
     return versions_for_env(config.env, config.env_kwargs) | versions(filter(None, packages))
 
 
+def unversioned_code(config: TrainConfig) -> list[str]:
+    """Returns what of a run's code the user can change while all versions stay: the names in the configuration that
+    lead to a function or a plug-in, and an environment whose module is no part of an installed package. Imports none of
+    this code."""
+    named = [*own_names(config).values(), *schedule_functions(config.learn).values(), *config.plugins]
+    module = _module_of(config.env)
+    is_own_env = imported_module(config.env, config.env_kwargs) is not None or (
+        bool(module) and distribution_of(module) is None
+    )
+    return list(dict.fromkeys([config.env, *named] if is_own_env else named))
+
+
 def versions_for_env(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, str]:
     """Returns the versions for an environment alone. Imports none of the code that it names."""
     return versions(_packages_of_env(env, env_kwargs))

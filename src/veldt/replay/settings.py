@@ -41,6 +41,11 @@ class ReplayConfig:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
 
+    def annealed_settings(self) -> list[str]:
+        """Returns the settings whose effect changes over the run's steps, so that it depends on their number."""
+        changes = self.replay == "prioritised" and self.importance_exponent != self.importance_exponent_end
+        return ["importance_exponent_end"] if changes else []
+
     def beta(self, progress: float) -> float:
         """Returns β at this fraction of the training budget."""
         return self.importance_exponent + (self.importance_exponent_end - self.importance_exponent) * progress
