@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,18 @@ def test_a_new_run_that_a_callback_stops_is_the_cause(original: Path, tmp_path: 
     result = veldt.reproduce(original, run_dir=tmp_path / "again", quiet=True, callbacks=[Stop()])
     assert result.difference is not None
     assert result.cause is not None and result.cause.endswith(" (callback)")
+
+
+def test_an_interrupted_run_is_not_compared(original: Path, tmp_path: Path) -> None:
+    class Interrupt(veldt.Callback):
+        def on_rollout(self, context: veldt.CallbackContext) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        veldt.reproduce(original, run_dir=tmp_path / "again", quiet=True, callbacks=[Interrupt()])
+    (said,) = interrupted.value.__notes__
+    assert said.startswith(f"{tmp_path / 'again'} was stopped at step ")
+    assert said.endswith(f", and nothing was compared with {original}")
 
 
 def cause_of(run: Path, **other: Any) -> str | None:

@@ -86,6 +86,7 @@ def reproduce(
         CheckpointError: the checkpoint of its end is damaged or missing, so that nothing can be compared with it.
         EnvError: the env failed.
         VeldtError: training failed.
+        KeyboardInterrupt: the new run was interrupted, as by Ctrl-C; nothing was compared.
     """
     directory = RunDirectory.open(run)
     refuse_links(directory.path)
@@ -102,6 +103,8 @@ def reproduce(
     request = RunRequest(code.config, code.source, code.own, given, repeats=directory.path)
     options = RunOptions(None, quiet, loggers, callbacks)
     new = run_system(request, options, directory_of_new(code.config, run_dir), notes=notes)
+    if new.reason == "interrupted":
+        raise _interrupted(new, directory.path)
     if new.reason not in _FINISHED:
         cause = f"the new run was stopped at step {new.summary['steps']:,} ({new.reason})"
     # Learners in processes of their own go on until they hear that the target return was reached.
@@ -121,6 +124,14 @@ def _summary_of_finished(directory: RunDirectory) -> dict[str, Any]:
     if not strict_json.is_count(summary.get("steps"), _TOO_MANY):
         raise UsageError(f"{path / SUMMARY} is damaged: its steps are {summary.get('steps')!r:.100}")
     return summary
+
+
+def _interrupted(new: Run, original: Path) -> KeyboardInterrupt:
+    interrupt = KeyboardInterrupt()
+    interrupt.add_note(
+        f"{new.path} was stopped at step {new.summary['steps']:,}, and nothing was compared with {original}"
+    )
+    return interrupt
 
 
 def _unfinished(directory: RunDirectory) -> UsageError:

@@ -17,8 +17,8 @@ _DECIDES = ("steps", "until")
 def plan_digest(config: TrainConfig) -> str:
     """Returns a SHA-256 of a resolved configuration, of the versions, and of the processor's instruction set, in hex.
 
-    On the CPU, two synchronous runs with the same digest, each trained with this plan from its start to its end, have the
-    same results bit for bit. docs/guide/train.md, "Repeat a run", says where a run does not keep to its plan.
+    On the CPU, two synchronous runs with the same digest, each trained with this plan from start to end, have the same
+    results bit for bit. docs/guide/train.md, "Repeat a run", says where a run does not keep to its plan.
     """
     settings = to_dict(config)
     recording = set(RESUMABLE) - set(_DECIDES)
