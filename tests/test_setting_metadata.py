@@ -14,6 +14,10 @@ import pytest
 
 import veldt
 from veldt.errors import UsageError
+from veldt.networks.own import NO_PARTS
+from veldt.recipes import find
+from veldt.recipes.configure import configure
+from veldt.recipes.overrides import with_settings
 from veldt.setting_metadata import check_type
 
 Level = Literal["low", "high"]
@@ -73,7 +77,8 @@ def test_values_of_another_type(value: Any, hint: Any, allowed: str) -> None:
         (np.int64(5), int, 5),
         (np.uint8(5), int | None, 5),
         (np.int64(5), float, 5),
-        (np.float32(0.5), float, 0.5),
+        (np.float32(1e-3), float, 1e-3),
+        (np.float16(0.1), float | str, 0.1),
         (np.float64(0.5), float | str, 0.5),
         (Fraction(1, 2), float, 0.5),
         (np.True_, bool, True),
@@ -132,20 +137,44 @@ def test_a_number_beyond_any_counter_is_refused_in_a_sentence(value: Any, said: 
 def test_numpys_numbers_are_settings_of_a_run_and_arguments(tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "steps": np.int64(64),
+        "num_envs": 4.0,
         "learning_rate": np.float32(1e-3),
         "shared": np.False_,
-        "hidden": (np.int64(8),),
+        "hidden": np.array([8, 8]),
     }
     run = veldt.train(
         "a2c", env="CartPole-v1", run_dir=tmp_path / "run", log="none", device="cpu", quiet=True, **given
     )
     config = json.loads((run.path / "config.json").read_text())
     assert config["given"]["run"]["steps"] == config["resolved"]["run"]["steps"] == 64
-    assert config["given"]["learn"] == {"learning_rate": float(np.float32(1e-3)), "shared": False}
-    resumed = veldt.resume(run.path, steps=np.int64(128), until=np.float32(1e6), quiet=True)
+    assert config["given"]["learn"] == {"learning_rate": 1e-3, "shared": False}
+    assert config["given"]["network"] == {"hidden": [8, 8]}
+    assert [type(config[values]["envs"]["num_envs"]) for values in ("given", "resolved")] == [int, int]
+    resumed = veldt.resume(run.path, steps=128.0, until=np.float32(1e6), quiet=True)
     assert resumed.summary["steps"] >= 128
+    stored = (run.path / "config.json").read_text()
+    assert '"steps": 128,' in stored and '"steps": 128.0' not in stored
     numbers: dict[str, Any] = {"episodes": np.int64(2), "seed": np.int64(3)}
     assert len(veldt.evaluate(run.path, **numbers).scores) == 2
+
+
+def test_numpys_numbers_are_keyword_arguments_of_an_env() -> None:
+    given = {
+        "is_slippery": np.bool_(False),
+        "sizes": [{"g": np.float32(9.8)}, (np.int64(2),)],
+        "map_name": "4x4",
+    }
+    request = configure("ppo", lambda **kwargs: None, given, None, NO_PARTS, {})  # type: ignore[arg-type, return-value]
+    expected = {"is_slippery": False, "sizes": [{"g": 9.8}, (2,)], "map_name": "4x4"}
+    assert request.config.env_kwargs == request.source.kwargs == expected
+    assert json.dumps(request.config.env_kwargs)
+
+
+@pytest.mark.parametrize("value", [64.5, np.array([64.0]), np.array([[64]]), np.array(["a"]), math.inf])
+def test_only_whole_numbers_take_the_place_of_ints(value: Any) -> None:
+    for name in ("num_envs", "hidden"):
+        with pytest.raises(UsageError, match=f"^--{name.replace('_', '-')} is "):
+            with_settings(find("ppo").config("CartPole-v1"), {name: value})
 
 
 def test_keyword_arguments_of_an_env_can_be_read_again(in_tmp: Path) -> None:

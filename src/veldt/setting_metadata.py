@@ -144,17 +144,28 @@ def _parts_of(hint: Any) -> list[Any]:
 
 def check_values(config: Any) -> None:
     """Raises UsageError if a field holds a value that its declaration does not allow: of another type, an unknown name,
-    NaN, a number out of its range. A list in the place of a tuple becomes one, and NumPy's numbers Python's."""
+    NaN, a number out of its range. A list or a vector of integers in the place of a tuple becomes one, a float without
+    a fraction in the place of an int one, and NumPy's numbers Python's."""
     hints, ranges = typing.get_type_hints(type(config)), ranges_of(type(config))
     for field in dataclasses.fields(config):
         given = getattr(config, field.name)
-        value = check_type(flag(field.name), given, hints[field.name])
+        hint = hints[field.name]
+        value = check_type(flag(field.name), _as_declared(given, hint), hint)
         if isinstance(value, list):
             value = tuple(value)
         if value is not given:
             object.__setattr__(config, field.name, value)  # it is frozen, and this is a part of its making
         if isinstance(value, int | float):
             ranges.get(field.name, ANY).check(field.name, value)
+
+
+def _as_declared(value: Any, hint: Any) -> Any:
+    """Returns what a value stands for that is not of the type `hint`: 1e6 for an int, NumPy's vector for a tuple."""
+    value, parts = as_python(value), _union_of(hint)
+    if type(value) is float and value.is_integer() and int in parts and float not in parts:
+        return int(value)
+    is_vector = isinstance(value, np.ndarray) and value.ndim == 1 and np.issubdtype(value.dtype, np.integer)
+    return value.tolist() if is_vector and any(typing.get_origin(part) is tuple for part in parts) else value
 
 
 def check_type(name: str, value: Any, hint: Any) -> Any:
@@ -181,15 +192,23 @@ def check_type(name: str, value: Any, hint: Any) -> Any:
 
 
 def as_python(value: Any) -> Any:
-    """Returns a number, or a list or tuple of numbers, of another library as Python's bool, int and float; other values
-    as they are."""
+    """Returns a number, or a list, tuple or mapping of numbers, of another library as Python's bool, int and float;
+    other values as they are.
+
+    A float of fewer bits becomes the number that it is written as: 0.001, not the 0.0010000000474974513 of its bits.
+    """
     if type(value) in (tuple, list):
         parts = [as_python(part) for part in value]
         return value if all(map(operator.is_, parts, value)) else type(value)(parts)
+    if isinstance(value, Mapping):
+        converted = {key: as_python(part) for key, part in value.items()}
+        return value if all(converted[key] is part for key, part in value.items()) else converted
     if type(value) in (bool, int, float):
         return value
     if isinstance(value, np.bool_):
         return bool(value)
+    if isinstance(value, np.float32 | np.float16):
+        return float(str(value))
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):

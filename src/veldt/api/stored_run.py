@@ -75,6 +75,7 @@ def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[s
     stored = directory.read_config()
     previous = read_run_config(directory.path, stored["resolved"], choice.trust)
     config = with_settings(previous, settings)
+    given = {name: config.value_of(name) for name in settings}
     notes: list[str] = []
     checkpoint = CheckpointStore(directory.checkpoints).newest(notes.append)
     check_recipe(checkpoint, config)
@@ -83,8 +84,8 @@ def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[s
         raise UsageError(
             f"--steps is {config.run.steps:,}, but {checkpoint.step:,} are done: give more, or leave it out"
         )
-    code = admit_to_train(directory, config, choice, "resume(run, {})", settings)
-    request = RunRequest(code.config, code.source, code.own, settings, given_in(stored, previous))
+    code = admit_to_train(directory, config, choice, "resume(run, {})", given)
+    request = RunRequest(code.config, code.source, code.own, given, given_in(stored, previous))
     return StoredRun(request, checkpoint, notes)
 
 

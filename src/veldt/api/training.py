@@ -20,7 +20,7 @@ from veldt.recipes.configure import configure, request_of
 from veldt.recipes.foreign_names import env_of_others
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
-from veldt.setting_metadata import PATH, as_python, check_type, flag
+from veldt.setting_metadata import PATH, check_type, flag
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
@@ -71,7 +71,7 @@ def train(
             not record them: give them again to `resume`.
         settings: any setting of the recipe by name: `steps=100_000, until=475, seed=3, learning_rate=1e-3`. Learning
             rates, clip, ent_coef and epsilon also take a schedule: `learning_rate="linear:1e-3:0"`, or a function of
-            progress in [0, 1] that can be imported. NumPy's numbers count as Python's.
+            progress in [0, 1] that can be imported. NumPy's numbers count as Python's, and 1e6 as 1_000_000.
 
     Returns:
         The run, after it has stopped.
@@ -160,13 +160,12 @@ def resume(
     """
     directory = RunDirectory.open(run)
     refuse_fixed(run, settings)
-    settings = {name: as_python(value) for name, value in settings.items()}
     refuse_links(directory.path)
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     with directory.lock():
         stored = read_stored_run(directory, choice, settings)
         options = RunOptions(cluster, quiet, loggers, callbacks)
-        opened = with_changes(directory, settings)
+        opened = with_changes(directory, stored.request.given)
         return run_system(stored.request, options, lambda _: opened, stored.checkpoint, stored.notes)
 
 

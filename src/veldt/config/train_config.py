@@ -238,6 +238,10 @@ class TrainConfig:
         parts = {section: part for section in SECTIONS if (part := getattr(self, section)) is not None}
         return next(s for s, part in parts.items() if name in {f.name for f in dataclasses.fields(part)})
 
+    def value_of(self, name: str) -> Any:
+        """Returns the value of the setting of this name, which is one of this configuration."""
+        return getattr(getattr(self, self.section_of(name)), name)
+
     @property
     def in_phases(self) -> bool:
         """Whether acting and learning alternate in the same process."""

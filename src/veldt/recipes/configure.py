@@ -16,7 +16,7 @@ from veldt.recipes.draft import NOTHING
 from veldt.recipes.overrides import build_config
 from veldt.recipes.recipe import find
 from veldt.recipes.registration import plugins_of
-from veldt.setting_metadata import as_python, check_type, flag
+from veldt.setting_metadata import check_type, flag
 from veldt.user_code.import_path import can_be_loaded, name_of
 
 
@@ -38,12 +38,11 @@ def configure(
         UsageError: the env, the recipe, the algorithm or a setting is unknown, or a value is not allowed.
         EnvError: the env's module failed when it was imported.
     """
-    check_type(flag("env_kwargs"), env_kwargs, Mapping[str, Any])
+    env_kwargs = check_type(flag("env_kwargs"), env_kwargs, Mapping[str, Any])
     source = resolve(env, env_kwargs)
-    given = {name: _named_schedule(name, as_python(value)) for name, value in settings.items()}
-    given |= own.names()
+    given = {name: _named_schedule(name, value) for name, value in settings.items()} | own.names()
     config = build_config(find(recipe).draft(source.name, algorithm), given, env_kwargs)
-    return request_of(config, source, own.callables(), given)
+    return request_of(config, source, own.callables(), {name: config.value_of(name) for name in given})
 
 
 def request_of(
