@@ -68,7 +68,7 @@ class Registry(Mapping[str, T], Generic[T]):
                 "another name"
             )
         self._parts[name], self._origins[name] = part, origin
-        if not origin.startswith(_OWN):
+        if is_plugin(origin):
             record_part(self.described(name), origin, vars(part).values())
 
     def find(self, name: str, given_as: str = "", or_else: str = "") -> T:
@@ -90,7 +90,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """Returns the module that registered this part; None if the part is veldt's own."""
         self._load()
         origin = self._origins[name]
-        return None if origin.startswith(_OWN) else origin
+        return origin if is_plugin(origin) else None
 
     def described(self, name: str) -> str:
         """Returns what messages call a plug-in's part: "algorithm 'qr-dqn' (module my_plugin)"."""
@@ -124,6 +124,11 @@ class Registry(Mapping[str, T], Generic[T]):
         """Removes the parts that a module and its submodules have registered before its import failed."""
         for name in [n for n, origin in self._origins.items() if f"{origin}.".startswith(f"{module}.")]:
             del self._parts[name], self._origins[name]
+
+
+def is_plugin(module: str) -> bool:
+    """Returns whether a module that registers parts is none of veldt's own."""
+    return not module.startswith(_OWN)
 
 
 def registering_module() -> str:

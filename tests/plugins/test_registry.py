@@ -198,6 +198,21 @@ def test_what_fits_a_registered_system() -> None:
             {"presets": {"ALE/Pong-v5": {}}},
             "a preset for 'ALE/Pong-v5': ALE's games have the values of atari",
         ),
+        (
+            {"presets": {5: {}}},
+            "^the recipe mine has a preset for 5: it must be a string, the name of environments$",
+        ),
+        (
+            {"presets": {"Pendulum-v1": {"gamma": Sourced(7, "mine")}}},
+            r"^the recipe mine has a preset for 'Pendulum-v1' that is not allowed: --gamma is 7: it must be in ",
+        ),
+        (
+            {
+                "small": {"batch_size": Sourced(90, "mine")},
+                "presets": {"box2d": {"minibatches": Sourced(4, "mine")}},
+            },
+            "^the recipe mine has a preset for 'box2d' that is not allowed: --batch-size 90 does not divide into ",
+        ),
     ],
 )
 def test_recipes_that_cannot_work(changes: dict[str, Any], message: str) -> None:

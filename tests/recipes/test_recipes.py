@@ -172,6 +172,12 @@ def test_the_most_specific_preset_wins() -> None:
         assert (learn.gamma, learn.n_step, recipe.values_for(env)) == (gamma, n_step, values_for)
 
 
+def test_every_preset_has_values_that_are_allowed() -> None:
+    for recipe in RECIPES.values():
+        for key in recipe.presets:
+            assert recipe.config(key).env == key
+
+
 def test_a_preset_is_taken_in_full_or_not_at_all() -> None:
     """Another algorithm has the whole preset of the recipe that it learns by, and nothing of this recipe's preset."""
     ppo, a2c = RECIPES["ppo"], RECIPES["a2c"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 
 from veldt.algorithms.registry import ALGORITHMS
@@ -14,7 +16,7 @@ from veldt.networks.registry import NETWORKS
 from veldt.recipes.env_family import FAMILIES
 from veldt.recipes.recipe import RECIPES, Recipe, Settings, Sourced
 from veldt.recipes.taken_names import check_names
-from veldt.registry import registering_module
+from veldt.registry import is_plugin, registering_module
 
 
 def register_recipe(recipe: Recipe) -> None:
@@ -22,8 +24,8 @@ def register_recipe(recipe: Recipe) -> None:
 
     Raises:
         UsageError: its algorithm or system is unknown, the two do not fit or have settings of one name, the recipe sets
-            a setting that they do not have, gives a value without a source or a preset for an unknown environment, or
-            another module has registered a recipe of this name.
+            a setting that they do not have, gives a value without a source, or has a preset for an unknown environment
+            or with a value that is not allowed, or another module has registered a recipe of this name.
     """
     ALGORITHMS.find(recipe.algorithm, f"the recipe {recipe.name} has the algorithm '{recipe.algorithm}'")
     SYSTEMS.find(recipe.system, f"the recipe {recipe.name} has the system '{recipe.system}'")
@@ -36,9 +38,12 @@ def register_recipe(recipe: Recipe) -> None:
             f"{recipe.algorithm} nor the system {recipe.system} has"
         )
     _check_sources(recipe)
+    origin = registering_module()
     for key in recipe.presets:
         _check_preset(recipe.name, key)
-    RECIPES.add(recipe.name, recipe, registering_module())
+        if is_plugin(origin):  # those of veldt's own are tested, and would cost each start some 10 ms
+            _check_values(recipe, key)
+    RECIPES.add(recipe.name, recipe, origin)
 
 
 def _check_sources(recipe: Recipe) -> None:
@@ -50,8 +55,12 @@ def _check_sources(recipe: Recipe) -> None:
             )
 
 
-def _check_preset(recipe: str, key: str) -> None:
+def _check_preset(recipe: str, key: Any) -> None:
     """Raises UsageError for a key of `presets` that no env would have."""
+    if not isinstance(key, str):
+        raise UsageError(
+            f"the recipe {recipe} has a preset for {key!r}: it must be a string, the name of environments"
+        )
     if key.startswith(ATARI_PREFIX):
         raise UsageError(
             f"the recipe {recipe} has a preset for {key!r}: ALE's games have the values of atari instead"
@@ -64,6 +73,16 @@ def _check_preset(recipe: str, key: str) -> None:
             f"environments ({', '.join(FAMILIES)}), the id of an environment that Gymnasium has registered (import the "
             "package that registers it before), or module:function"
         )
+
+
+def _check_values(recipe: Recipe, key: str) -> None:
+    """Raises UsageError for a preset that has a value which is not allowed, alone or beside the recipe's others."""
+    try:
+        recipe.config(key)
+    except UsageError as error:
+        raise UsageError(
+            f"the recipe {recipe.name} has a preset for {key!r} that is not allowed: {error}"
+        ) from None
 
 
 def _all_settings(recipe: Recipe) -> list[Settings]:
