@@ -60,7 +60,8 @@ APEX_DQN = Recipe(
         "training_intensity": Sourced(8.0, "measured here"),
         "learning_starts": Sourced(1_000, "RL Zoo, dqn CartPole-v1"),
         "learning_rate": Sourced(
-            "linear:2e-3:1e-5", "measured here (2.3e-3 in RL Zoo, dqn CartPole-v1): a constant one unlearns in the end"
+            "linear:2e-3:1e-5",
+            "measured here (2.3e-3 in RL Zoo, dqn CartPole-v1): a constant one unlearns in the end",
         ),
         "scale_learning_rate": Sourced("none", "measured here"),
         "n_step": Sourced(10, "measured here"),
