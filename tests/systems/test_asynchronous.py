@@ -77,6 +77,7 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         "num_envs": 4,
         "horizon": 5,
         "learning_rate": 1e-3,
+        "anneal_learning_rate": True,
         "gamma": 0.99,
         "steps": 400,
         "hidden": (16,),

@@ -27,6 +27,9 @@ _PPO_PENDULUM: Settings = {
     "epochs": Sourced(10, _ZOO_PENDULUM),
     "minibatches": Sourced(32, f"{_ZOO_PENDULUM}: 64 steps a minibatch"),
     "learning_rate": Sourced(1e-3, _ZOO_PENDULUM),
+    "anneal_learning_rate": Sourced(
+        True, "measured here: three seeds -171 in the mean, and -203 with a constant one"
+    ),
     "gamma": Sourced(0.9, _ZOO_PENDULUM),
     "normalise_rewards": Sourced(True, "measured here"),
 }
