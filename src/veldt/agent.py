@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from veldt.algorithms.base import Algorithm, Forward, OnPolicy
 from veldt.algorithms.rollout import Observation
 from veldt.config.train_config import TrainConfig
-from veldt.envs.env import ObservationCodec
+from veldt.envs.env import ObservationCodec, field_named
 from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
@@ -296,8 +296,8 @@ class Agent:
 def _not_finite(name: str, array_N: np.ndarray, is_single: bool) -> str:
     """Returns a sentence on the first number of a field's observations that is not finite."""
     n, *index = np.argwhere(~np.isfinite(array_N))[0].tolist()
-    field, place = f" '{name}'" if name else "", index if is_single else [n, *index]
-    return f"the observation{field} has {array_N[n, *index]} at {place}: give finite numbers"
+    place = index if is_single else [n, *index]
+    return f"the observation{field_named(name)} has {array_N[n, *index]} at {place}: give finite numbers"
 
 
 def _if_not_unpacked(observation: Any) -> str | None:

@@ -150,7 +150,7 @@ def check_values(config: Any) -> None:
     for field in dataclasses.fields(config):
         given = getattr(config, field.name)
         hint = hints[field.name]
-        value = check_type(flag(field.name), _as_declared(given, hint), hint)
+        value = _checked(flag(field.name), _as_declared(given, hint), hint)
         if isinstance(value, list):
             value = tuple(value)
         if value is not given:
@@ -174,7 +174,10 @@ def check_type(name: str, value: Any, hint: Any) -> Any:
     A whole number is a float, True and False are no numbers, NaN and infinity are no values. A list may be in the place
     of a tuple.
     """
-    value = as_python(value)
+    return _checked(name, as_python(value), hint)
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
     if not _is_of(value, hint):
         choices = [
             choice

@@ -28,9 +28,8 @@ from veldt.tracking.loggers.choice import named_loggers
 from veldt.tracking.recording import named_callbacks
 from veldt.user_code.import_path import split_name
 
-_MOST_THREADS = (
-    4096  # more than any machine's cores: OpenMP would end the process where it cannot start so many
-)
+# More than any machine's cores: OpenMP would end the process where it cannot start so many.
+_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)

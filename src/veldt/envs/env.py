@@ -16,6 +16,8 @@ from veldt.envs.source import EnvSource
 from veldt.envs.spec import ArraySpec, EnvSpec, action_spec
 from veldt.errors import UsageError, contained
 
+_UINT8 = np.dtype(np.uint8)  # a type in its place would be converted at each comparison
+
 
 @dataclass(frozen=True)
 class StepperSettings:
@@ -224,7 +226,7 @@ class ObservationCodec:
                     value = spaces.flatten(leaf, value)
                 except (IndexError, KeyError, TypeError, ValueError, AssertionError):
                     raise ValueError(
-                        f"the observation{_field('/'.join(path))} is {value!r}, which is not in its space, {leaf}"
+                        f"the observation{field_named('/'.join(path))} is {value!r}, which is not in its space, {leaf}"
                     ) from None
             if np.shape(value) != shape:
                 raise ValueError(_shape_message("/".join(path), np.shape(value), shape))
@@ -233,13 +235,15 @@ class ObservationCodec:
 
 def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:
     try:
-        fits = row.dtype != np.uint8 or getattr(value, "dtype", None) == np.uint8 or _are_bytes(value)
+        fits = row.dtype != _UINT8 or getattr(value, "dtype", None) == _UINT8 or _are_bytes(value)
         if fits:
             row[index] = value
     except (TypeError, ValueError):
         raise ValueError(_type_message(name, value, row)) from None
     if not fits:
-        raise ValueError(f"the observation{_field(name)} has numbers outside of its space's range, 0 to 255")
+        raise ValueError(
+            f"the observation{field_named(name)} has numbers outside of its space's range, 0 to 255"
+        )
 
 
 def _check_values(space: spaces.Space[Any], value: Any) -> None:
@@ -272,14 +276,18 @@ def _are_bytes(value: Any) -> bool:
 
 
 def _type_message(name: str, got: Any, row: np.ndarray) -> str:
-    return f"the observation{_field(name)} has dtype {np.asarray(got).dtype}, which does not convert to {row.dtype}"
+    dtype = np.asarray(got).dtype
+    return f"the observation{field_named(name)} has dtype {dtype}, which does not convert to {row.dtype}"
 
 
 def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -> str:
-    return f"the observation{_field(name)} has shape {got}, but the observation space declares {declared}"
+    return (
+        f"the observation{field_named(name)} has shape {got}, but the observation space declares {declared}"
+    )
 
 
-def _field(name: str) -> str:
+def field_named(name: str) -> str:
+    """Returns " 'NAME'" for a field of an observation; "" for an observation without fields."""
     return f" '{name}'" if name else ""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix, Unfinished, replay
-from veldt.envs.env import StepEnv, StepperSettings, make_step_env
+from veldt.envs.env import StepEnv, StepperSettings, field_named, make_step_env
 from veldt.envs.failures import Patience, named
 from veldt.envs.seeding import DECORRELATION, derive_seed
 from veldt.envs.trajectory import Trajectory
@@ -373,8 +373,7 @@ def _bad_reward(reward: Any) -> str:
 
 
 def _bad_observation(name: str, observation: np.ndarray) -> str:
-    field = f" '{name}'" if name else ""
-    return f"the observation{field} contains {_not_finite(observation)}"
+    return f"the observation{field_named(name)} contains {_not_finite(observation)}"
 
 
 def _not_finite(numbers: np.ndarray) -> str:

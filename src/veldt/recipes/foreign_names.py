@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from veldt.setting_metadata import flag
+
 ENV = "env"  # an argument of every run, not a setting of a recipe
 
 
@@ -284,4 +286,4 @@ ABSENT: Mapping[str, str] = {
 
 def env_of_others(name: str) -> str | None:
     """Returns a sentence on a name that other libraries have for the argument `env`; None for another name."""
-    return f"--{name.replace('_', '-')} is called --{ENV} here" if _CALLED.get(name) == ENV else None
+    return f"{flag(name)} is called {flag(ENV)} here" if _CALLED.get(name) == ENV else None

@@ -85,8 +85,7 @@ class Recipe:
         key = self.preset_of(env, algorithm)
         if key is None:
             return values
-        known = set().union(*map(names_of, self.sections(algorithm).values()))
-        preset = self._with_presets_for(algorithm).presets[key]
+        known, preset = self.setting_names(algorithm), self._presets_for(algorithm)[key]
         return {**values, **{name: value for name, value in preset.items() if name in known}}
 
     def _without_presets(self, env: str, algorithm: str) -> Settings:
@@ -101,7 +100,7 @@ class Recipe:
         else:
             names |= names_of(ReplayConfig)
         learned = nearest._without_presets(env, algorithm) if nearest else {}
-        known = set().union(*map(names_of, self.sections(algorithm).values()))
+        known = self.setting_names(algorithm)
         return {name: value for name, value in settings.items() if name in known - names} | {
             name: value for name, value in learned.items() if name in names & known
         }
@@ -114,16 +113,16 @@ class Recipe:
         """
         if env.startswith(ATARI_PREFIX):
             return None
-        presets = self._with_presets_for(algorithm or self.algorithm).presets
+        presets = self._presets_for(algorithm or self.algorithm)
         return next((key for key in (env, family_of(env)) if key in presets), None)
 
-    def _with_presets_for(self, algorithm: str) -> Recipe:
-        """Returns the recipe whose presets `algorithm` has in this recipe."""
+    def _presets_for(self, algorithm: str) -> Mapping[str, Settings]:
+        """Returns the presets that `algorithm` has in this recipe."""
         nearest = self if algorithm == self.algorithm else self._nearest(algorithm)
         if nearest is None or nearest.system != self.system:
             # Its presets may switch on what this recipe's system refuses, such as normalised rewards.
-            return dataclasses.replace(self, presets={})
-        return nearest
+            return {}
+        return nearest.presets
 
     def values_for(self, env: str, algorithm: str | None = None) -> str:
         """Returns in words for which envs the recipe's values for `env` are: 'Atari', 'Box2D', 'small environments'."""
@@ -174,9 +173,9 @@ class Recipe:
             del sections["replay"]
         return sections
 
-    def setting_names(self) -> set[str]:
-        """Returns the names of all settings that the recipe has."""
-        return set().union(*map(names_of, self.sections().values()))
+    def setting_names(self, algorithm: str | None = None) -> set[str]:
+        """Returns the names of all settings that the recipe has; None is its own algorithm."""
+        return set().union(*map(names_of, self.sections(algorithm).values()))
 
     def table(self, config: TrainConfig, given: Collection[str] = ()) -> list[tuple[str, str, str, str]]:
         """Returns (setting, value, unit, source) for every setting of this recipe's `config`, for `veldt recipes NAME`.

@@ -41,9 +41,7 @@ _POLL_S = 0.1
 _STOP_S = 30.0  # for roles to end on request
 _STOP_INTERRUPTED_S = 3.0  # the same, when the user waits for the end
 _INTERRUPTED_S = 5.0  # after a signal, until roles that do not work are not waited for any more
-_SILENT_S = (
-    4.0  # without a heartbeat, after which a role then counts as one that hangs, unless it is often so long
-)
+_SILENT_S = 4.0  # without a heartbeat, after which a role then counts as one that does not work
 _LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to arrive
 
@@ -284,18 +282,17 @@ class TrainingRun:
 
     def _end(self, reason: str) -> None:
         """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""
-        checkpointing = self._checkpointing
-        if reason == "interrupted" and self._monitor.steps == 0:
+        checkpointing, is_interrupted = self._checkpointing, reason == "interrupted"
+        if is_interrupted and self._monitor.steps == 0:
             raise KeyboardInterrupt  # there is nothing to save
         self._rate_limiter.max_steps = 0  # no role acts while the rest of the checkpoint is awaited
-        is_awaited = reason == "interrupted"
-        end = time.monotonic() + _INTERRUPTED_S if is_awaited else math.inf
+        end = time.monotonic() + _INTERRUPTED_S if is_interrupted else math.inf
         self._poll_while(lambda: checkpointing.is_captured, checkpointing.advance, give_up_at=end)
         if not checkpointing.is_requested:
             checkpointing.finish()
             checkpointing.request()
         self._poll_while(lambda: not checkpointing.is_whole, give_up_at=end)
-        self._handle(self._roles.stop(_STOP_INTERRUPTED_S if is_awaited else _STOP_S))
+        self._handle(self._roles.stop(_STOP_INTERRUPTED_S if is_interrupted else _STOP_S))
         self._check_learned(reason)
         if self._evaluating.is_due_at_the_end(reason):
             self._evaluating.play(checkpointing.groups()["weights"], self._stop)
@@ -329,8 +326,9 @@ class TrainingRun:
                     f"the last checkpoint lacks the part of the {self._named(missing)}, which did not come in "
                     f"{_PARTS_S:g} s"
                 )
-            silent = [role for role in missing if not self._roles.works(role, _SILENT_S)]
-            if silent and now > give_up_at:
+            if now > give_up_at and (
+                silent := [role for role in missing if not self._roles.works(role, _SILENT_S)]
+            ):
                 self._finish_after_failure()
                 interrupt = KeyboardInterrupt()
                 interrupt.add_note(f"no last checkpoint: the {self._named(silent)} did not answer")

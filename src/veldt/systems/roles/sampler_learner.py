@@ -127,10 +127,12 @@ class SamplerLearner:
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
-        self.threads: ThreadChoice | None = None
+        self.thread_choice: ThreadChoice | None = None
         if run_plan.training_threads is not None:
             measure = run_plan.time_threads if run_plan.may_change_threads else None
-            self.threads = ThreadChoice(run_plan.training_threads, measure, partial(note, about="threads"))
+            self.thread_choice = ThreadChoice(
+                run_plan.training_threads, measure, partial(note, about="threads")
+            )
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
         self._sharing = (
@@ -222,8 +224,10 @@ class SamplerLearner:
         """
         if checkpoint is not None:
             unrestored = self.snapshot.restore(checkpoint)
-            if self._run_plan.may_change_threads:
-                self._train_on(int(checkpoint.meta.get("threads", 0)))
+            if self._run_plan.may_change_threads and self.thread_choice is not None:
+                before = int(checkpoint.meta.get("threads", self.thread_choice.threads))
+                self.thread_choice.threads = min(before, training_threads(0))  # this machine may be smaller
+                self._act_beside(self.thread_choice.threads)
             self.acts_by_newest()
             return unrestored
         self.episodes.begins(self.envs.start())
@@ -252,8 +256,8 @@ class SamplerLearner:
             self.envs.reset_ended()  # workers reset envs while this process learns
         new_steps = int(slot.valid.sum())
         rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
-        if self.threads is not None:
-            torch.set_num_threads(self.threads.threads)
+        if self.thread_choice is not None:
+            torch.set_num_threads(self.thread_choice.threads)
         trained_s, updates = self._clock.seconds["train"], self.learner.updates
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
@@ -271,20 +275,18 @@ class SamplerLearner:
         update_observation_statistics(self.network, slot, self._edge)
         self.acts_by_newest()
         trained_s = self._clock.seconds["train"] - trained_s
-        if self.threads is not None and self.threads.add(trained_s, self.learner.updates - updates):
-            self._train_on(self.threads.threads)
+        choice = self.thread_choice
+        if choice is not None and choice.add(trained_s, self.learner.updates - updates):
+            self._act_beside(choice.threads)
         episodes = self.episodes.add(slot)
         self._sampler.start_next_rollout()
         if waits:
             self.envs.finish_resets()
         return PhaseCounts(new_steps, slot.valid.size - new_steps, episodes, rate)
 
-    def _train_on(self, threads: int) -> None:
-        """Trains on so many threads from now on, and acts on as many as fit to that; 0 changes nothing."""
-        threads = min(threads, training_threads(0))  # a run may be resumed on a smaller machine
-        if self.threads is not None and threads:
-            self.threads.threads = threads
-            self._sampler.threads = self._run_plan.inference_threads_beside(threads)
+    def _act_beside(self, training: int) -> None:
+        """Acts on as many threads as fit to this number of training threads."""
+        self._sampler.threads = self._run_plan.inference_threads_beside(training)
 
     def acts_by_newest(self) -> None:
         """Sets the sampler's version to the learner's, after the parameters have changed."""

@@ -256,8 +256,8 @@ class SamplerLearnerRole(ABC):
             self._writer.start(partial(self._write, content.rows))
 
     def _state_besides(self, now: SyncState) -> dict[str, Any]:
-        threads = self._sampler_learner.threads
-        chosen = {} if threads is None else {"threads": threads.threads}
+        choice = self._sampler_learner.thread_choice
+        chosen = {} if choice is None else {"threads": choice.threads}
         return {"seed": self._worker_rank.seed, "steps": now.done, **chosen}
 
     def _write(self, rows: NewRows) -> None:
