@@ -52,6 +52,7 @@ def test_values_of_the_declared_type(value: Any, hint: Any) -> None:
         (1e6, int, "a whole number (an int)"),
         (True, float, "a finite number"),
         (math.inf, float, "a finite number"),
+        (math.inf, float | str, "a finite number"),  # not "or a string": no schedule was meant
         ("1", float, "a finite number"),
         (None, float | str, "a finite number or a string"),
         ([1], float | None, "a finite number or None"),
@@ -96,7 +97,7 @@ def test_numbers_of_other_libraries_become_those_of_python(value: Any, hint: Any
     ("value", "hint", "allowed"),
     [
         (np.float32("nan"), float, "a finite number"),
-        (np.float64("inf"), float | None, "a finite number or None"),
+        (np.float64("inf"), float | None, "a finite number"),
         (np.float64(5.0), int, "a whole number (an int)"),
         (np.True_, int, "a whole number (an int)"),
         (np.int64(1), bool, "True or False"),

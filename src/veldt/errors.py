@@ -9,7 +9,7 @@ import contextlib
 import difflib
 import re
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
 _SHORT = 4  # letters
@@ -110,15 +110,22 @@ def diverged(what: str, lower: str = "--learning-rate or --max-grad-norm") -> Ve
 
 
 @contextlib.contextmanager
-def as_error(kind: type[EnvError] | type[NetworkError] | type[PluginError], what: str) -> Iterator[None]:
-    """Converts errors of the user's own code to `kind`; `what` failed (a sentence's beginning), and the reason."""
+def as_error(
+    kind: type[EnvError] | type[NetworkError] | type[PluginError], what: str | Callable[[], str]
+) -> Iterator[None]:
+    """Converts errors of the user's own code to `kind`.
+
+    Args:
+        what: the beginning of the sentence, what failed; the reason follows. A function is called after the error.
+    """
     try:
         yield
     except (VeldtError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
         details = "".join(traceback.format_exception(error))
-        raise kind(f"{what}: {described(error)}", details=details) from error
+        begin = what if isinstance(what, str) else what()
+        raise kind(f"{begin}: {described(error)}", details=details) from error
 
 
 def _shortened(message: str) -> str:

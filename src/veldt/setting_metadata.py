@@ -28,7 +28,7 @@ _DESCRIBED = {
     str: "a string",
     type(None): "None",
 }
-_TOO_LARGE = 1 << 63  # for the sizes and counters of torch and numpy
+TOO_LARGE = 1 << 63  # for the sizes and counters of torch and numpy
 _LARGEST_SHOWN = 10**40
 PATH = str | os.PathLike[str]  # what a path may be given as
 
@@ -186,12 +186,18 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
             for choice in typing.get_args(part)
         ]
         close = did_you_mean(value, choices) if isinstance(value, str) else ""
-        raise UsageError(f"{name} is {shown(value)}{close}: it must be {_described(hint)}")
+        # Infinity and NaN: what else the setting may be, such as the text of a schedule, is not what was meant.
+        allowed = float if isinstance(value, float) and float in _union_of(hint) else hint
+        raise UsageError(f"{name} is {shown(value)}{close}: it must be {_described(allowed)}")
     for number in value if isinstance(value, tuple | list) else (value,):
-        if isinstance(number, int) and abs(number) >= _TOO_LARGE:
-            bound = "less than 2^63" if number > 0 else "more than -2^63"
-            raise UsageError(f"{name} is {shown(value)}: it must be {bound}")
+        if isinstance(number, int) and abs(number) >= TOO_LARGE:
+            raise UsageError(f"{name} is {shown(value)}: it must be {bound_of_64_bits(number > 0)}")
     return value
+
+
+def bound_of_64_bits(is_positive: bool) -> str:
+    """Returns the bound of a whole number that does not keep it, as the end of "it must be"."""
+    return "less than 2^63" if is_positive else "more than -2^63"
 
 
 def as_python(value: Any) -> Any:

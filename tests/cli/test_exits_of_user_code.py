@@ -13,7 +13,7 @@ from veldt.cli import main
 
 TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
 IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
-MEASURED = "failed when its speed was measured with random actions"
+MEASURED = "when its speed was measured with random actions"
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,8 @@ def failure(arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
     [
         ("SystemExit(0) make 0", "could not be made: SystemExit: 0"),
         ("SystemExit('text') make 0", "could not be made: SystemExit: text"),
-        ("SystemExit(0) reset 0", f"{MEASURED}: SystemExit: 0"),
-        ("CancelledError step 0", f"{MEASURED}: CancelledError: not now"),
+        ("SystemExit(0) reset 0", f"(seed 0) failed in a reset {MEASURED}: SystemExit: 0"),
+        ("CancelledError step 0", f"(seed 0) failed in step 0 {MEASURED}: CancelledError: not now"),
     ],
 )
 def test_before_a_run(

@@ -170,5 +170,6 @@ def test_a_process_that_is_stopped_is_not_waited_for_until_the_timeout(
 @pytest.mark.timeout(40)
 def test_an_environment_that_hangs_where_its_speed_is_measured() -> None:
     env = functools.partial(Slow, 60.0)
-    with pytest.raises(EnvError, match=r"speed was measured.*TimeoutError.*counts as hung"):
+    said = r"\(seed 0\) failed in .* when its speed was measured.*TimeoutError.*counts as hung"
+    with pytest.raises(EnvError, match=said):
         time_step(resolve(env), AtariConfig(), timeout=1.0)

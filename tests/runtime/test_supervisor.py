@@ -99,7 +99,7 @@ def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., lis
 
 
 def does_not_hear(control: Control) -> None:
-    with within(0.5, lambda: 0, "the answer is overdue"):
+    with within(0.5, lambda: 0, lambda: "the answer is overdue"):
         while True:
             with contextlib.suppress(TimeoutError):
                 time.sleep(1000)

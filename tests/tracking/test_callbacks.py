@@ -274,6 +274,13 @@ class Misspelt(veldt.Callback):
     def on_updates(self, context: veldt.CallbackContext) -> None: ...
 
 
+@pytest.mark.parametrize("name", ["onlog", "onLog", "on_Log"])
+def test_an_event_without_its_underscore_is_refused(name: str) -> None:
+    callback = type("Mine", (veldt.Callback,), {name: lambda self: None})()
+    with pytest.raises(UsageError, match=f"{name} .did you mean 'on_log'.., and no event calls it"):
+        refuse_unknown_events(callback)
+
+
 def make_misspelt(run: Path) -> veldt.Callback:
     return Misspelt()
 
@@ -303,6 +310,7 @@ def test_a_method_that_no_event_calls_is_refused(given: dict[str, Any], tmp_path
         ("_on_step", "on_rollout, after all steps of a rollout, with context.stop"),
         ("on_step", "on_rollout, after all steps of a rollout, with context.stop"),
         ("_on_training_end", "on_end"),
+        ("update_child_locals", "on_rollout, whose context"),
     ],
 )
 def test_a_method_of_stable_baselines_is_refused_with_the_event_in_its_place(name: str, here: str) -> None:

@@ -20,10 +20,9 @@ from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
-from veldt.setting_metadata import schedule
+from veldt.setting_metadata import TOO_LARGE, bound_of_64_bits, schedule
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
-_DIGITS = 18  # of a whole number, so that it fits into 64 bits
 _UNKNOWN: Any = object()
 
 
@@ -76,8 +75,8 @@ class Setting:
                 return _whole_number(text) if self.kind is int else self.kind(text)
             except (ValueError, ArithmeticError):
                 must = f"it must be {'a whole number' if self.kind is int else 'a number'}"
-            except _TooLarge:
-                must = f"it is too large (a whole number has at most {_DIGITS} digits)"
+            except _TooLarge as too_large:
+                must = f"it must be {too_large}"
         given = f"'{text}' cannot be {self.shown}" if self.positional else f"{self.flag} is '{text}'"
         raise UsageError(f"{given}: {must}")
 
@@ -302,14 +301,14 @@ def _without_exponent(text: str) -> str:
 
 
 class _TooLarge(Exception):
-    """A whole number has more than `_DIGITS` digits."""
+    """A whole number does not fit into 64 bits; the message is the bound that it has to keep."""
 
 
 def _whole_number(text: str) -> int:
-    """Parses 10, 1_000 or 1e6. ValueError or ArithmeticError unless it is whole; `_TooLarge` for too many digits."""
+    """Parses 10, 1_000 or 1e6. ValueError or ArithmeticError unless it is whole; `_TooLarge` beyond 64 bits."""
     number = decimal.Decimal(text)
-    if number.is_finite() and number.adjusted() >= _DIGITS:
-        raise _TooLarge
+    if number.is_finite() and abs(number) >= TOO_LARGE:
+        raise _TooLarge(bound_of_64_bits(number > 0))
     if number != number.to_integral_value():
         raise ValueError(text)
     return int(number)

@@ -57,7 +57,7 @@ def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
     name = f"environment {source.name}"
     with (
         as_error(EnvError, f"{name} could not be made"),
-        within(_MAKE_DEADLINE, lambda: 0, f"{name} hangs when it is made"),
+        within(_MAKE_DEADLINE, lambda: 0, lambda: f"{name} hangs when it is made"),
         running(name) as record,
     ):
         env = make_step_env(source, atari)
@@ -72,15 +72,15 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
     EnvError if the env fails, or if a reset or a step takes longer than `timeout` seconds.
     """
     name, when = f"environment {source.name}", "when its speed was measured with random actions"
-    what = f"{name} failed {when}"
     with (
         running(name, when, can_be_apart=True) as record,
-        as_error(EnvError, what),
-        within(timeout, record.progress.tobytes, f"{what}: it counts as hung", " (--env-timeout)"),
+        as_error(EnvError, record.failure),
+        within(timeout, record.progress.tobytes, record.failure, " (--env-timeout)"),
     ):
         env = make_step_env(source, atari)
         try:
-            return _time_step(env, record)
+            with as_error(EnvError, record.failure):  # before it is closed, which changes the sentence
+                return _time_step(env, record)
         finally:
             record.closes()
             env.close()

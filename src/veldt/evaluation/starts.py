@@ -162,11 +162,10 @@ def make_starts(
         EnvError: the env failed.
     """
     name, when = f"environment {source.name}", "when its starts were played again"
-    what = f"{name} failed {when}"
     with (
         running(name, when) as record,
-        as_error(EnvError, what),
-        within(timeout, record.progress.tobytes, what, " (--env-timeout)"),
+        as_error(EnvError, record.failure),
+        within(timeout, record.progress.tobytes, record.failure, " (--env-timeout)"),
     ):
         digests_forward = _digests(source, atari, beginnings, record)
         digests_backward = _digests(source, atari, beginnings[::-1], record)[::-1]

@@ -81,6 +81,7 @@ class Record:
     ) -> None:
         import numpy as np
 
+        self._subject, self._when = subject, when
         self.begin: int = _open[-1].end if _open else _RECORDS
         self.end: int = self.begin + _EPISODES + 2 * width
         self._is_shared = _memory is not None and 8 * self.end <= len(_memory)
@@ -114,6 +115,12 @@ class Record:
     def closes(self) -> None:
         """For an env without rows: records that it is closed."""
         self.episodes[1, 0] = CLOSING
+
+    def failure(self) -> str:
+        """For an env without rows: returns the beginning of the sentence that it failed, with its seed and step."""
+        began = int(self.episodes[1, 0])
+        seeded = f" (seed {self.episodes[0, 0]})" if began != MAKING else ""
+        return f"{self._subject}{seeded} failed {_place(began, int(self.progress[2]), self._when)}"
 
     def close(self) -> None:
         """Removes the record: its code is not run any more."""
@@ -182,11 +189,17 @@ def last(memory: Memory) -> Doing | None:
     number = f", env {words[_FIRST] + b}" if words[_FIRST] >= 0 else ""
     seeded = f" (seed {seed})" if words[_FIRST] >= 0 or (began != MAKING and resets) else ""
     when = _text(memory, begin + _WHEN)
-    where = _OUTSIDE_OF_STEPS.get(began, f"in step {steps - began - 1}")
-    how = when if when and began == MAKING else f"{where} {when}".rstrip()
+    how = _place(began, steps, when)
     # The same wording as in `envs.failures.named`.
     what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} ended its process {how}"
     return Doing(what, bool(words[_APART]), bool(words[_FINAL]))
+
+
+def _place(began: int, steps: int, when: str) -> str:
+    """Returns where an env is, whose `episodes[1]` is `began`, after `steps` row steps, and for what it was called."""
+    if when and began == MAKING:
+        return when
+    return f"{_OUTSIDE_OF_STEPS.get(began, f'in step {steps - began - 1}')} {when}".rstrip()
 
 
 def _words(memory: Memory) -> memoryview:

@@ -106,10 +106,10 @@ class Watchdog:
 
 @contextlib.contextmanager
 def within(
-    deadline_s: float, progress: Callable[[], Any], describe_hang: str, setting: str = ""
+    deadline_s: float, progress: Callable[[], Any], describe_hang: Callable[[], str], setting: str = ""
 ) -> Iterator[None]:
     """Runs the block under a `Watchdog`."""
-    watchdog = Watchdog(deadline_s, progress, lambda: describe_hang, setting)
+    watchdog = Watchdog(deadline_s, progress, describe_hang, setting)
     watchdog.watching = True
     try:
         yield

@@ -20,6 +20,7 @@ from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
+from veldt.errors import EnvError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
@@ -198,7 +199,9 @@ def _drive(
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
         if note := how_to_resume(directory.path):
-            error.add_note(note)
+            error.add_note(f"when the environment is mended, {note}" if isinstance(error, EnvError) else note)
+            if isinstance(error, EnvError) and run_plan.config.envs.on_env_error == "stop":
+                error.add_note("a run with --on-env-error restart begins a new episode in its place instead")
         elif isinstance(error, KeyboardInterrupt):
             error.add_note("there was no checkpoint yet, so there is nothing to continue from")
         raise

@@ -112,6 +112,9 @@ class Callback:
 
 
 _EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+_WITHOUT_UNDERSCORES = frozenset(
+    name.replace("_", "") for name in _EVENTS
+)  # onlog and onLog are misspelt, too
 # Methods of Stable-Baselines3's callbacks, with or without the underscore in front, and what veldt has for each.
 _OF_STABLE_BASELINES = {
     "init_callback": "on_start",
@@ -120,6 +123,8 @@ _OF_STABLE_BASELINES = {
     "on_step": "on_rollout, after all steps of a rollout, with context.stop(reason) instead of returning False",
     "on_rollout_end": "on_rollout",
     "on_training_end": "on_end",
+    "update_locals": "on_rollout, whose context has the step and the metrics, and not the loop's local variables",
+    "update_child_locals": "on_rollout, whose context has the step and the metrics, and not the loop's local variables",
 }
 
 
@@ -135,7 +140,7 @@ def refuse_unknown_events(callback: Callback) -> None:
             continue
         elif here := _OF_STABLE_BASELINES.get(name.removeprefix("_")):
             raise UsageError(f"{has} of Stable-Baselines3, and no event calls it: in veldt it is {here}")
-        elif name.startswith("on_"):
+        elif name.startswith("on_") or name.lower().replace("_", "") in _WITHOUT_UNDERSCORES:
             raise UsageError(
                 f"{has}{did_you_mean(name, _EVENTS)}, and no event calls it: the methods are {', '.join(_EVENTS)}; "
                 "rename it"
