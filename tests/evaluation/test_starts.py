@@ -155,7 +155,9 @@ def test_environments_that_fail_or_hang_when_replayed_are_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(EnvError, match="failed in step 0 when its starts were played again: ValueError: illegal move"):
+    with pytest.raises(
+        EnvError, match="failed in step 0 when its starts were played again: ValueError: illegal move"
+    ):
         made(tmp_path / "starts", resolve("faulty_envs:fails_when_replayed"), [20])
     hanging = resolve(lambda: gymnasium.wrappers.TransformReward(Sleeping(), float))
     with pytest.raises(EnvError, match=r"no answer within 0.3 s \(--env-timeout\)"):

@@ -13,7 +13,8 @@ import sys
 from children import answers
 
 from veldt.errors import VeldtError
-from veldt.runtime import fork_server, process_state
+from veldt.runtime import process_state
+from veldt.runtime.fork_server import server
 from veldt.runtime.processes import Child, forkserver
 
 process_state.STOPPED_S = 0.5
@@ -27,7 +28,7 @@ def answered(child: Child) -> bool:
 def lost() -> str:
     found: list[str] = []
     while not found:
-        found = fork_server.lost_servers()
+        found = server.lost_servers()
     (sentence,) = found
     return sentence
 
@@ -35,7 +36,7 @@ def lost() -> str:
 def at_work(number: signal.Signals) -> None:
     context = forkserver([])
     first = Child(context, "first", answers)
-    os.kill(fork_server.server_pid() or 0, number)
+    os.kill(server.server_pid() or 0, number)
     print(lost())
     assert answered(first), "a child outlives its server"
     second = Child(context, "second", answers)

@@ -16,9 +16,9 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
 
-from veldt.runtime import fork_server
 from veldt.runtime.endings import end_with, how_it_ended
-from veldt.runtime.fork_server import ENDINGS, end_servers, forkserver
+from veldt.runtime.fork_server import server
+from veldt.runtime.fork_server.server import ENDINGS, end_servers, forkserver
 from veldt.runtime.process_state import StopClock, stopped_too_long
 from veldt.runtime.stack_dump import stack_of
 
@@ -122,8 +122,8 @@ class Child:
         self._process = context.Process(
             target=_run_until_parent_ends, args=(parent_pipe, target, theirs, *args), name=name, daemon=True
         )
-        self._state = fork_server.start(self._process)
-        self._server, self._clock = fork_server.server_pid(), StopClock()
+        self._state = server.start(self._process)
+        self._server, self._clock = server.server_pid(), StopClock()
         theirs.close()
         parent_pipe.close()
 
@@ -202,10 +202,10 @@ class Child:
 
     def _exit_code(self) -> int | None:
         """Returns the exit code of the process, which has ended; None if it will never be known."""
-        fork_server.wake_server()
+        server.wake_server()
         self._process.join(_CODE_S)
         code = self._process.exitcode
-        has_reporter = self._server is not None and self._server == fork_server.server_pid()
+        has_reporter = self._server is not None and self._server == server.server_pid()
         return code if code != _EXIT_CODE_LOST or has_reporter else None
 
 

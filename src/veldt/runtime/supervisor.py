@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 
-from veldt.runtime import activity, fork_server
+from veldt.runtime import activity
+from veldt.runtime.fork_server.server import lost_servers
 from veldt.runtime.messages import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.role_messages import Failed
@@ -38,7 +39,7 @@ class Supervisor(Supervision):
             wait(pipes, patience_s)
 
     def lost_servers(self) -> list[str]:
-        return fork_server.lost_servers()
+        return lost_servers()
 
     def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         self._board.requested_snapshot[0] = snapshot

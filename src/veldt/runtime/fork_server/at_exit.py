@@ -12,8 +12,8 @@ import sys
 from functools import partial
 from types import TracebackType
 
-from veldt.runtime.safe_path import forget_safe_path
-from veldt.runtime.server_folder import own_folder, remove_if_left
+from veldt.runtime.fork_server.safe_path import forget_safe_path
+from veldt.runtime.fork_server.socket_folder import own_folder, remove_if_left
 
 
 def _leave(server: int, folder: str) -> None:

@@ -20,10 +20,10 @@ from typing import Any
 
 from veldt.errors import VeldtError
 from veldt.runtime.endings import how_it_ended
+from veldt.runtime.fork_server.safe_path import safe_path
+from veldt.runtime.fork_server.socket_folder import folder_known
 from veldt.runtime.orphans import mark_own, remove_orphans
 from veldt.runtime.process_state import ProcessState, StopClock, stopped_too_long
-from veldt.runtime.safe_path import safe_path
-from veldt.runtime.server_folder import folder_known
 
 # Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -56,7 +56,7 @@ def forkserver(preload: list[str]) -> ForkServerContext:
     The first call in a process removes what runs that were killed on this machine have left.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*preload, "veldt.runtime.server_exit"])
+    context.set_forkserver_preload([*preload, "veldt.runtime.fork_server.at_exit"])
     if server_pid() is None:
         mark_own()
         remove_orphans()
