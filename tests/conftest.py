@@ -22,6 +22,17 @@ sys.path.insert(0, HERE)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH", "")]))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks the tests of long_variants.txt as `long`. Where all tests are collected, each line must name one."""
+    lines = (Path(HERE) / "long_variants.txt").read_text().splitlines()
+    names = {line for line in lines if line and not line.startswith("#")}
+    found = [item for item in items if item.nodeid in names]
+    for item in found:
+        item.add_marker(pytest.mark.long)
+    if config.args == config.getini("testpaths") and (unknown := names - {item.nodeid for item in found}):
+        raise pytest.UsageError(f"tests/long_variants.txt names no test: {', '.join(sorted(unknown))}")
+
+
 @pytest.fixture
 def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory of the test, so that `runs/` is made there."""
