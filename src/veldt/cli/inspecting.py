@@ -123,6 +123,8 @@ class Bench:
     """Envs; 0 means the recipe's number."""
     processes: int = 0
     """Env processes; 0 chooses."""
+    alternate: Literal["auto", "on", "off"] = "auto"
+    """Whether two groups of envs take turns with inference."""
     seconds: float = 5.0
     """Duration of each measurement."""
     json: bool = False
