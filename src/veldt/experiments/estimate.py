@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import heapq
 import os
 import signal
@@ -16,7 +17,9 @@ from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.scheduler import last_sentence
 from veldt.experiments.workspace import Workspace
+from veldt.formatting import as_float
 from veldt.runs import strict_json
+from veldt.runs.directory import RunDirectory
 from veldt.runs.files import write_atomically
 from veldt.runs.own_files import remove_own_tree
 from veldt.runs.own_names import OF_RUN
@@ -26,6 +29,7 @@ from veldt.tracking.metrics import read_metrics
 _PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
 _PROBE_DEADLINE_S = 30.0
 _END_S = 20.0
+_START_S = 4.0  # of a run, before its first step
 _SPEEDS = "speeds.json"
 
 
@@ -33,7 +37,7 @@ def seconds_of(job: Job, speeds: dict[str, float]) -> float:
     """Returns the seconds that a job takes, alone on its cores."""
     if isinstance(job, Measurement):
         return job.seconds
-    return job.settings["steps"] / speeds[_kind(job)]
+    return _START_S + job.settings["steps"] / speeds[_kind(job)]
 
 
 def total_seconds(jobs: Sequence[Job], speeds: dict[str, float]) -> float:
@@ -77,7 +81,8 @@ def _probed(job: Training, scratch: Path) -> float:
     """Returns the steps per second of a run like the job's, from its first updates on. VeldtError if it fails."""
     if scratch.exists():
         remove_own_tree(scratch, OF_RUN)
-    command = [*job.command(scratch), "--log", "none", "--log-every", "0.5"]
+    quick = dataclasses.replace(job, settings={**job.settings, "log": "none", "log_every": 0.5})
+    command = quick.command(scratch)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True)
         try:
@@ -87,7 +92,7 @@ def _probed(job: Training, scratch: Path) -> float:
             ):
                 time.sleep(0.25)
                 rate = _rate(scratch) or rate
-            rate = _rate(scratch) or rate
+            rate = _rate(scratch) or _rate_of_whole(scratch) or rate
         finally:
             _end(process)
         if scratch.exists():
@@ -108,6 +113,13 @@ def _rate(run: Path) -> tuple[float, float] | None:
         return None
     seconds = rows[-1]["seconds"] - rows[0]["seconds"]
     return (rows[-1]["step"] - rows[0]["step"]) / seconds, seconds if len(learning) > 1 else 0.0
+
+
+def _rate_of_whole(run: Path) -> tuple[float, float] | None:
+    """Returns the same of a run that has ended already."""
+    summary = RunDirectory(run).read_summary() if run.exists() else None
+    seconds = as_float((summary or {}).get("seconds"))
+    return (as_float((summary or {}).get("steps")) / seconds, seconds) if seconds > 0 else None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -106,7 +106,8 @@ class Scheduler:
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(0, cores)
 
-        out, said = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        out = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _collect
+        said = tempfile.TemporaryFile()  # noqa: SIM115
         process = subprocess.Popen(
             self._workspace.command(job),
             stdin=subprocess.DEVNULL,

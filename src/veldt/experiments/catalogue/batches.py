@@ -10,6 +10,7 @@ from veldt.experiments.catalogue.common import (
     SMALL_ENV,
     STOOKE,
     line_over_x,
+    replay_settings,
     scores_table,
     small_env_differs,
     smallest_and_largest,
@@ -23,11 +24,15 @@ _PAPER_GAMES = ("ALE/Breakout-v5", "ALE/Pong-v5", "ALE/Qbert-v5", "ALE/Seaquest-
 _RMSPROP_RATES = {32: 2.5e-4, 128: 5e-4, 512: 7.5e-4, 1024: 1.5e-3, 2048: 1.5e-3}  # A.3 for 32, 512 and 1,024
 
 
-def _settings(request: Request, batch: int) -> dict[str, Any]:
+def _settings(request: Request, env: str, batch: int) -> dict[str, Any]:
     """Returns the settings of all runs with this batch: each step is used 8 times, as in the paper."""
-    settings = {**ALONE, "steps": _SMALL_STEPS if request.is_small else _PAPER_STEPS, "batch_size": batch}
+    settings = {
+        **ALONE,
+        "steps": _SMALL_STEPS if request.is_small else _PAPER_STEPS,
+        **replay_settings(env, batch),
+    }
     settings |= {"training_intensity": 8.0, "horizon": 0, "checkpoint_replay": "none"}
-    return settings | ({"learning_starts": max(1_000, 2 * batch)} if request.is_small else {})
+    return settings
 
 
 def _batches(request: Request) -> list[Training]:
@@ -36,7 +41,7 @@ def _batches(request: Request) -> list[Training]:
     for env in request.envs(*((SMALL_ENV,) if request.is_small else _PAPER_GAMES)):
         for recipe in ("dqn", "c51", "rainbow"):
             for batch in sizes:
-                settings = _settings(request, batch)
+                settings = _settings(request, env, batch)
                 if request.is_small:
                     # Adam at a constant step size, as the paper has it for its distributional methods.
                     settings["learning_rate"] = 1e-3
@@ -109,7 +114,7 @@ def _norms(request: Request) -> list[Training]:
             for batch in sizes:
                 # Appendix D: RMSProp needs steps 20 times as large from batches of 64 to 1,024; Adam the same for all.
                 rate = 4.2e-4 if optimiser == "adam" else {64: 2.5e-4, 256: 1e-3, 1024: 5e-3}[batch]
-                settings = _settings(request, batch) | {
+                settings = _settings(request, env, batch) | {
                     "optimiser": optimiser,
                     "learning_rate": rate,
                     "log_norms": True,

@@ -16,6 +16,13 @@ SMALL_ENV = "CartPole-v1"
 ALONE: Mapping[str, Any] = {"threads": 1, "log": "none", "log_every": 1.0, "evaluate_every": 0}
 
 
+def replay_settings(env: str, batch: int) -> dict[str, Any]:
+    """Returns the settings of a batch of this size; outside of Atari, learning starts when two batches are stored."""
+    return {"batch_size": batch} | (
+        {} if env.startswith("ALE/") else {"learning_starts": max(1_000, 2 * batch)}
+    )
+
+
 def small_env_differs(request: Request, steps: int, papers: str) -> list[str]:
     """Returns the usual sentences on a small experiment: its environment, and its number of steps."""
     if not request.is_small:
@@ -33,7 +40,9 @@ def scores_table(results: Results) -> Table:
     rows = []
     for chart, group, runs in results.groups():
         rows.append((chart, group, str(len(runs)), number(*mean_of(runs, lambda run: run.score))))
-    caption = "The mean raw return of episodes in the last tenth of the steps, with its 95% bootstrap interval over seeds."
+    caption = (
+        "Mean raw return of the episodes in the last tenth of the steps, with its 95% bootstrap interval."
+    )
     return Table("Final scores", ("chart", "configuration", "seeds", "score"), rows, caption)
 
 

@@ -57,8 +57,8 @@ def _draw_network(results: Results) -> Exhibit:
     best = max(chosen, key=lambda one: one[2], default=(0, 0, 0.0))
     says = (
         f"The fastest here is {best[0]} predictors and {best[1]} trainers with {number(best[2])} steps per second, the "
-        f"slowest has {number(min((one[2] for one in chosen), default=0.0))}. The paper finds the best numbers to depend "
-        "on the game and the machine, which is why it tunes them while training."
+        f"slowest has {number(min((one[2] for one in chosen), default=0.0))}. The paper finds the best numbers to "
+        "depend on the game and the machine, which is why it tunes them while training."
     )
     drawing = surface(
         "Predictors and trainers", "Steps per second.", values, trainers, predictors, "predictors", "trainers"

@@ -20,7 +20,7 @@ def _jobs(request: Request) -> list[Training]:
     }
     return [
         Training(
-            group=f"{count} bundles, {name}",
+            group=f"{count} bundles",
             recipe="gorila",
             env=env,
             seed=seed,
@@ -30,8 +30,9 @@ def _jobs(request: Request) -> list[Training]:
                 "steps": _SMALL_STEPS if request.is_small else _PAPER_STEPS,
                 "learners": count,
                 "num_envs": 8 * count,
+                **({} if env.startswith("ALE/") else {"learning_starts": max(2_000, 256 * count)}),
             },
-            panel=name,
+            panel=f"{env}, {name}",
             x=count,
             cores=0,
         )
@@ -47,7 +48,8 @@ def _draw(results: Results) -> Exhibit:
         name: line_over_x(groups, lambda run: run.score) for name, groups in results.charts().items()
     }
     parts = [
-        f"{group} {number(*mean_of(runs, lambda run: run.score))}" for _, group, runs in results.groups()
+        f"{chart}, {group} {number(*mean_of(runs, lambda run: run.score))}"
+        for chart, group, runs in results.groups()
     ]
     says = (
         f"Final scores: {'; '.join(parts)}. Gorila discards stale gradients, and those with an unusual loss, "

@@ -181,7 +181,7 @@ def _draw_saturation(results: Results) -> Exhibit:
     says = (
         f"The cosine of the full and the half batch's gradients is {number(values[0][1])} with {values[0][0]:g} and "
         f"{number(values[-1][1])} with {values[-1][0]:g} simulators; 1/√2 = 0.707 means that the two "
-        "halves have nothing in common. The paper measures about 0.707 with few simulators, and significantly more with 256."
+        "halves have nothing in common. The paper measures about 0.707 with few simulators, and more with 256."
         if values
         else "No run is done yet."
     )

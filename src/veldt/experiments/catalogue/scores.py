@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from veldt.experiments.catalogue.common import ALONE, STOOKE, scores_table
+from veldt.experiments.catalogue.common import ALONE, STOOKE, replay_settings, scores_table
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, learning_curves
 from veldt.experiments.results import Results
@@ -38,6 +38,7 @@ def _jobs(request: Request) -> list[Training]:
             if request.is_small and label not in _SMALL:
                 continue
             learns_from_replay = recipe in ("dqn", "c51", "rainbow")
+            sizes = replay_settings(env, settings["batch_size"]) if learns_from_replay else {}
             steps = _Q_STEPS if learns_from_replay else _POLICY_GRADIENT_STEPS
             jobs += [
                 Training(
@@ -45,7 +46,12 @@ def _jobs(request: Request) -> list[Training]:
                     recipe=recipe,
                     env=env,
                     seed=seed,
-                    settings={**ALONE, **settings, "steps": _SMALL_STEPS if request.is_small else steps},
+                    settings={
+                        **ALONE,
+                        **settings,
+                        **sizes,
+                        "steps": _SMALL_STEPS if request.is_small else steps,
+                    },
                 )
                 for seed in request.seed_range
             ]
@@ -55,8 +61,8 @@ def _jobs(request: Request) -> list[Training]:
 def _draw(results: Results) -> Exhibit:
     says = (
         "Raw scores of training by game and configuration. In the paper, scaled configurations (more simulators, "
-        "larger batches) match the unscaled ones: average and median human-normalised scores of A2C are 2.5 and 0.65 with 16 "
-        "simulators and 8.0 and 0.48 with 128."
+        "larger batches) match the unscaled ones: average and median human-normalised scores of A2C are 2.5 and "
+        "0.65 with 16 simulators and 8.0 and 0.48 with 128."
     )
     return Exhibit(says, [learning_curves(results)], [scores_table(results)])
 
