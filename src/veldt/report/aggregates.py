@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from veldt.report.charts import SERIES_COLOURS, Line, line_chart
-from veldt.report.groups import Environment
+from veldt.report.groups import Environment, Group
 from veldt.report.scores import (
     REPEATS,
     has_human_scores,
@@ -94,10 +94,12 @@ def methods_on_all(environments: list[Environment]) -> tuple[list[Method], list[
 
 def _names(environments: list[Environment]) -> dict[str, str]:
     """The name of each method: its recipe, or the label of its first group if methods share the recipe."""
-    groups = {group.method: group for one in reversed(environments) for group in reversed(one.groups)}
+    groups: dict[str, Group] = {}
+    for group in (group for one in environments for group in one.groups):
+        groups.setdefault(group.method, group)
     recipes = {
         key: group.runs[0].setting("recipe") or group.runs[0].setting("algorithm") or group.name
-        for key, group in reversed(groups.items())
+        for key, group in groups.items()
     }
     shared = list(recipes.values())
     return {key: recipe if shared.count(recipe) == 1 else groups[key].name for key, recipe in recipes.items()}

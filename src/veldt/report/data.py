@@ -109,10 +109,16 @@ class RunData:
         As with `--until`, 100 episodes must have finished.
         """
         steps = self.episodes.first_reached(score)
-        x, means = self._rows_of("step", "rollout/ep_return_mean")
-        counts = np.interp(x, *self._rows_of("step", "rollout/episodes")) if len(x) else x
-        rows = x[(means >= score) & (counts >= WINDOW)]
-        return steps if steps is not None or not len(rows) else float(rows[0])
+        if steps is not None:
+            return steps
+        # The log of a running or killed run may end before its rows.
+        reached = (
+            as_float(row.get("step"))
+            for row in self.rows
+            if as_float(row.get("rollout/ep_return_mean")) >= score
+            and as_float(row.get("rollout/episodes")) >= WINDOW
+        )
+        return next((step for step in reached if np.isfinite(step)), None)
 
     def _continued(self, values: np.ndarray, key: str) -> Curve:
         """The mean of the last 100 `values` of the episodes; beyond the log's end, the metric `key` of the rows."""
@@ -120,8 +126,9 @@ class RunData:
         steps = self.episodes.step
         later = x > steps[-1] if len(steps) else x >= 0
         x, y = np.concatenate((steps, x[later])), np.concatenate((mean_of_last(values), y[later]))
-        finite = np.isfinite(y)
-        return _thinned(x[finite], y[finite])
+        # Episodes that one rollout brings have the same step: the last of them has the mean after it.
+        last = np.append(x[1:] > x[:-1], True)[: len(x)]
+        return _thinned(x[last & np.isfinite(y)], y[last & np.isfinite(y)])
 
     def _rows_of(self, x_key: str, y_key: str) -> Curve:
         pairs = np.array([(as_float(row.get(x_key)), as_float(row.get(y_key))) for row in self.rows]).reshape(

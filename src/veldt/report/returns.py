@@ -56,6 +56,9 @@ def _line(colour: int, group: Group, axis: Axis) -> Line:
     if len(curves) == 1:
         run = group.runs[0]
         return Line(colour, curves[0], [axis.over_steps(run, run.single_returns())])
+    curves = [(x, y) for x, y in curves if len(x)]  # a run without an episode has none
+    if len(curves) < 2:
+        return Line(colour, curves[0] if curves else (np.empty(0), np.empty(0)))
     x, values = on_common_grid(curves)
     if not len(x):
         return Line(colour, (x, x), curves)
